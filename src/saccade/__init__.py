@@ -1,0 +1,24 @@
+"""saccade: attention and transformers you can train, watch, measure and compare.
+
+The top level is lazy: a name is imported when it is first used, so the command line answers without loading torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOME = {"watch": "saccade.attention", "check": "saccade.checking"}
+
+if TYPE_CHECKING:
+    from saccade.attention import watch as watch
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'saccade' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOME, "__version__"])

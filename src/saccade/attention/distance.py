@@ -1,0 +1,37 @@
+"""Distance: the score is minus half the squared distance, -½‖q-k‖².
+
+Distances came first (kernel regression); dot products replaced them because they are cheaper. The two are close relatives:
+-½‖q-k‖² = q·k - ½‖k‖² - ½‖q‖², and softmax forgets the last term, so a distance is a dot product that charges long keys.
+"""
+
+import torch
+from torch import Tensor
+
+from saccade.attention.dot import ScaledDot
+from saccade.attention.fused import fused, fusible
+from saccade.attention.mechanism import Mechanism
+from saccade.attention.normaliser import Normaliser, Softmax
+from saccade.attention.sight import Sight
+
+
+class Distance(ScaledDot):
+    """softmax(-½‖q-k‖²): near keys count, wherever they point."""
+
+    def __init__(self, *, normaliser: Normaliser | None = None, dropout: float = 0.0):
+        super().__init__(scale=1.0, normaliser=normaliser, dropout=dropout)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return -0.5 * squared_distance(q, k)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
+        if type(self.normaliser) is not Softmax or not fusible(sight):
+            return Mechanism.attend(self, q, k, v, sight)
+        # one more coordinate turns the charge for long keys into part of a dot product
+        charge = -0.5 * k.square().sum(-1, keepdim=True)
+        q = torch.cat([q, torch.ones_like(q[..., :1])], dim=-1)
+        return fused(q, torch.cat([k, charge], dim=-1), v, sight, scale=1.0)
+
+
+def squared_distance(q: Tensor, k: Tensor) -> Tensor:
+    """‖q-k‖² for every pair, (..., Q, K), without the cancellation of the expanded form."""
+    return torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist").square()

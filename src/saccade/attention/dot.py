@@ -1,0 +1,52 @@
+"""Dot products: the score is q·k, and with scaling q·k/√d.
+
+Plain: Luong et al. 2015 (arXiv 1508.04025). Scaled: Vaswani et al. 2017 (arXiv 1706.03762). With entries of variance one,
+q·k has variance d; dividing by √d keeps softmax away from its flat ends, where gradients vanish.
+"""
+
+import math
+
+from torch import Tensor
+
+from saccade.attention.fused import fused, fusible
+from saccade.attention.mechanism import Mechanism
+from saccade.attention.normaliser import Normaliser, Softmax
+from saccade.attention.sight import Sight
+
+
+class ScaledDot(Mechanism):
+    """softmax(q·k · scale): 1/√d unless a scale is given; the form that the fused kernel computes.
+
+    `ready` is what a relative overrides: it turns q and k into vectors whose dot product is the score.
+    """
+
+    def __init__(self, *, scale: float | None = None, normaliser: Normaliser | None = None, dropout: float = 0.0):
+        super().__init__(normaliser=normaliser, dropout=dropout)
+        self.scale = scale
+
+    def ready(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        q, k = self.ready(q, k)
+        return q @ k.mT * (1 / math.sqrt(q.size(-1)) if self.scale is None else self.scale)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
+        if type(self.normaliser) is not Softmax or not fusible(sight):
+            return super().attend(q, k, v, sight)
+        q, k = self.ready(q, k)
+        return fused(q, k, v, sight, scale=self.scale)
+
+
+class Dot(ScaledDot):
+    """softmax(q·k), unscaled: with wide vectors it saturates, which is what the scaling cures.
+
+    >>> import torch
+    >>> from saccade.attention import FULL, Sight
+    >>> q, k = torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[[0.0, 5.0], [2.0, 0.0]]]])
+    >>> Dot().weights(q, k, Sight(FULL))  # e^0 and e^2 of 1 + e^2
+    tensor([[[[0.1192, 0.8808]]]])
+    """
+
+    def __init__(self, *, normaliser: Normaliser | None = None, dropout: float = 0.0):
+        super().__init__(scale=1.0, normaliser=normaliser, dropout=dropout)

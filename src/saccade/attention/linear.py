@@ -1,0 +1,63 @@
+"""Linear: the weight is a product of features, φ(q)·φ(k) / Σ φ(q)·φ(k), with φ(x) = elu(x) + 1 > 0.
+
+Katharopoulos et al. 2020 (arXiv 2006.16236). Because the weight is a plain product, Σ φ(k) vᵀ can be summed once for all
+queries: O(n d²) in place of O(n² d), and causal attention becomes a running sum.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saccade.attention.mechanism import Mechanism, match
+from saccade.attention.normaliser import PlainSum
+from saccade.attention.pattern import CAUSAL, FULL
+from saccade.attention.sight import Sight
+
+BLOCK = 64  # of the causal running sum: inside a block pairs are counted, between blocks only sums
+
+
+class Linear(Mechanism):
+    """Attention with kernel features; honours the full and the causal pattern, and padding."""
+
+    def __init__(self, *, dropout: float = 0.0):
+        super().__init__(normaliser=PlainSum(), dropout=dropout)
+
+    def features(self, x: Tensor) -> Tensor:
+        return F.elu(x) + 1
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.features(q) @ self.features(k).mT
+
+    def weights(self, q: Tensor, k: Tensor, sight: Sight) -> Tensor:
+        self._refuse(sight)
+        return super().weights(q, k, sight)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
+        self._refuse(sight)
+        causal = sight.pattern == CAUSAL
+        if sight.noise is not None or (causal and not sight.fresh):
+            return super().attend(q, k, v, sight)
+        q, k = self.features(q), self.features(match(k, q))
+        v = F.pad(match(v, q), (0, 1), value=1.0)  # a column of ones: its sum is the divisor
+        if sight.keep is not None:
+            k, v = (torch.where(sight.keep[:, None, :, None], x, 0.0) for x in (k, v))
+        out = _running(q, k, v) if causal else q @ (k.mT @ v)
+        total = out[..., -1:]
+        return out[..., :-1] / total.masked_fill(total == 0, 1.0)
+
+    def _refuse(self, sight: Sight) -> None:
+        if sight.pattern not in (FULL, CAUSAL):
+            raise ValueError(
+                f"Linear keeps one running sum over the keys, so it cannot honour {sight.pattern}; use ScaledDot."
+            )
+        if sight.bias is not None:
+            raise ValueError("Linear never looks at single pairs, so a bias on them has no meaning; use ScaledDot.")
+
+
+def _running(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Σ over the past of (q·k) v, block by block."""
+    n = q.size(2)
+    q, k, v = (F.pad(x, (0, 0, 0, -n % BLOCK)).unflatten(2, (-1, BLOCK)) for x in (q, k, v))
+    sums = (k.mT @ v).cumsum(2)  # (B, H, blocks, D, E): all up to and with each block
+    before = F.pad(sums[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    return (q @ before + (q @ k.mT).tril() @ v).flatten(2, 3)[:, :, :n]

@@ -1,0 +1,125 @@
+"""What one stack may see in one forward pass: the pattern of the model and the padding of the batch, joined.
+
+A `Sight` is built once per pass and shared by all layers, so masks are made once. Bool means *may look*, float means
+*tilt*; `Sight.mask` is the only place where the two become one tensor.
+"""
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from saccade.attention.pattern import CAUSAL, FULL, Pattern
+
+Made = TypeVar("Made")
+
+
+class Bias(Protocol):
+    """A tilt of the scores, as a function of positions that are shaped to meet: (..., Q, 1) and (..., 1, K)."""
+
+    def __call__(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:  # (..., H, Q, K)
+        ...
+
+
+@dataclass
+class Sight:
+    """What the queries may see of the keys.
+
+    Without positions the row is *fresh*: the queries are the keys, counted from 0 over the real tokens.
+
+    >>> Sight(CAUSAL, keep=torch.tensor([[False, True, True]])).mask(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2))
+    tensor([[[[-inf, -inf, -inf],
+              [-inf, 0., -inf],
+              [-inf, 0., 0.]]]])
+    """
+
+    pattern: Pattern
+    q_pos: Tensor | None = None  # (B|1, Q)
+    k_pos: Tensor | None = None  # (B|1, K)
+    keep: Tensor | None = None  # (B, K) True = real token; None = all real
+    bias: Bias | None = None
+    real: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
+    cross: bool = False  # the keys are another sequence than the queries
+    noise: Tensor | None = None  # (B, H, Q, K) in [0, 1): the chance of this call, drawn once, for whoever needs it
+    made: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def fresh(self) -> bool:
+        """The queries are the keys, from the first token on: nothing is remembered from earlier."""
+        return self.q_pos is None and self.k_pos is None and not self.cross
+
+    @property
+    def looking(self) -> Tensor | None:
+        """(B, Q) which queries are real tokens; None = all, or not known."""
+        return self.keep if self.fresh else self.real
+
+    def once(self, name: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` returns, made at the first call and shared by all layers after it."""
+        if name not in self.made:
+            self.made[name] = make()
+        return self.made[name]  # type: ignore[return-value]
+
+    def within(self, pattern: Pattern) -> "Sight":
+        """The same sight, narrowed by one more pattern."""
+        return self.once(("within", pattern), lambda: replace(self, pattern=self.pattern & pattern, made={}))
+
+    def rows(self, index: Tensor) -> "Sight":
+        """The same sight for some of the queries only: how watching a long text stays small."""
+        q_pos, k_pos = self.q_pos, self.k_pos
+        if self.fresh and self.keep is not None:
+            q_pos = k_pos = positions(self.keep)
+        q_pos = index[None] if q_pos is None else q_pos[:, index]
+        real = None if self.looking is None else self.looking[:, index]
+        noise = None if self.noise is None else self.noise[:, :, index]
+        return replace(self, q_pos=q_pos, k_pos=k_pos, real=real, noise=noise, made={})
+
+    def places(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Positions shaped to meet: (B|1, 1, Q, 1) and (B|1, 1, 1, K)."""
+        k_pos = self.k_pos
+        if k_pos is None:
+            if self.keep is not None and not self.cross:
+                k_pos = positions(self.keep)
+            else:
+                k_pos = torch.arange(k.size(2), device=k.device)[None]
+        q_pos = self.q_pos
+        if q_pos is None:
+            q_pos = k_pos if self.fresh else torch.arange(q.size(2), device=q.device)[None]
+        return q_pos[:, None, :, None], k_pos[:, None, None, :]
+
+    def allows(self, q: Tensor, k: Tensor) -> Tensor:
+        """(B|1, H|1, Q|1, K|1) True where the query may look at the key: pattern and padding together."""
+        seen = self.pattern.allows(*self.places(q, k))
+        seen = seen[None, None] if seen.dim() == 2 else seen
+        return seen if self.keep is None else seen & self.keep[:, None, None, :]
+
+    def mask(self, q: Tensor, k: Tensor) -> Tensor:
+        """0 where looking is free, the bias where it is tilted, -inf where it is forbidden; (B|1, H|1, Q|1, K|1)."""
+
+        def make() -> Tensor:
+            seen = self.allows(q, k)
+            if self.bias is None:
+                return torch.zeros(seen.shape, dtype=q.dtype, device=q.device).masked_fill(~seen, -math.inf)
+            return self.bias(*self.places(q, k)).to(q.dtype).masked_fill(~seen, -math.inf)
+
+        return self.once(("mask", q.size(2), k.size(2), q.dtype, torch.is_grad_enabled()), make)
+
+    def plain(self, q: Tensor, k: Tensor) -> bool | None:
+        """The kernel's own causal flag where that says everything; None where it takes a mask."""
+        if self.keep is not None or self.bias is not None:
+            return None
+        if self.pattern == FULL:
+            return False
+        # the kernel counts from the first key, so its flag is right only when nothing is remembered
+        return True if self.pattern == CAUSAL and self.fresh and q.size(2) == k.size(2) else None
+
+
+def positions(keep: Tensor) -> Tensor:
+    """Number the real tokens of each row from 0; padding repeats its left neighbour's number (-1 before the first).
+
+    >>> positions(torch.tensor([[False, True, True, True], [True, True, False, False]])).tolist()
+    [[-1, 0, 1, 2], [0, 1, 1, 1]]
+    """
+    return keep.long().cumsum(-1) - 1

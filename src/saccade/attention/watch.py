@@ -1,0 +1,190 @@
+"""See where any model looked: exact weights beside the fast path, whose answer stays as it is, bit for bit.
+
+    with watch(model, where="*.3.*", heads=[0, 5]) as looks:
+        model(batch)
+    looks[0].weights        # (B, 2, Q, K)
+
+Anything with a `watcher` can be watched: attention, the gates of an LSTM, squeeze-and-excitation. Weights are computed in
+chunks of query rows, so a long text needs little memory: choose rows, or keep only the `top` keys of each row, a `pooled`
+picture, or nothing at all (`stream`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatch
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Chunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
+Reduced = tuple[Tensor | None, Tensor | None]  # (weights, columns)
+CHUNK = 2**24  # numbers computed at a time: 64 MB in float32
+LIMIT = 2**29  # numbers kept of one module without being asked to choose: 2 GB in float32
+
+
+@dataclass
+class Look:
+    """Where one module looked in one call."""
+
+    name: str
+    weights: Tensor | None
+    axes: tuple[str, ...]
+    rows: Tensor | None = None  # the numbers of the query rows, where only some were asked for
+    columns: Tensor | None = None  # the key behind each weight, where only the top ones are kept
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Keep all weights as they are."""
+
+    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
+        return torch.cat([weights for _, weights in chunks], dim=axis), None
+
+
+@dataclass(frozen=True)
+class Top:
+    """Keep the `count` largest weights of each row, and which keys they fall on."""
+
+    count: int
+
+    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
+        best = [weights.topk(min(self.count, weights.size(-1)), dim=-1) for _, weights in chunks]
+        return torch.cat([b.values for b in best], dim=axis), torch.cat([b.indices for b in best], dim=axis)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Keep a picture of at most `size` x `size`: each point is the mean over its rows of the sum over its keys."""
+
+    size: int = 256
+
+    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
+        rows, parts = [], []
+        for _, weights in chunks:
+            weights = weights.movedim(axis, -2)  # (..., rows, keys)
+            group = -(-weights.size(-1) // self.size)
+            weights = F.pad(weights, (0, -weights.size(-1) % group))
+            parts.append(weights.unflatten(-1, (-1, group)).sum(-1))
+        whole = torch.cat(parts, dim=-2)
+        group = -(-whole.size(-2) // self.size)
+        rows = [part.mean(-2) for part in whole.split(group, dim=-2)]
+        return torch.stack(rows, dim=-2).movedim(-2, axis), None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Keep nothing; hand (row numbers, weights) to a function, chunk by chunk."""
+
+    function: Callable[[Tensor, Tensor], None]
+
+    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
+        for rows, weights in chunks:
+            self.function(rows, weights)
+        return None, None
+
+
+Reducer = Everything | Top | Pooled | Stream
+
+
+def watchable(model: nn.Module) -> dict[str, nn.Module]:
+    """Every module of the model that can be watched, by name, in the order of definition."""
+    return {
+        name or type(module).__name__.lower(): module
+        for name, module in model.named_modules()
+        if hasattr(module, "watcher")
+    }
+
+
+def _find(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str, nn.Module]:
+    """The watchable modules that are meant: by glob over their names, or by number."""
+    known = watchable(model)
+    names = list(known)
+    found: list[str] = []
+    for want in [where] if isinstance(where, (str, int)) else where:
+        if isinstance(want, int):
+            if not -len(names) <= want < len(names):
+                raise ValueError(f"There are {len(names)} modules to watch, numbered from 0; got {want}.")
+            found.append(names[want])
+            continue
+        hits = [name for name in names if fnmatch(name, want)]
+        if not hits:
+            near = get_close_matches(want.strip("*."), names, n=3, cutoff=0.3) or names[:3]
+            raise ValueError(
+                f"Nothing to watch matches {want!r}; there are {len(names)} names, such as {', '.join(near)}."
+            )
+        found += hits
+    return {name: known[name] for name in names if name in found}
+
+
+@contextmanager
+def watch(
+    model: nn.Module,
+    where: str | int | Sequence[str | int] = "*",
+    *,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | Tensor | None = None,
+    reduce: Reducer = Everything(),  # noqa: B008 - frozen
+) -> Iterator[list[Look]]:
+    """Collect a `Look` for every call of the chosen modules inside the block.
+
+    `where` is a glob over module names ("*.3.*"), a number, or a list of either. Choose `heads` and query `rows` to compute
+    less; `reduce` says what to keep: Everything(), Top(32), Pooled(256) or Stream(function).
+    """
+    looks: list[Look] = []
+    chosen = _find(model, where)
+
+    def watcher(name: str, module: nn.Module, before):
+        axes = tuple(module.axes)  # type: ignore[arg-type]
+
+        def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int]) -> None:
+            if before is not None:
+                before(weights, shape)
+            with torch.no_grad():
+                looks.append(_look(name, axes, weights, list(shape), heads, rows, reduce))
+
+        return see
+
+    earlier = {name: module.watcher for name, module in chosen.items()}
+    try:
+        for name, module in chosen.items():
+            module.watcher = watcher(name, module, earlier[name])  # type: ignore[assignment]
+        yield looks
+    finally:
+        for name, module in chosen.items():
+            module.watcher = earlier[name]
+
+
+def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, rows, reduce: Reducer) -> Look:
+    """Compute the weights of one call, chunk by chunk of rows, and keep what is asked for."""
+    if len(shape) > len(axes):  # keys on a grid
+        axes = (*axes[:-1], "row", "column")
+    axis = next((i for i, kind in enumerate(axes) if kind in ("query", "time")), None)
+    if axis is None:  # no rows to choose from, such as the channels of squeeze-and-excitation
+        return Look(name, weights(torch.arange(1)), axes)
+    wanted = torch.arange(shape[axis]) if rows is None else torch.as_tensor(rows).long()
+    if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < shape[axis]:
+        raise ValueError(f"{name} has {shape[axis]} rows, numbered from 0; asked for {wanted.tolist()[:8]}.")
+    a_row = prod(shape) // max(1, shape[axis])
+    if heads is not None and "head" in axes:
+        kept = a_row // shape[axes.index("head")] * len(heads) * len(wanted)
+    else:
+        kept = a_row * len(wanted)
+    if isinstance(reduce, Everything) and kept > LIMIT:
+        raise ValueError(
+            f"The weights of {name} would take {kept * 4 / 2**30:.1f} GB; choose `rows` or `heads`, or keep less with "
+            "reduce=Top(32), reduce=Pooled(256) or reduce=Stream(function)."
+        )
+
+    def chunks() -> Iterator[tuple[Tensor, Tensor]]:
+        for some in wanted.split(max(1, CHUNK // max(1, a_row))):
+            part = weights(some)
+            if heads is not None and "head" in axes:
+                part = part.index_select(axes.index("head"), torch.tensor(list(heads), device=part.device))
+            yield some, part
+
+    kept_weights, columns = reduce(chunks(), axis)
+    return Look(name, kept_weights, axes, None if rows is None else wanted, columns)

@@ -1,0 +1,337 @@
+"""The contract of every line of MECHANISMS: what it declares is demanded, and what it does not is refused by name."""
+
+import math
+
+import pytest
+import torch
+from oracle import weights as by_hand
+from torch.testing import assert_close
+
+from saccade.attention import (
+    CAUSAL,
+    FULL,
+    MECHANISMS,
+    Alibi,
+    BigBird,
+    Buckets,
+    Hashed,
+    Links,
+    LowRank,
+    Prefix,
+    RandomBlocks,
+    Sight,
+    Window,
+    Windowed,
+    watch,
+)
+
+B, H, N, D = 2, 3, 23, 5
+SMALL = {  # the same mechanisms, with windows and blocks small enough to matter at 23 tokens
+    "windowed": lambda: Windowed(3, 2, count=2),
+    "bigbird": lambda: BigBird(H, links=Links(RandomBlocks(seed=1, block=3, count=2, heads=H))),
+    "hashed": lambda: Hashed(D, H, buckets=4, rounds=2, near=3),
+    "low_rank": lambda: LowRank(29, 7),
+}
+PATTERNS = {"full": FULL, "causal": CAUSAL, "window": Window(4, 3), "prefix": Prefix(4)}
+KEEPS = {"none": None, "right": [N, N - 6], "left": [-N, 6 - N], "holes": "holes", "blind": [N, 0]}
+names = [entry.name for entry in MECHANISMS]
+entries = {entry.name: entry for entry in MECHANISMS}
+slow_gradients = {"hard", "boxcar", "constant"}
+
+
+def build(name, dtype=torch.float64):
+    make = SMALL.get(name) or (lambda: entries[name].make(D, H, 29))
+    return make().to(dtype).eval()
+
+
+def inputs(dtype=torch.float64, n=N, grad=False):
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(B, H, n, D, dtype=dtype) for _ in range(3))
+    return [x.requires_grad_(grad) for x in (q, k, v)]
+
+
+def padding(kind, n=N):
+    lengths = KEEPS[kind]
+    if lengths is None:
+        return None
+    if lengths == "holes":
+        return torch.arange(B * n).view(B, n) % 4 != 1
+    at = torch.arange(n)
+    return torch.stack([at < x if x >= 0 else at >= n + x for x in lengths])
+
+
+def honoured(name, pattern="full", keep="none"):
+    """Whether the mechanism declares that it honours this pattern and padding."""
+    need = {"full": set(), "causal": {"causal"}}.get(pattern, {"pattern"}) | (set() if keep == "none" else {"padding"})
+    return need <= entries[name].honours
+
+
+CASES = [(n, p, k) for n in names for p in PATTERNS for k in KEEPS if honoured(n, p, k)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("name", "pattern", "keep"), CASES)
+def test_fast_path_equals_definition(name, pattern, keep, dtype):
+    m, (q, k, v) = build(name, dtype), inputs(dtype)
+    sight = lambda: Sight(PATTERNS[pattern], keep=padding(keep))
+    wanted = m.weights(q, k, sight()) @ v
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    assert_close(m.attend(q, k, v, sight()), wanted, rtol=tolerance, atol=tolerance)
+    assert wanted.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "pattern", "keep"), [c for c in CASES if c[0] != "low_rank"])
+def test_definition_equals_a_loop_written_from_the_formula(name, pattern, keep):
+    m, (q, k, _) = build(name), inputs(n=13)
+    p, mask = PATTERNS[pattern], None if padding(keep) is None else padding(keep, 13)
+    loops = {
+        "full": lambda i, j: True,
+        "causal": lambda i, j: j <= i,
+        "window": lambda i, j: -4 <= j - i <= 3,
+        "prefix": lambda i, j: j < 4 or j <= i,
+    }
+    wanted = by_hand(name, m, q, k, loops[pattern], mask, ahead=pattern != "causal")
+    assert_close(m.weights(q, k, Sight(p, keep=mask)), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("keep", ["none", "left", "right"])
+def test_low_rank_equals_its_formula(keep):
+    m, (q, k, v) = build("low_rank"), inputs()
+    mask = padding(keep)
+    out = m.attend(q, k, v, Sight(FULL, keep=mask))
+    for row in range(B):
+        real = torch.ones(N, dtype=torch.bool) if mask is None else mask[row]
+        n = int(real.sum())
+        for head in range(H):
+            mixed_k, mixed_v = m.keys[:, :n] @ k[row, head, real], m.values[:, :n] @ v[row, head, real]
+            wanted = torch.softmax(q[row, head, real] @ mixed_k.T / math.sqrt(D), -1) @ mixed_v
+            assert_close(out[row, head, real], wanted)
+
+
+@pytest.mark.parametrize("kind", ["alibi", "buckets"])
+@pytest.mark.parametrize("keep", ["none", "left"])
+@pytest.mark.parametrize("name", [n for n in names if "bias" in entries[n].honours])
+def test_biases(name, keep, kind):
+    m, (q, k, v) = build(name), inputs(n=13)
+    bias = (Alibi(H) if kind == "alibi" else Buckets(H, buckets=6, distance=9)).double()
+    mask = None if padding(keep) is None else padding(keep, 13)
+    sight = lambda: Sight(CAUSAL, keep=mask, bias=bias)
+    with torch.no_grad():  # the fused road
+        fast = m.attend(q, k, v, sight())
+        wanted = by_hand(
+            name,
+            m,
+            q,
+            k,
+            lambda i, j: j <= i,
+            mask,
+            lambda h, i, j: bias(torch.tensor([[i]]), torch.tensor([[j]]))[h].item(),
+            ahead=False,
+        )
+        assert_close(m.weights(q, k, sight()), wanted, rtol=1e-9, atol=1e-12)
+        assert_close(fast, wanted @ v, rtol=1e-9, atol=1e-12)
+    learning = m.attend(q, k, v, sight())  # a bias that learns takes another road
+    assert_close(learning, wanted @ v, rtol=1e-9, atol=1e-12)
+    if kind == "buckets" and "gradients" in entries[name].honours:
+        learning.sum().backward()
+        assert bias.table.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "keep"), [c for c in CASES if c[1] in ("full", "causal") and c[2] in ("none", "left", "blind")]
+)
+def test_gradients_of_the_fast_path_equal_those_of_the_definition(name, pattern, keep):
+    m = build(name)
+    grads = []
+    for road in ("attend", "definition"):
+        q, k, v = inputs(grad=True)
+        sight = Sight(PATTERNS[pattern], keep=padding(keep))
+        out = m.attend(q, k, v, sight) if road == "attend" else m.weights(q, k, sight) @ v
+        (out * torch.linspace(-1, 1, D, dtype=out.dtype)).sin().sum().backward()
+        grads.append([torch.zeros_like(x) if x.grad is None else x.grad for x in (q, k, v)])
+    for fast, defined in zip(*grads, strict=True):
+        assert fast.isfinite().all()
+        assert_close(fast, defined, rtol=1e-9, atol=1e-11)
+    learns = grads[0][0].abs().sum() > 0
+    assert learns == ("gradients" in entries[name].honours), "what the table says of gradients is not so"
+
+
+@pytest.mark.parametrize("name", [n for n in names if "gradients" in entries[n].honours])
+def test_gradcheck(name):
+    m = build(name)
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(1, H, 7, D, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    pattern = CAUSAL if "causal" in entries[name].honours else FULL
+    assert torch.autograd.gradcheck(lambda q, k, v: m.attend(q, k, v, Sight(pattern)), (q, k, v), fast_mode=False)
+
+
+@pytest.mark.parametrize(("name", "pattern"), [(n, p) for n in names for p in PATTERNS if honoured(n, p)])
+def test_rows_that_see_nothing_give_zero_and_finite_gradients(name, pattern):
+    m = build(name)
+    q, k, v = inputs(grad=True)
+    out = m.attend(q, k, v, Sight(PATTERNS[pattern], keep=padding("blind")))
+    assert (out[1] == 0).all()
+    out.square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in (q, k, v) if x.grad is not None)
+
+
+@pytest.mark.parametrize("name", [n for n in names if "causal" in entries[n].honours])
+def test_a_changed_future_never_changes_the_past(name):
+    m, (q, k, v) = build(name, torch.float32), inputs(torch.float32)
+    before = m.attend(q, k, v, Sight(CAUSAL))
+    for j in (1, 7, N - 1):
+        changed = [torch.cat([x[:, :, :j], torch.randn(B, H, N - j, D) * 3], dim=2) for x in (q, k, v)]
+        assert torch.equal(m.attend(*changed, Sight(CAUSAL))[:, :, :j], before[:, :, :j])
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [(n, s) for n in names for s in ("left", "right", "holes") if honoured(n, keep=s)]
+)
+def test_garbage_in_padding_changes_nothing(name, side):
+    m, (q, k, v) = build(name, torch.float32), inputs(torch.float32)
+    keep = padding(side)
+    before = m.attend(q, k, v, Sight(FULL, keep=keep))
+    hidden = ~keep[:, None, :, None]
+    garbage = [torch.where(hidden, torch.randn_like(x) * 1e3, x) for x in (q, k, v)]
+    after = m.attend(*garbage, Sight(FULL, keep=keep))
+    real = keep[:, None, :, None].expand_as(after)
+    assert torch.equal(after[real], before[real])
+
+
+@pytest.mark.parametrize("pattern", ["full", "causal"])
+@pytest.mark.parametrize("name", [n for n in names if "padding" in entries[n].honours])
+def test_padding_on_either_side_equals_no_padding(name, pattern):
+    if not honoured(name, pattern):
+        return
+    m, (q, k, v) = build(name), inputs()
+    alone = m.attend(q, k, v, Sight(PATTERNS[pattern]))
+    for left, right in ((4, 0), (0, 5), (2, 3)):
+        padded = [torch.nn.functional.pad(x, (0, 0, left, right), value=7.0) for x in (q, k, v)]
+        keep = torch.zeros(B, N + left + right, dtype=torch.bool)
+        keep[:, left : left + N] = True
+        together = m.attend(*padded, Sight(PATTERNS[pattern], keep=keep))
+        assert_close(together[:, :, left : left + N], alone, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [n for n in names if "step" in entries[n].honours])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_a_few_queries_at_a_time_equal_all_at_once(name, chunk):
+    m, (q, k, v) = build(name), inputs()
+    whole = m.attend(q, k, v, Sight(CAUSAL))
+    for start in range(0, N, chunk):
+        end = min(N, start + chunk)
+        sight = Sight(CAUSAL, q_pos=torch.arange(start, end)[None], k_pos=torch.arange(end)[None])
+        part = m.attend(q[:, :, start:end], k[:, :, :end], v[:, :, :end], sight)
+        assert_close(part, whole[:, :, start:end], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", names)
+def test_the_order_of_the_keys(name):
+    m, (q, k, v) = build(name), inputs()
+    order = torch.randperm(N)
+    before, after = m.attend(q, k, v, Sight(FULL)), m.attend(q, k[:, :, order], v[:, :, order], Sight(FULL))
+    same = torch.allclose(before, after, rtol=1e-9, atol=1e-11)
+    assert same == ("permutation" in entries[name].honours)
+
+
+@pytest.mark.parametrize("name", names)
+def test_rows_that_sum_to_one(name):
+    m, (q, k, _) = build(name), inputs()
+    weights = m.weights(q, k, Sight(FULL))
+    shares = bool((weights >= 0).all()) and torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+    # a plain sum of scores that are all negative has nothing to share
+    blind = (weights == 0).all(-1)
+    shares = shares or (
+        name in ("plain_sum", "boxcar", "epanechnikov")
+        and torch.allclose(weights.sum(-1)[~blind], torch.ones(()).double())
+    )
+    assert shares == ("sum" in entries[name].honours)
+
+
+@pytest.mark.parametrize("name", names)
+def test_across_sequences(name):
+    m = build(name)
+    q, k, v = torch.randn(B, H, 7, D).double(), torch.randn(B, H, 11, D).double(), torch.randn(B, H, 11, D).double()
+    sight = Sight(FULL, cross=True)
+    if "cross" in entries[name].honours:
+        out = m.attend(q, k, v, sight)
+        assert_close(out, m.weights(q, k, sight) @ v)
+        if "permutation" in entries[name].honours:  # another order of queries is the same order of answers
+            assert_close(m.attend(q.flip(2), k, v, Sight(FULL, cross=True)), out.flip(2))
+    else:
+        with pytest.raises(ValueError, match=type(m).__name__):
+            m.attend(q, k, v, sight)
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [(e.name, lack) for e in MECHANISMS for lack in ("causal", "pattern", "bias") if lack in e.refuses()],
+)
+def test_what_is_not_declared_is_refused_by_name(name, lacks):
+    m, (q, k, v) = build(name), inputs()
+    sight = {
+        "causal": Sight(CAUSAL),
+        "pattern": Sight(Window(2, 2)),
+        "bias": Sight(FULL, bias=Alibi(H)),
+    }[lacks]
+    for road in (m.attend, lambda q, k, v, s: m.weights(q, k, s)):
+        with pytest.raises(ValueError, match=f"{type(m).__name__}.*use ScaledDot"):
+            road(q, k, v, sight)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", names)
+def test_watching_changes_nothing_and_shows_the_weights(name, training):
+    m, (q, k, v) = build(name, torch.float32).train(training), inputs(torch.float32)
+    pattern = CAUSAL if "causal" in entries[name].honours else FULL
+    sight = lambda: Sight(pattern, keep=padding("left"))
+    torch.manual_seed(5)
+    alone = m(q, k, v, sight())
+    torch.manual_seed(5)
+    with watch(m) as looks:
+        watched = m(q, k, v, sight())
+    assert torch.equal(alone, watched)
+    assert len(looks) == 1
+    assert m.watcher is None
+    assert_close(looks[0].weights @ v, watched, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", names)
+def test_watching_some_rows_and_heads(name):
+    m, (q, k, v) = build(name), inputs()
+    with watch(m) as everything, watch(m, heads=[2, 0], rows=[0, 22, 5]) as some:
+        m(q, k, v, Sight(FULL, keep=padding("left")))
+    wanted = everything[0].weights[:, [2, 0]][:, :, [0, 22, 5]]
+    assert_close(some[0].weights, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in names if n != "hard"])
+def test_dropout_on_the_weights_is_drawn_once(name):
+    m, (q, k, v) = build(name).train(), inputs()
+    m.dropout = 0.5
+    if name == "spatial":
+        m.mechanism.dropout = 0.5
+    torch.manual_seed(3)
+    with watch(m) as looks:
+        out = m(q, k, v, Sight(FULL))
+    assert_close(out, looks[0].weights @ v)
+    plain = m.eval().weights(q, k, Sight(FULL))
+    if name != "low_rank":
+        assert ((looks[0].weights == 0) | torch.isclose(looks[0].weights, 2 * plain)).all()
+    assert not torch.allclose(looks[0].weights, plain)
+
+
+@pytest.mark.parametrize("name", [n for n in names if n not in ("hashed",)])
+def test_grouped_key_heads(name):
+    m = build(name) if name != "bigbird" else BigBird(4, links=Links(RandomBlocks(block=3, count=2, heads=4))).double()
+    q, k, v = torch.randn(B, 4, 9, D).double(), torch.randn(B, 2, 9, D).double(), torch.randn(B, 2, 9, D).double()
+    spread = lambda x: x.repeat_interleave(2, dim=1)
+    assert_close(m.attend(q, k, v, Sight(FULL)), m.attend(q, spread(k), spread(v), Sight(FULL)))
+    assert_close(m.weights(q, k, Sight(FULL)), m.weights(q, spread(k), Sight(FULL)))
+
+
+@pytest.mark.parametrize("name", names)
+def test_the_same_code_runs_on_the_meta_device(name):
+    m = build(name, torch.float32).to("meta")
+    q, k, v = (x.detach().to("meta") for x in inputs(torch.float32))
+    assert m.attend(q, k, v, Sight(FULL)).shape == (B, H, N, D)
