@@ -5,8 +5,10 @@ two tokens are a few steps apart. Where the future is hidden, the last block is 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.attention import blocks
@@ -84,67 +86,67 @@ class BigBird(Sparse):
         return sight.within(self._links(sight))
 
     def parts(self, row: Row) -> list[blocks.Part]:
-        links, n, device = self._links(row.sight), row.length, row.q.device
-        size, final = links.random.block, (row.size - 1) // links.random.block
-        left, right = links.window * size, links.window * size if links.ahead else 0
-        name = (type(self), links)
-
-        def mask(kind: str, q: Tensor, k: Tensor, seen: Tensor) -> Tensor:
-            return row.masks((*name, kind), lambda: row.mask(q, k, seen))
-
-        q, k = blocks.numbers(n, size, left, right, device)
-        near = blocks.Part(
-            blocks.Layout(n, size),
-            *(blocks.windows(x, size, left, right) for x in (row.k, row.v)),
-            mask("near", q, k, torch.ones_like(k, dtype=torch.bool)),
-        )
-        parts = [near]
-        every = torch.arange(n, device=device)
-        ends = [("first", every[: links.first * size], torch.ones_like(final, dtype=torch.bool))]
-        if links.ahead and links.last:
-            length = min(links.last * size, n)
-            start = ((final - links.last + 1) * size).clamp(0, n - length)
-            ends.append(("last", start + every[:length], final >= links.first))
-        for kind, at, real in ends:
-            if not len(at):
-                continue
-            # a global pair: not near, and of the last blocks only what is not among the first
-            i, few = every[:, None] // size, at[None, :] // size
-            mine = real & (few < links.first if kind == "first" else (few > final - links.last) & (few >= links.first))
-            seen = mine & ~links.near(i, few)
-            columns = (x.index_select(1, at)[None] for x in (row.k, row.v))
-            pairs = (every[None, None, :, None], at[None, None, None, :])
-            parts.append(blocks.Part(blocks.Layout(n, n), *columns, mask(kind + " columns", *pairs, seen[None, None])))
-            seen = seen.mT & ~links.ends(every // size, final)
-            pairs = (at[None, None, :, None], every[None, None, None, :])
-            whole = (row.k[None], row.v[None])
-            parts.append(
-                blocks.Part(blocks.Layout(n, len(at), at), *whole, mask(kind + " rows", *pairs, seen[None, None]))
-            )
-        return parts + self._random(row, links, final, mask)
-
-    def _random(self, row: Row, links: Links, final: Tensor, mask) -> list[blocks.Part]:
-        size, n = links.random.block, row.length
-        total = -(-n // size)
-        count = min(links.random.count, total)
-        if not count:
-            return []
-        best = row.sight.once(  # (H, blocks, count): true where there was a free block to link to
-            ("chosen", links, row.number, n), lambda: links.chosen(final, total).int().topk(count, dim=-1)
-        )
-        at = best.indices
-        heads = at.size(0)
-        places = (at.unsqueeze(-1) * size + torch.arange(size, device=at.device)).flatten(2).transpose(0, 1)
-        seen = best.values.bool().repeat_interleave(size, -1).transpose(0, 1)  # (blocks, H, count · size)
-        q, _ = blocks.numbers(n, size, 0, 0, at.device)
-        flat = (at + torch.arange(heads, device=at.device)[:, None, None] * total).flatten()
-
-        def gather(x: Tensor) -> Tensor:
-            x = torch.nn.functional.pad(x, (0, 0, 0, total * size - n)).unflatten(1, (total, size)).flatten(0, 1)
-            return x.index_select(0, flat).unflatten(0, at.shape).flatten(2, 3).transpose(0, 1)
-
-        pairs = mask("random", q, places.unsqueeze(2), seen.unsqueeze(2))
-        return [blocks.Part(blocks.Layout(n, size), gather(row.k), gather(row.v), pairs)]
+        links = self._links(row.sight)
+        final = (row.size - 1) // links.random.block  # the last block that has a token
+        return [_near(row, links), *_global(row, links, final), *_random(row, links, final)]
 
     def _links(self, sight: Sight) -> Links:
         return replace(self.links, ahead=sight.pattern.reach[1] > 0)
+
+
+def _near(row: Row, links: Links) -> blocks.Part:
+    """Each block of queries with the blocks beside it."""
+    size = links.random.block
+    left, right = links.window * size, links.window * size if links.ahead else 0
+    q, k = blocks.numbers(row.length, size, left, right, row.q.device)
+    mask = row.masks((links, "near"), lambda: row.mask(q, k, torch.ones_like(k, dtype=torch.bool)))
+    keys, values = (blocks.windows(x, size, left, right) for x in (row.k, row.v))
+    return blocks.Part(blocks.Layout(row.length, size), keys, values, mask)
+
+
+def _global(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:
+    """Everybody with the global blocks (columns), and the global blocks with everybody else (rows)."""
+    n, size = row.length, links.random.block
+    every = torch.arange(n, device=row.q.device)
+    first = every[: links.first * size]
+    ends = [("first", first, torch.ones_like(first, dtype=torch.bool))]
+    if links.ahead and links.last:
+        length = min(links.last * size, n)
+        last = ((final - links.last + 1) * size).clamp(0, n - length) + every[:length]
+        ends.append(("last", last, links.ends(last // size, final) & (last >= len(first))))
+    parts = []
+    for kind, at, mine in ends:
+        if not len(at):
+            continue
+        far = mine & ~links.near(every[:, None] // size, at // size)  # (n, few): global, and not near anyway
+        rest = far.mT & ~links.ends(every // size, final)  # (few, n): what the columns do not have
+        q, k = every[None, None, :, None], at[None, None, None, :]
+        mask = row.masks((links, kind, "columns"), partial(row.mask, q, k, far[None, None]))
+        keys, values = (x.index_select(1, at)[None] for x in (row.k, row.v))
+        parts.append(blocks.Part(blocks.Layout(n, n), keys, values, mask))
+        mask = row.masks((links, kind, "rows"), partial(row.mask, k.mT, q.mT, rest[None, None]))
+        parts.append(blocks.Part(blocks.Layout(n, len(at), at), row.k[None], row.v[None], mask))
+    return parts
+
+
+def _random(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:
+    """Each block of queries with the blocks drawn for it, different ones for each head."""
+    n, size = row.length, links.random.block
+    total = -(-n // size)
+    count = min(links.random.count, total)
+    if not count:
+        return []
+    key = ("chosen", links, row.number, n)
+    best = row.sight.once(key, lambda: links.chosen(final, total).int().topk(count, dim=-1))
+    at, drawn = best.indices, best.values.bool()  # (H, blocks, count): which block, and whether there was one to draw
+    places = (at.unsqueeze(-1) * size + torch.arange(size, device=at.device)).flatten(2).transpose(0, 1)
+    seen = drawn.repeat_interleave(size, -1).transpose(0, 1)  # (blocks, H, count · size)
+    q, _ = blocks.numbers(n, size, 0, 0, at.device)
+    mask = row.masks((links, "random"), lambda: row.mask(q, places.unsqueeze(2), seen.unsqueeze(2)))
+    flat = (at + torch.arange(at.size(0), device=at.device)[:, None, None] * total).flatten()
+
+    def gather(x: Tensor) -> Tensor:
+        x = F.pad(x, (0, 0, 0, total * size - n)).unflatten(1, (total, size)).flatten(0, 1)
+        return x.index_select(0, flat).unflatten(0, at.shape).flatten(2, 3).transpose(0, 1)
+
+    return [blocks.Part(blocks.Layout(n, size), gather(row.k), gather(row.v), mask)]

@@ -159,7 +159,7 @@ class _Windows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        block, left, right = ctx.given
+        block, left, _ = ctx.given
         blocks, heads, span, width = grad.shape
         steps = -(-span // block)
         grad = F.pad(grad, (0, 0, 0, steps * block - span))

@@ -25,7 +25,7 @@ from saccade.attention.sparse import Row, Sparse
 class Hashed(Sparse):
     """Locality-sensitive hashing: a token's query and key are one vector, hashed `rounds` times into `buckets`."""
 
-    shared = True  # whoever projects makes one vector for query and key
+    shared = True
     rotations: Tensor
 
     def __init__(

@@ -26,6 +26,7 @@ class Mechanism(nn.Module):
 
     watcher: Watcher | None = None
     axes: tuple[str, ...] = ("batch", "head", "query", "key")
+    shared = False  # whether query and key of a token are one vector: whoever projects then makes one
 
     def __init__(self, *, normaliser: Normaliser | None = None, dropout: float = 0.0):
         super().__init__()

@@ -42,6 +42,7 @@ class Sight:
     keep: Tensor | None = None  # (B, K) True = real token; None = all real
     bias: Bias | None = None
     real: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
+    newest: bool = False  # the queries are the last of the keys
     cross: bool = False  # the keys are another sequence than the queries
     noise: Tensor | None = None  # (B, H, Q, K) in [0, 1): the chance of this call, drawn once, for whoever needs it
     made: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
@@ -112,8 +113,12 @@ class Sight:
             return None
         if self.pattern == FULL:
             return False
+        if self.pattern != CAUSAL:
+            return None
+        if self.newest and q.size(2) == 1:
+            return False  # the newest token sees all the others
         # the kernel counts from the first key, so its flag is right only when nothing is remembered
-        return True if self.pattern == CAUSAL and self.fresh and q.size(2) == k.size(2) else None
+        return True if self.fresh and q.size(2) == k.size(2) else None
 
 
 def positions(keep: Tensor) -> Tensor:

@@ -164,7 +164,7 @@ def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, ro
         axes = (*axes[:-1], "row", "column")
     axis = next((i for i, kind in enumerate(axes) if kind in ("query", "time")), None)
     if axis is None:  # no rows to choose from, such as the channels of squeeze-and-excitation
-        return Look(name, weights(torch.arange(1)), axes)
+        return Look(name, weights(torch.arange(1)).detach(), axes)
     wanted = torch.arange(shape[axis]) if rows is None else torch.as_tensor(rows).long()
     if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < shape[axis]:
         raise ValueError(f"{name} has {shape[axis]} rows, numbered from 0; asked for {wanted.tolist()[:8]}.")
@@ -181,7 +181,7 @@ def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, ro
 
     def chunks() -> Iterator[tuple[Tensor, Tensor]]:
         for some in wanted.split(max(1, CHUNK // max(1, a_row))):
-            part = weights(some)
+            part = weights(some).detach()
             if heads is not None and "head" in axes:
                 part = part.index_select(axes.index("head"), torch.tensor(list(heads), device=part.device))
             yield some, part

@@ -1,0 +1,55 @@
+"""Into vectors: words, segments and patches of a picture."""
+
+import math
+
+from torch import Tensor, nn
+
+
+class Words(nn.Module):
+    """A vector for each word of the vocabulary; with `scaled` multiplied by √width, as the first transformer has it."""
+
+    def __init__(self, vocab: int, width: int, *, scaled: bool = False):
+        super().__init__()
+        self.vectors = nn.Embedding(vocab, width)
+        nn.init.normal_(self.vectors.weight, std=1 / math.sqrt(width) if scaled else 0.02)
+        self.scale = math.sqrt(width) if scaled else 1.0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        vectors = self.vectors(tokens)  # (B, L, W)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+
+class Segments(nn.Module):
+    """A vector for each segment of the input, added to its words: first or second sentence of a pair."""
+
+    def __init__(self, segments: int, width: int):
+        super().__init__()
+        self.vectors = nn.Embedding(segments, width)
+        nn.init.normal_(self.vectors.weight, std=0.02)
+
+    def forward(self, x: Tensor, segment: Tensor | None = None) -> Tensor:
+        """x (B, L, W) and the segment of each word (B, L); without one, all words are in the first."""
+        return x + (self.vectors.weight[0] if segment is None else self.vectors(segment))
+
+
+class Patches(nn.Module):
+    """A picture as a sequence: squares of `size` pixels, each projected to a vector (Dosovitskiy et al. 2021, arXiv 2010.11929).
+
+    >>> import torch
+    >>> Patches(16, 3, 64)(torch.zeros(2, 3, 32, 48)).shape
+    torch.Size([2, 6, 64])
+    """
+
+    def __init__(self, size: int, channels: int, width: int):
+        super().__init__()
+        self.size = size
+        self.project = nn.Conv2d(channels, width, size, stride=size)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        rows, columns = picture.shape[-2:]
+        if rows % self.size or columns % self.size:
+            raise ValueError(
+                f"Patches of {self.size} x {self.size} do not tile a picture of {rows} x {columns}; "
+                f"resize it to multiples of {self.size}."
+            )
+        return self.project(picture).flatten(2).transpose(1, 2)  # (B, patches, W), row by row

@@ -1,0 +1,42 @@
+"""The position-wise feed-forward network: two layers applied to each token by itself."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # the approximation that GPT-2 was trained with
+    "silu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """Wide, bend, narrow again; with `gated` a second wide layer multiplies the first (Shazeer 2020, arXiv 2002.05202)."""
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        activation: str = "gelu",
+        *,
+        gated: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"Unknown activation {activation!r}; known are {', '.join(ACTIVATIONS)}.")
+        self.activation = activation
+        self.up = nn.Linear(width, inner, bias=bias)
+        self.gate = nn.Linear(width, inner, bias=bias) if gated else None
+        self.down = nn.Linear(inner, width, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        bend = ACTIVATIONS[self.activation]
+        inner = bend(self.up(x)) if self.gate is None else bend(self.gate(x)) * self.up(x)
+        return self.down(self.dropout(inner))

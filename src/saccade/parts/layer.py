@@ -1,0 +1,75 @@
+"""One layer of a transformer: look, look across, think; each with a residual connection and a norm.
+
+A residual connection adds a branch to its own input, so a gradient always has a straight way down past every branch:
+that is why deep stacks train at all.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from saccade.attention import Sight
+from saccade.parts.feedforward import FeedForward
+from saccade.parts.multihead import Attention
+from saccade.parts.position import Turn
+from saccade.parts.state import State
+
+
+@dataclass
+class Scene:
+    """What all layers of a pass share."""
+
+    sight: Sight
+    turn: Turn | None = None
+    memory: Tensor | None = None
+    memory_sight: Sight | None = None
+
+
+class Sublayer(nn.Module):
+    """A branch with its residual connection: x + branch(norm(x)), or the norm of the sum as first published."""
+
+    def __init__(self, branch: nn.Module, norm: nn.Module, *, norm_first: bool, dropout: float = 0.0):
+        super().__init__()
+        self.branch, self.norm, self.norm_first = branch, norm, norm_first
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, *args, **options) -> Tensor:
+        if self.norm_first:
+            return x + self.dropout(self.branch(self.norm(x), *args, **options))
+        return self.norm(x + self.dropout(self.branch(x, *args, **options)))
+
+
+class Layer(nn.Module):
+    """Self-attention, then attention across to a memory where there is one, then feed-forward."""
+
+    def __init__(self, attention: Sublayer, feedforward: Sublayer, across: Sublayer | None = None):
+        super().__init__()
+        self.attention, self.across, self.feedforward = attention, across, feedforward
+
+    def forward(self, x: Tensor, scene: Scene, state: State | None = None) -> Tensor:
+        own = None if state is None else state.at("attention")
+        x = self.attention(x, scene.sight, turn=scene.turn, state=own)
+        if self.across is not None:
+            if scene.memory is None or scene.memory_sight is None:
+                raise ValueError("This layer looks across to a memory, and none was given; pass `memory` to the stack.")
+            there = None if state is None else state.at("across")
+            x = self.across(x, scene.memory_sight, memory=scene.memory, state=there)
+        return self.feedforward(x)
+
+
+def layer(
+    attention: Attention,
+    feedforward: FeedForward,
+    across: Attention | None = None,
+    *,
+    width: int,
+    norm_first: bool = True,
+    norm: type[nn.Module] = nn.LayerNorm,
+    dropout: float = 0.0,
+) -> Layer:
+    """The common layer: each part in a `Sublayer` with a norm of its own."""
+
+    def around(branch: nn.Module) -> Sublayer:
+        return Sublayer(branch, norm(width), norm_first=norm_first, dropout=dropout)
+
+    return Layer(around(attention), around(feedforward), None if across is None else around(across))

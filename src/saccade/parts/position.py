@@ -1,0 +1,263 @@
+"""How order enters: into the input (learned, sinusoidal, a grid), into queries and keys (rotary), or into the scores (ALiBi, T5).
+
+Without one of these, attention does not notice the order of its tokens. Every scheme is a function of positions, never of
+shapes, so padding, remembered text and longer texts come out right. `POSITIONS` is the table of them all.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saccade.attention import Alibi, Bias, Buckets
+from saccade.attention.shade import shade
+
+Turn = Callable[[Tensor], Tensor]
+
+
+class Position(nn.Module):
+    """No order at all; a scheme overrides one of `place`, `turn` and `bias`."""
+
+    extra = 0  # the width it adds when concatenated
+    limit: int | None = None  # the number of positions it has, where that is fixed
+
+    def place(self, x: Tensor, pos: Tensor) -> Tensor:
+        """Order into the input: x (B, L, W), pos (B|1, L)."""
+        return x
+
+    def turn(self, x: Tensor, pos: Tensor) -> Tensor:
+        """Order into queries and keys: x (B, H, L, D), pos (B|1, L)."""
+        return x
+
+    def bias(self) -> Bias | None:
+        """Order into the scores."""
+        return None
+
+    def turning(self, pos: Tensor) -> Turn | None:
+        """`turn` at fixed positions, for all layers of a pass; None where nothing turns."""
+        return None if type(self).turn is Position.turn else lambda x: self.turn(x, pos)
+
+    def barcode(self, length: int = 32) -> Tensor:
+        """What it does, as a matrix to look at: a row for each position."""
+        bias = self.bias()
+        if bias is not None:  # a row for each query, the first head
+            at = torch.arange(length)
+            with torch.no_grad():
+                return bias(at[:, None], at[None, :])[0]
+        return torch.zeros(length, 1)
+
+    def draw(self, length: int = 16) -> str:
+        """The barcode as characters: a row for each position."""
+        return shade(self.barcode(length))
+
+
+class Placed(Position):
+    """A vector for each position, added to the input."""
+
+    width: int
+
+    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+        """The vectors of these positions, (B|1, L, W)."""
+        raise NotImplementedError(f"{type(self).__name__} must give a vector for each position")
+
+    def place(self, x: Tensor, pos: Tensor) -> Tensor:
+        return x + self.table(pos.clamp(min=0), x.dtype)
+
+    def barcode(self, length: int = 32) -> Tensor:
+        with torch.no_grad():
+            return self.table(torch.arange(min(length, self.limit or length))[None], torch.float32)[0]
+
+
+class Sinusoidal(Placed):
+    """Sines and cosines of falling frequency: a binary counter with soft digits (Vaswani et al. 2017).
+
+    Neighbouring columns are sine and cosine of one frequency; with `halves` all sines come first, as some models have it.
+
+    >>> print(Sinusoidal(8, base=16.0).draw(8))  # fast digits on the left, slow ones on the right
+    ▒▒██▒▒██▒▒██▒▒██
+    ██▓▓▓▓██▒▒██▒▒██
+    ██░░██▓▓▓▓██▒▒██
+    ▒▒  ██▒▒▓▓▓▓▓▓██
+      ░░██░░██▓▓▓▓██
+      ▓▓▓▓  ██▓▓▓▓██
+    ░░██▒▒  ██▒▒▓▓▓▓
+    ▓▓██░░  ██▒▒██▓▓
+    """
+
+    def __init__(self, width: int, *, base: float = 10_000.0, halves: bool = False):
+        super().__init__()
+        if width % 2:
+            raise ValueError(f"A sinusoidal position has pairs of sine and cosine, so its width is even; got {width}.")
+        self.width, self.base, self.halves = width, base, halves
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """One for each pair of columns, from 1 down to almost 1/base."""
+        # in double precision, or a position of ten thousand would already be off by a thousandth of a turn
+        exact = torch.float32 if device.type == "mps" else torch.float64
+        return self.base ** (-torch.arange(0, self.width, 2, dtype=exact, device=device) / self.width)
+
+    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+        angle = pos.unsqueeze(-1) * self.frequencies(pos.device)  # (B|1, L, W/2)
+        pair = (angle.sin(), angle.cos())
+        return (torch.cat(pair, dim=-1) if self.halves else torch.stack(pair, dim=-1).flatten(-2)).to(dtype)
+
+    def shift(self, offset: int) -> Tensor:
+        """The matrix that moves any position's vector to the position `offset` later: p(t + offset) = M p(t)."""
+        angle = offset * self.frequencies(torch.device("cpu"))
+        blocks = torch.stack([torch.stack([a.cos(), a.sin(), -a.sin(), a.cos()]).view(2, 2) for a in angle])
+        matrix = torch.block_diag(*blocks)
+        if self.halves:
+            order = torch.arange(self.width).view(-1, 2).T.flatten()
+            matrix = matrix[order][:, order]
+        return matrix
+
+
+class Learned(Placed):
+    """A learned vector for each of `length` positions (Gehring et al. 2017, Devlin et al. 2019).
+
+    `offset` rows in front belong to nobody, as some published models have it.
+    """
+
+    def __init__(self, length: int, width: int, *, offset: int = 0):
+        super().__init__()
+        self.width, self.limit, self.offset = width, length, offset
+        self.vectors = nn.Embedding(length + offset, width)
+        nn.init.normal_(self.vectors.weight, std=0.02)
+
+    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+        return self.vectors(pos + self.offset).to(dtype)
+
+    def resized(self, length: int) -> "Learned":
+        """The same scheme for longer or shorter texts, with vectors in between interpolated."""
+        new = Learned(length, self.width, offset=self.offset)
+        old = self.vectors.weight.detach()
+        middle = F.interpolate(old[self.offset :].T[None], length, mode="linear", align_corners=True)[0].T
+        new.vectors.weight.data = torch.cat([old[: self.offset], middle])
+        return new
+
+
+class Grid(Placed):
+    """A learned vector for each cell of a grid, read row by row, after `first` positions that are no cells (Dosovitskiy 2021)."""
+
+    def __init__(self, rows: int, columns: int, width: int, *, first: int = 0):
+        super().__init__()
+        self.rows, self.columns, self.first, self.width = rows, columns, first, width
+        self.limit = first + rows * columns
+        self.vectors = nn.Parameter(torch.randn(self.limit, width) * 0.02)
+
+    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+        return F.embedding(pos, self.vectors).to(dtype)
+
+    def resized(self, rows: int, columns: int) -> "Grid":
+        """The same scheme for pictures of another size: the grid of vectors is resampled like an image."""
+        new = Grid(rows, columns, self.width, first=self.first)
+        cells = self.vectors.detach()[self.first :].T.view(1, self.width, self.rows, self.columns)
+        cells = F.interpolate(cells, (rows, columns), mode="bicubic", align_corners=False)
+        new.vectors.data = torch.cat([self.vectors.detach()[: self.first], cells.flatten(2)[0].T])
+        return new
+
+
+class GridWaves(Placed):
+    """Half of the width tells the row of a cell, half the column, each by sines and cosines; nothing is learned."""
+
+    def __init__(self, columns: int, width: int, *, base: float = 10_000.0):
+        super().__init__()
+        if width % 4:
+            raise ValueError(f"Two axes of sine and cosine need a width that 4 divides; got {width}.")
+        self.columns, self.width = columns, width
+        self.axis = Sinusoidal(width // 2, base=base)
+
+    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+        place = (pos // self.columns, pos % self.columns)
+        return torch.cat([self.axis.table(axis, dtype) for axis in place], dim=-1)
+
+
+class Concatenated(Position):
+    """Position vectors beside the input instead of added to it: the stack is wider by `extra`."""
+
+    def __init__(self, placed: Placed):
+        super().__init__()
+        self.placed, self.extra, self.limit = placed, placed.width, placed.limit
+
+    def place(self, x: Tensor, pos: Tensor) -> Tensor:
+        vectors = self.placed.table(pos.clamp(min=0), x.dtype)
+        return torch.cat([x, vectors.expand(x.size(0), -1, -1)], dim=-1)
+
+    def barcode(self, length: int = 32) -> Tensor:
+        return self.placed.barcode(length)
+
+
+class Rotary(Position):
+    """Queries and keys are turned by an angle that grows with position, so scores depend on distance alone (Su et al. 2021).
+
+    Pairs of columns turn together: column i with column i + d/2, or with `neighbours` column 2i with 2i + 1.
+    """
+
+    def __init__(self, head_width: int, *, base: float = 10_000.0, neighbours: bool = False):
+        super().__init__()
+        self.waves = Sinusoidal(head_width, base=base, halves=True)
+        self.neighbours = neighbours
+
+    def turn(self, x: Tensor, pos: Tensor) -> Tensor:
+        return self.turning(pos)(x)
+
+    def turning(self, pos: Tensor) -> Turn:
+        angle = pos.clamp(min=0).unsqueeze(-1) * self.waves.frequencies(pos.device)  # (B|1, L, D/2)
+        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+
+        def turn(x: Tensor) -> Tensor:
+            c, s = cos.to(x.dtype), sin.to(x.dtype)
+            if self.neighbours:
+                a, b = x[..., 0::2], x[..., 1::2]
+                return torch.stack([a * c - b * s, b * c + a * s], dim=-1).flatten(-2)
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat([a * c - b * s, b * c + a * s], dim=-1)
+
+        return turn
+
+    def barcode(self, length: int = 32) -> Tensor:
+        return self.waves.barcode(length)
+
+
+class Tilted(Position):
+    """Order as a tilt of the scores: ALiBi or T5's buckets."""
+
+    def __init__(self, tilt: Alibi | Buckets):
+        super().__init__()
+        self.tilt = tilt
+
+    def bias(self) -> Bias | None:
+        return self.tilt
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table."""
+
+    name: str
+    make: Callable[[int, int, int], Position]  # (width, heads, longest text)
+    where: str
+    paper: str
+
+
+POSITIONS = [
+    Entry("none", lambda w, h, n: Position(), "nowhere: order is not seen", ""),
+    Entry("sinusoidal", lambda w, h, n: Sinusoidal(w), "added to the input", "Vaswani 2017"),
+    Entry("learned", lambda w, h, n: Learned(n, w), "added to the input", "Gehring 2017"),
+    Entry("concatenated", lambda w, h, n: Concatenated(Sinusoidal(2 * h)), "beside the input", "CS231n, lecture 11"),
+    Entry("rotary", lambda w, h, n: Rotary(w // h), "into queries and keys", "Su 2021"),
+    Entry("alibi", lambda w, h, n: Tilted(Alibi(h)), "into the scores", "Press 2022"),
+    Entry("buckets", lambda w, h, n: Tilted(Buckets(h)), "into the scores", "Raffel 2020"),
+    Entry("grid", lambda w, h, n: Grid(-(-n // 8), 8, w), "added to the input", "Dosovitskiy 2021"),
+    Entry("grid_waves", lambda w, h, n: GridWaves(8, w), "added to the input", "Parmar 2018"),
+]
+
+
+def position(name: str) -> Entry:
+    """The line of that name, or an error that lists the names."""
+    for entry in POSITIONS:
+        if entry.name == name:
+            return entry
+    raise ValueError(f"Unknown position scheme {name!r}; known are {', '.join(entry.name for entry in POSITIONS)}.")
