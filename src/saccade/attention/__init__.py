@@ -14,7 +14,20 @@ from saccade.attention.linear import Linear
 from saccade.attention.lowrank import LowRank
 from saccade.attention.mechanism import Mechanism
 from saccade.attention.normaliser import Hard, Normaliser, PlainSum, Softmax, Sparsemax
-from saccade.attention.pattern import CAUSAL, FULL, Causal, Full, Global, Pattern, Prefix, RandomBlocks, Strided, Window
+from saccade.attention.pattern import (
+    CAUSAL,
+    FULL,
+    Both,
+    Causal,
+    Either,
+    Full,
+    Global,
+    Pattern,
+    Prefix,
+    RandomBlocks,
+    Strided,
+    Window,
+)
 from saccade.attention.pool import AttentionPool, NadarayaWatson
 from saccade.attention.relative import Relative
 from saccade.attention.sight import Bias, Sight, positions
@@ -35,11 +48,13 @@ __all__ = [
     "Bias",
     "BigBird",
     "Bilinear",
+    "Both",
     "Buckets",
     "Causal",
     "Cosine",
     "Distance",
     "Dot",
+    "Either",
     "Everything",
     "Full",
     "Global",

@@ -37,7 +37,7 @@ class Entry:
     """One line of the table."""
 
     name: str
-    make: Callable[[int, int, int], Mechanism]  # (head width, heads, longest text)
+    make: Callable[[int, int, int], Mechanism]  # (head width, heads, longest text), with sizes that suit that length
     formula: str
     paper: str
     cost: str
@@ -45,6 +45,11 @@ class Entry:
 
     def refuses(self) -> frozenset[str]:
         return frozenset(HONOURS) - self.honours
+
+
+def _fit(usual: int, length: int, share: int) -> int:
+    """The usual size, or a share of a text that is too short for it."""
+    return min(usual, max(2, length // share))
 
 
 ALL = frozenset(HONOURS)
@@ -107,17 +112,27 @@ MECHANISMS = [
     ),
     Entry(
         "windowed",
-        lambda w, h, n: Windowed(256, count=16),
+        lambda w, h, n: Windowed(_fit(256, n, 8), count=_fit(16, n, 32)),
         "softmax(q·k / √d), near or global",
         "Beltagy 2020",
         "n w d",
         OWN,
     ),
     Entry(
-        "bigbird", lambda w, h, n: BigBird(h), "softmax(q·k / √d), near, global or random", "Zaheer 2020", "n w d", OWN
+        "bigbird",
+        lambda w, h, n: BigBird(h, block=_fit(64, n, 12)),
+        "softmax(q·k / √d), near, global or random",
+        "Zaheer 2020",
+        "n w d",
+        OWN,
     ),
     Entry(
-        "hashed", lambda w, h, n: Hashed(w, h), "softmax(q·k̂ / √d), same bucket", "Kitaev 2020", "n log n + n m d", OWN
+        "hashed",
+        lambda w, h, n: Hashed(w, h, near=_fit(32, n, 8)),
+        "softmax(q·k̂ / √d), same bucket",
+        "Kitaev 2020",
+        "n log n + n m d",
+        OWN,
     ),
     Entry(
         "low_rank",

@@ -162,40 +162,37 @@ def find(module: Any, *, call: Call | None, vocab: int | None, width: int | None
     """How to call the module: as the caller says, or else the first way that runs, with its mask read by measurement."""
     dtype, device = _home(module)
     needed, masks, numbered = _signature(module)
-    always = any(name in MASKS for name in needed)
     readings = [Reading(name, *meaning) for name in masks for meaning in MASKS[name]]
+    always = any(name in MASKS for name in needed or [])
     tried: list[str] = []
     for form, some_vocab, some_width in _feeds(module, vocab, width, None if call else needed):
-        ways: list[Call] = [call] if call else [Way(form, dtype, batch_first=_batch_first(module))]
-        if always and not call:
-            ways = [replace(ways[0], reading=reading, always=True) for reading in readings]  # type: ignore[type-var]
-        for way in ways:
+        plain = Way(form, dtype, batch_first=_batch_first(module))
+        ways = [replace(plain, reading=reading, always=True) for reading in readings] if always else [plain]
+        for way in [call] if call else ways:
             subject = Subject(module, way, dtype, device, length, some_vocab, some_width, _pad(module))
+            x = subject.draw()
             try:
-                x = subject.draw()
                 subject.run(x)
-            except Exception as error:
-                said = (str(error).splitlines() or [""])[0]
-                tried.append(f"  {'call' if call else way} on {tuple(x.shape)}: {type(error).__name__}: {said[:120]}")
+            except Exception as error:  # a foreign module may raise anything
+                tried.append(f"  {'call' if call else way} on {tuple(x.shape)}: {_short(error)}")
                 continue
-            return subject if call else _masked(subject, readings, numbered)
+            return _read(subject, way, readings, numbered) if isinstance(way, Way) else subject
     raise ValueError(_unknown(module, needed, tried))
 
 
-def _masked(subject: Subject, readings: list[Reading], numbered: bool) -> Subject:
-    """The same subject, with the mask argument it takes, if any, read as it works best."""
-    best, least = subject, math.inf
+def _read(subject: Subject, way: Way, readings: list[Reading], numbered: bool) -> Subject:
+    """The same subject, with the mask argument it takes, if any, read as it leaks least."""
+    best, least, argument = subject, math.inf, None
     for reading in readings:
-        if best is not subject and reading.argument != best.call.reading.argument:  # type: ignore[attr-defined]
+        if argument not in (None, reading.argument):
             break  # an argument that runs is the one, even if it leaks
-        way = replace(subject.call, reading=reading, numbered=numbered)  # type: ignore[type-var]
-        other = replace(subject, call=way)
+        other = replace(subject, call=replace(way, reading=reading, numbered=numbered))
         try:
             leak = _leak(other)
-        except Exception:
+        except Exception:  # it does not take this shape or kind
             continue
-        if leak < least or best is subject:
-            best, least = other, leak
+        if argument is None or leak < least:
+            best, least, argument = other, leak, reading.argument
         if leak == 0:
             break
     return best
@@ -239,7 +236,7 @@ def _feeds(
         yield from (("f(x)", None, n) for n in widths)
     if inputs in (None, 3):
         yield from (("f(q, k, v)", None, n) for n in widths)
-        yield from (("f(q, k, v) with heads", None, HEADS * n) for n in widths)
+        yield from (("f(q, k, v) with heads", None, n if width else HEADS * n) for n in widths)
 
 
 def _home(module: Any) -> tuple[torch.dtype, torch.device]:
@@ -268,6 +265,12 @@ def _pad(module: Any) -> int:
 def _split(x: Tensor) -> Tensor:
     """(B, L, W) to (B, H, L, D)."""
     return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+def _short(error: Exception) -> str:
+    """An error in one line."""
+    said = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {said[:120]}"
 
 
 def _unknown(module: Any, needed: list[str] | None, tried: list[str]) -> str:

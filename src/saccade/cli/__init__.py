@@ -1,0 +1,60 @@
+"""The command line: one file for each command, imported only when it is called, so that help answers at once."""
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from saccade import __version__
+
+COMMANDS = {  # name -> one line of help; the file of that name has `main`
+    "demo": "a tour of attention: prints, and saves pictures",
+    "mechanisms": "every attention mechanism: formula, cost, what it honours; draw one by name",
+    "check": "test the invariants of attention on a module of your own",
+    "bench": "measure time and memory, and how they grow",
+}
+HELP = """saccade: attention and transformers you can train, watch, measure and compare
+
+usage: saccade COMMAND ...          saccade COMMAND --help explains a command
+
+{commands}
+
+  --version    print the version        --help    print this
+
+exit codes: 0 done, 1 a bug of ours, 2 a wrong call, 3 data, 4 model, 5 resources, 6 diverged, 130 and 143 stopped
+start with: saccade demo
+"""
+
+
+def usage() -> str:
+    wide = max(map(len, COMMANDS)) + 4
+    return HELP.format(commands="\n".join(f"  {name.ljust(wide)}{said}" for name, said in COMMANDS.items()))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    name, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(usage(), end="")
+        return 0
+    if name in ("-V", "--version"):
+        print(f"saccade {__version__}")
+        return 0
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}."
+        print(f"saccade: there is no command {name!r}; {hint}  saccade --help lists them.", file=sys.stderr)
+        return 2
+    import tyro
+
+    command = import_module(f"saccade.cli.{name}").main
+    try:
+        return tyro.cli(command, prog=f"saccade {name}", args=rest) or 0
+    except SystemExit as stop:  # wrong flags and --help
+        return stop.code if isinstance(stop.code, int) else 2
+    except KeyboardInterrupt:
+        print("saccade: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader went away, as `| head` does
+        sys.stderr.close()
+        return 0

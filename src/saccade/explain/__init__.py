@@ -1,0 +1,1 @@
+"""Looks as data and as pictures."""

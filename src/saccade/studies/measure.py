@@ -1,0 +1,255 @@
+"""One process for each case: time and peak memory of one mechanism at one length, forward or with its backward pass.
+
+A peak is a high-water mark, and a process keeps much of what it frees, so of two cases in one process the larger would
+hide the smaller. The parent only starts children: no torch is imported here before a case runs.
+
+    python -m saccade.studies.measure '{"mechanism": "windowed", "length": 1024}'
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+OK, REFUSED, NO_MEMORY, NO_TIME, SKIPPED, FAILED = "ok", "refused", "out of memory", "over time", "skipped", "failed"
+WARM = 32  # tokens of the pass that starts threads and loads kernels before anything is measured
+MOMENT = 0.2  # seconds: passes shorter than this are repeated until they fill it
+MOST = 100  # repeats
+ROOM = 2048  # tokens: the table narrows windows for shorter texts, and growth compares lengths of one and the same mechanism
+
+
+@dataclass(frozen=True)
+class Case:
+    """One mechanism at one length: what a child process measures."""
+
+    mechanism: str
+    length: int
+    training: bool = False
+    width: int = 512
+    heads: int = 8
+    batch: int = 1
+    causal: bool = False
+    repeats: int = 5
+    seconds: float = 60.0
+    threads: int = 0
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def room(self) -> int:
+        """The longest text that the mechanism is built for."""
+        return max(self.length, ROOM)
+
+    @property
+    def inputs(self) -> int:
+        """Bytes of q, k and v."""
+        return 3 * 4 * self.batch * self.length * self.width
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure: every mechanism at every length, forward and in training, in several rounds."""
+
+    mechanisms: tuple[str, ...] = ()
+    """Names, as in the table of mechanisms; all of them if not given."""
+    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))
+    """Numbers of tokens."""
+    width: int = 512
+    """Of all heads together."""
+    heads: int = 8
+    batch: int = 1
+    causal: bool = False
+    """Hide the future, as in a decoder."""
+    repeats: int = 5
+    """Timed passes in a process, after one that is not counted."""
+    rounds: int = 1
+    """Times that the whole list of cases is gone through, each case in a fresh process."""
+    seconds: float = 60.0
+    """Limit for one process, its start of some two seconds included."""
+    threads: int = 0
+    """Of torch; 0 leaves the choice to torch. On a machine with other work, 1 is the steadier measure."""
+
+    def check(self) -> None:
+        least = {"width": 1, "heads": 1, "batch": 1, "repeats": 1, "rounds": 1, "threads": 0}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise ValueError(f"{name} is {value} or more; got {getattr(self, name)}.")
+        if not self.lengths or min(self.lengths) < 2:
+            raise ValueError(f"Lengths are one or more numbers from 2 on; got {self.lengths}.")
+        if self.seconds <= 0:
+            raise ValueError(f"seconds is a positive number; got {self.seconds:g}.")
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads cannot share a width of {self.width} evenly; use a divisor.")
+
+    def cases(self, names: Sequence[str]) -> Iterator[tuple[int, Case]]:
+        """Round by round and from short to long, the mechanisms taking turns: a machine that slows down slows all alike."""
+        common = {"width": self.width, "heads": self.heads, "batch": self.batch, "causal": self.causal}
+        common |= {"repeats": self.repeats, "seconds": self.seconds, "threads": self.threads}
+        for turn in range(self.rounds):
+            for length in sorted(set(self.lengths)):
+                for name in names if turn % 2 == 0 else reversed(names):
+                    for training in (False, True):
+                        yield turn, Case(name, length, training, **common)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: its times and its peak, or why there are none."""
+
+    status: str
+    reason: str = ""
+    times: tuple[float, ...] = ()  # seconds
+    peak: int | None = None  # bytes above what the process held before it made q, k and v; None = not measured
+    meter: str = ""
+    threads: int = 0
+
+
+def run(case: Case) -> Outcome:
+    """Measure a case in a child process; whatever happens to the child, there is an outcome."""
+    command = [sys.executable, "-m", "saccade.studies.measure", json.dumps(asdict(case))]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=case.seconds)
+    except subprocess.TimeoutExpired:
+        return Outcome(NO_TIME, f"not done after {case.seconds:g} s")
+    if done.returncode == -9:
+        return Outcome(NO_MEMORY, "killed by the system (signal 9)")
+    if done.returncode:
+        return Outcome(FAILED, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Outcome(**{**found, "times": tuple(found["times"])})
+
+
+def measure(case: Case) -> Outcome:
+    """In the child: one pass for the peak, then the timed ones."""
+    begin = time.perf_counter()
+    import torch
+
+    if case.threads:
+        torch.set_num_threads(case.threads)
+    try:
+        one_pass(case, WARM)()
+        limit_memory()
+        base, meter = high_water(reset=True)
+        work = one_pass(case, case.length)
+        times = [timed(work)]
+        peak, _ = high_water()
+        first = times.pop()
+        while len(times) < case.repeats or (sum(times) < MOMENT and len(times) < MOST):
+            if time.perf_counter() - begin + first > 0.8 * case.seconds:
+                break
+            times.append(timed(work))
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            return Outcome(NO_MEMORY, str(error).splitlines()[0][-160:])
+        raise
+    above = None if peak is None or base is None else peak - base
+    return Outcome(OK, "", tuple(times or [first]), above, meter, torch.get_num_threads())
+
+
+def one_pass(case: Case, length: int) -> Callable[[], None]:
+    """The work to measure. Every pass has a sight of its own, so the masks of a mechanism count as its work."""
+    import torch
+
+    from saccade.attention import CAUSAL, FULL, Sight, mechanism
+
+    torch.manual_seed(0)
+    module = mechanism(case.mechanism).make(case.head_width, case.heads, case.room).train(case.training)
+
+    def fresh() -> torch.Tensor:
+        x = torch.randn(case.batch, length, case.heads, case.head_width)
+        return x.transpose(1, 2).contiguous().requires_grad_(case.training)  # (B, H, L, D)
+
+    q, k, v = fresh(), fresh(), fresh()
+    grad = torch.randn_like(v) if case.training else None
+
+    def go() -> None:
+        with torch.set_grad_enabled(case.training):
+            out = module(q, k, v, Sight(CAUSAL if case.causal else FULL))
+        if grad is not None:
+            out.backward(grad)
+            for x in (q, k, v, *module.parameters()):
+                x.grad = None
+
+    return go
+
+
+def timed(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return round(time.perf_counter() - start, 7)
+
+
+def high_water(*, reset: bool = False) -> tuple[int | None, str]:
+    """The most memory that this process has held, in bytes, and who says so; Linux lets us start counting anew."""
+    if reset:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+    for line in _lines("/proc/self/status"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024, "VmHWM"
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None, "not measured"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024), "ru_maxrss"
+
+
+def limit_memory() -> None:
+    """Let a case that is too large fail by itself, before the system has to choose a process to kill."""
+    free, held = available(), [x for x in _lines("/proc/self/status") if x.startswith("VmData:")]
+    with suppress(OSError, ValueError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        if free is not None and held:
+            import resource
+
+            most = int(held[0].split()[1]) * 1024 + free
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def available() -> int | None:
+    """Bytes that a new process can have: what the system says is free, or the limit of our container; None = not known."""
+    known = [int(x.split()[1]) * 1024 for x in _lines("/proc/meminfo") if x.startswith("MemAvailable:")]
+    if not known:
+        with suppress(AttributeError, ValueError, OSError):
+            known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        known += [int(x) for x in _lines(path) if x.strip().isdigit()]
+    return min(known, default=None)
+
+
+def machine() -> dict[str, object]:
+    """Where the numbers come from: they mean little without it."""
+    names = [x.split(":", 1)[1].strip() for x in _lines("/proc/cpuinfo") if x.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "free_gb": round((available() or 0) / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "saccade": version("saccade"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure(Case(**json.loads(sys.argv[1]))))))

@@ -1,0 +1,263 @@
+"""A tour of attention in a minute: each chapter computes something, says what it shows, and saves a picture."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import (
+    CAUSAL,
+    FULL,
+    KERNELS,
+    MECHANISMS,
+    AttentionPool,
+    Hard,
+    Kernel,
+    NadarayaWatson,
+    Pattern,
+    ScaledDot,
+    Sight,
+    draws,
+    reinforce,
+    watch,
+)
+from saccade.explain.picture import Curves, Map, save
+from saccade.explain.show import show
+from saccade.parts.feedforward import FeedForward
+from saccade.parts.layer import layer
+from saccade.parts.multihead import Attention
+from saccade.parts.position import POSITIONS, Position, Sinusoidal
+from saccade.parts.recurrent import Recurrent
+from saccade.parts.stack import Stack
+
+Panels = list[Map | Curves]
+
+
+@dataclass
+class Chapter:
+    """One stop of the tour: what was found, in a few lines, and the panels of its picture."""
+
+    title: str
+    said: list[str]
+    panels: Panels
+    columns: int = 3
+
+
+def look_up() -> Chapter:
+    """A dictionary, exact and fuzzy."""
+    ages, pay = torch.tensor([[20.0], [30.0], [40.0], [60.0]]), torch.tensor([[2.0], [3.0], [5.0], [4.0]])
+    said, lines = [], {}
+    ask = torch.linspace(15, 65, 101)[:, None]
+    for width in (0.5, 4.0, 20.0):
+        answers, weights = AttentionPool(Kernel(width=width).requires_grad_(False))(ask, ages, pay)
+        at = weights[34].tolist()  # the question 32
+        said.append(
+            f"width {width:4}: asked for 32, it takes {'  '.join(f'{w:.2f}' for w in at)} and says {answers[34, 0]:.2f}"
+        )
+        lines[f"width {width}"] = answers[:, 0]
+    said.append("a narrow kernel looks one entry up; a wide one averages them all: attention is a soft dictionary")
+    curves = Curves("asking a store of four entries", ask[:, 0], lines, (ages[:, 0], pay[:, 0]), ("key", "value"))
+    return Chapter("a dictionary you can ask between its keys", said, [curves])
+
+
+def regression() -> Chapter:
+    """Nadaraya-Watson, four kernels, the width learned by leaving one out."""
+    torch.manual_seed(1)
+    x = torch.rand(60, 1).sort(0).values * 5
+    truth = lambda x: 2 * x.sin() + x**0.8
+    y = truth(x) + torch.randn_like(x) * 0.4
+    ask = torch.linspace(0, 5, 200)[:, None]
+    said, lines, maps = [], {"truth": truth(ask)[:, 0]}, []
+    for shape in KERNELS:
+        model = NadarayaWatson(shape).fit(x, y)
+        answer, weights = model.look(ask)
+        lines[shape] = answer[:, 0]
+        error = (answer - truth(ask)).square().mean().sqrt().item()
+        width = f"{model.kernel.width:5.2f}" if shape != "constant" else "  all"
+        said.append(f"{shape:13} width {width}   error against the truth {error:.2f}")
+        if shape in ("gaussian", "epanechnikov"):
+            maps.append(Map(f"weights, {shape}", weights, "question", "remembered item"))
+    curves = Curves(
+        "regression by attention", ask[:, 0], lines, (x[:, 0], y[:, 0]), ("x", "y"), dashed=frozenset({"truth"})
+    )
+    return Chapter("regression without training: the data are the model", said, [curves, *maps])
+
+
+def mechanisms() -> Chapter:
+    """All mechanisms on one scene."""
+    panels: Panels = []
+    for entry in MECHANISMS:
+        weights = show(entry.name, 32).weights["everything"]
+        panels.append(Map(f"{entry.name}\n{entry.formula}", weights, signed=bool((weights < 0).any())))
+    said = [f"{len(MECHANISMS)} mechanisms on the same 32 tokens; saccade mechanisms NAME draws one with its pattern"]
+    return Chapter("every mechanism on the same tokens", said, panels, columns=5)
+
+
+def saturation() -> Chapter:
+    """Why scores are divided by the root of the width."""
+    torch.manual_seed(0)
+    widths = [2**i for i in range(1, 11)]
+    spread: dict[str, list[float]] = {"plain": [], "divided by √d": []}
+    for width in widths:
+        for name, scale in (("plain", 1.0), ("divided by √d", 1 / math.sqrt(width))):
+            q, k = torch.randn(256, width), torch.randn(16, width)
+            scores = (q @ k.T * scale).requires_grad_()
+            weights = scores.softmax(-1)
+            weights[:, 0].sum().backward()
+            assert scores.grad is not None
+            spread[name].append(scores.grad.abs().mean().item())
+    lines = {name: torch.tensor(values) for name, values in spread.items()}
+    said = [
+        f"at width {widths[-1]} the gradient is {spread['plain'][-1]:.1e}, with √d {spread['divided by √d'][-1]:.1e}",
+        "softmax of large scores is flat: that is why scaled dot products are scaled",
+    ]
+    x = torch.tensor(widths).float().log2()
+    panel = Curves("gradient through softmax", x, lines, labels=("log2 of the width d", "mean |gradient|"), log=True)
+    return Chapter("why √d", said, [panel])
+
+
+def order() -> Chapter:
+    """Attention does not see order; positions let it."""
+    torch.manual_seed(0)
+    words = {w: torch.randn(16) for w in ("all", "dogs", "are", "smart", "and", "some", "dumb")}
+    one, other = "all dogs are smart and some are dumb", "all dogs are dumb and some are smart"
+    said = []
+    for name, position in (("without positions", Position()), ("with positions", Sinusoidal(16))):
+        stack = _stack(16, 2, 1, position=position)
+        read = lambda text, stack=stack: stack(torch.stack([words[w] for w in text.split()])[None]).mean(1)
+        with torch.no_grad():
+            said.append(f"{name:18} the two readings differ by {(read(one) - read(other)).abs().max():.1e}")
+    said.insert(0, f"'{one}' and '{other}' have the same words")
+    panels: Panels = []
+    for entry in POSITIONS[1:]:
+        code = entry.make(32, 4, 48).barcode(48)
+        panels.append(Map(f"{entry.name}: {entry.where}", code, "position", "column", signed=bool((code < 0).any())))
+    return Chapter("order, and seven ways to see it", said, panels, columns=4)
+
+
+def residuals() -> Chapter:
+    """Why residual connections: how much gradient arrives at the first layer."""
+    depths = [2, 4, 8, 16, 32]
+    lines: dict[str, Tensor] = {}
+    for name, residual in (("with residual connections", True), ("without", False)):
+        sizes = []
+        for depth in depths:
+            torch.manual_seed(0)
+            stack = _stack(32, 4, depth)
+            if not residual:
+                for block in stack.layers:
+                    for part in (block.attention, block.feedforward):  # type: ignore[union-attr]
+                        part.forward = lambda x, *a, part=part, **o: part.branch(part.norm(x), *a, **o)  # type: ignore
+            x = torch.randn(2, 12, 32, requires_grad=True)
+            (stack(x) * torch.randn(2, 12, 32)).mean().backward()
+            assert x.grad is not None
+            sizes.append(x.grad.norm().item())
+        lines[name] = torch.tensor(sizes)
+    with_, without = (line[-1].item() for line in lines.values())
+    said = [
+        f"after 32 layers the input's gradient is {with_:.1e} with residual connections and {without:.1e} without them",
+        "each layer adds to its input, so a gradient has a straight way down past every branch",
+    ]
+    x = torch.tensor(depths).float()
+    panel = Curves("gradient at the input", x, lines, labels=("layers", "norm of the gradient"), log=True)
+    return Chapter("why residual connections", said, [panel])
+
+
+def chance() -> Chapter:
+    """Hard attention learns where to look from reward alone."""
+    torch.manual_seed(0)
+    look = ScaledDot(normaliser=Hard())
+    query = nn.Parameter(torch.zeros(8))
+    keys = torch.randn(64, 1, 6, 8)
+    keys[:, :, :, 0] = 0
+    where = torch.randint(6, (64,))
+    keys[torch.arange(64), 0, where, 0] = 3.0  # the mark that says: the answer is here
+    values = torch.zeros(64, 1, 6, 1)
+    values[torch.arange(64), 0, where] = 1.0
+    optimizer = torch.optim.Adam([query], lr=0.1)
+    rewards, baseline = [], 0.0
+    for _ in range(150):
+        with draws(look) as log:
+            reward = look(query.expand(64, 1, 1, 8), keys, values, Sight(FULL, cross=True))[:, 0, 0, 0]
+        optimizer.zero_grad()
+        reinforce(log, reward.detach(), baseline).backward()
+        optimizer.step()
+        rewards.append(reward.mean().item())
+        baseline = 0.9 * baseline + 0.1 * rewards[-1]
+    look.eval()
+    best = look(query.expand(64, 1, 1, 8), keys, values, Sight(FULL, cross=True)).mean().item()
+    late = sum(rewards[-10:]) / 10
+    said = [
+        f"one key of six is looked at: the right one at first in {rewards[0]:.0%} of the draws, after 150 steps in {late:.0%}",
+        f"in evaluation the best key is taken: right in {best:.0%}",
+        "a draw has no gradient: the reward, less a baseline, moves its log-probability (REINFORCE)",
+    ]
+    x = torch.arange(len(rewards)).float()
+    panel = Curves(
+        "learning where to look", x, {"reward": torch.tensor(rewards)}, labels=("step", "share of right looks")
+    )
+    return Chapter("hard attention, trained by reward", said, [panel])
+
+
+def gates() -> Chapter:
+    """An LSTM's gates are attention over its own units."""
+    torch.manual_seed(0)
+    cell = Recurrent(2, 12)
+    x = torch.zeros(1, 40, 2)
+    x[0, 5, 0] = x[0, 25, 0] = 4.0
+    with watch(cell) as looks:
+        cell(x)
+    weights = looks[0].weights
+    assert weights is not None
+    panels: Panels = [Map(f"{name} gate", weights[0, :, i].T, "unit", "time") for i, name in enumerate(cell.gates)]
+    return Chapter(
+        "gates are attention too", ["an LSTM met a signal at times 5 and 25; its gates open and close"], panels
+    )
+
+
+def seeing() -> Chapter:
+    """Exact weights beside the fused kernel, and what that costs."""
+    torch.manual_seed(0)
+    stack = _stack(256, 8, 12, pattern=CAUSAL).eval()
+    x = torch.randn(1, 256, 256)
+
+    def seconds(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
+        out, times = run(), []
+        for _ in range(5):
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        return out, sorted(times)[2]
+
+    with torch.no_grad():
+        plain, unwatched = seconds(lambda: stack(x))
+        with watch(stack, "layers.6.*") as looks:
+            seen, watched = seconds(lambda: stack(x))
+    weights = looks[-1].weights
+    assert weights is not None
+    said = [
+        f"12 layers, 256 tokens: {unwatched * 1e3:.0f} ms unwatched, {watched * 1e3:.0f} ms with layer 6 watched",
+        f"the answers are {'equal bit for bit' if torch.equal(plain, seen) else 'NOT equal'}",
+    ]
+    panels: Panels = [Map(f"layer 6, head {head}", weights[0, head, :64, :64]) for head in range(3)]
+    return Chapter("see every weight, with the fused kernel on", said, panels)
+
+
+def _stack(width: int, heads: int, depth: int, *, pattern: Pattern = FULL, position: Position | None = None) -> Stack:
+    layers = [layer(Attention(width, heads), FeedForward(width, 4 * width), width=width) for _ in range(depth)]
+    return Stack(layers, pattern, position, leave=nn.LayerNorm(width))
+
+
+CHAPTERS = [look_up, regression, mechanisms, saturation, order, residuals, chance, gates, seeing]
+
+
+def tour(out: Path) -> Iterator[tuple[Chapter, Path]]:
+    """Go through the chapters; each is handed over when its picture is saved in `out`."""
+    for number, chapter in enumerate(CHAPTERS, start=1):
+        found = chapter()
+        path = out / f"{number}-{chapter.__name__}.png"
+        yield found, save(path, found.panels, title=found.title, columns=found.columns)
