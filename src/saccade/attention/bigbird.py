@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.attention import blocks
@@ -100,8 +99,8 @@ def _near(row: Row, links: Links) -> blocks.Part:
     left, right = links.window * size, links.window * size if links.ahead else 0
     q, k = blocks.numbers(row.length, size, left, right, row.q.device)
     mask = row.masks((links, "near"), lambda: row.mask(q, k, torch.ones_like(k, dtype=torch.bool)))
-    keys, values = (blocks.windows(x, size, left, right) for x in (row.k, row.v))
-    return blocks.Part(blocks.Layout(row.length, size), keys, values, mask)
+    layout = blocks.Layout(row.length, size)
+    return blocks.Part(layout, blocks.Band(layout, left, right), mask)
 
 
 def _global(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:
@@ -122,10 +121,9 @@ def _global(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:
         rest = far.mT & ~links.ends(every // size, final)  # (few, n): what the columns do not have
         q, k = every[None, None, :, None], at[None, None, None, :]
         mask = row.masks((links, kind, "columns"), partial(row.mask, q, k, far[None, None]))
-        keys, values = (x.index_select(1, at)[None] for x in (row.k, row.v))
-        parts.append(blocks.Part(blocks.Layout(n, n), keys, values, mask))
+        parts.append(blocks.Part(blocks.Layout(n, n), blocks.Some(at), mask))
         mask = row.masks((links, kind, "rows"), partial(row.mask, k.mT, q.mT, rest[None, None]))
-        parts.append(blocks.Part(blocks.Layout(n, len(at), at), row.k[None], row.v[None], mask))
+        parts.append(blocks.Part(blocks.Layout(n, len(at), at), blocks.Some(), mask))
     return parts
 
 
@@ -143,10 +141,4 @@ def _random(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:
     seen = drawn.repeat_interleave(size, -1).transpose(0, 1)  # (blocks, H, count · size)
     q, _ = blocks.numbers(n, size, 0, 0, at.device)
     mask = row.masks((links, "random"), lambda: row.mask(q, places.unsqueeze(2), seen.unsqueeze(2)))
-    flat = (at + torch.arange(at.size(0), device=at.device)[:, None, None] * total).flatten()
-
-    def gather(x: Tensor) -> Tensor:
-        x = F.pad(x, (0, 0, 0, total * size - n)).unflatten(1, (total, size)).flatten(0, 1)
-        return x.index_select(0, flat).unflatten(0, at.shape).flatten(2, 3).transpose(0, 1)
-
-    return [blocks.Part(blocks.Layout(n, size), gather(row.k), gather(row.v), mask)]
+    return [blocks.Part(blocks.Layout(n, size), blocks.Chosen(at, size), mask)]

@@ -2,7 +2,8 @@
 
 A sparse mechanism cuts its work into `Part`s: queries in blocks, for each block a few keys, and a mask. Each part runs
 through the fused kernel, which also returns the logarithm of its sum of exponentials; with those sums the parts are joined
-to exactly the softmax over all keys of all parts. No pair may stand in two parts.
+to exactly the softmax over all keys of all parts. No pair may stand in two parts. Backward, the keys of a part are gathered
+again rather than kept.
 
 Everything here is for one row of a batch: q, k, v are (H, n, D).
 """
@@ -31,6 +32,11 @@ class Layout:
     order: Tensor | None = None
     slot: Tensor | None = None
 
+    def of(self, heads: slice) -> "Layout":
+        """The same for some heads only."""
+        order, slot = (x if x is None or x.dim() == 1 else x[heads] for x in (self.order, self.slot))
+        return Layout(self.length, self.block, order, slot)
+
     def take(self, x: Tensor) -> Tensor:
         """(H, n, D) to (blocks, H, block, D)."""
         x = x if self.order is None else pick(x, self.order)
@@ -50,24 +56,115 @@ class Layout:
         return out.scatter(1, order.unsqueeze(-1).expand_as(x), x)
 
 
-@dataclass
-class Part:
-    """Some queries and the keys that they look at: k and v are (blocks, H, S, D), the mask (blocks, H|1, block, S)."""
+class Keys:
+    """Which keys the blocks of a part look at; `take` gathers them, `give` is the way back for their gradients."""
+
+    def of(self, heads: slice) -> "Keys":
+        """The same for some heads only."""
+        return self
+
+    def take(self, x: Tensor) -> Tensor:
+        """(H, n, D) to (blocks, H, S, D)."""
+        raise NotImplementedError
+
+    def give(self, total: Tensor, grad: Tensor) -> None:
+        """Add gradients (blocks, H, S, D) to those of all keys, (H, n, D)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Band(Keys):
+    """For each block of queries its neighbourhood; in another order of the tokens, where a layout has one."""
 
     layout: Layout
-    k: Tensor
-    v: Tensor
+    left: int
+    right: int
+
+    def of(self, heads: slice) -> "Keys":
+        return Band(self.layout.of(heads), self.left, self.right)
+
+    def take(self, x: Tensor) -> Tensor:
+        x = x if self.layout.order is None else pick(x, self.layout.order)
+        x = F.pad(x, (0, 0, self.left, self.right + -x.size(1) % self.layout.block))
+        return x.unfold(1, self.left + self.layout.block + self.right, self.layout.block).permute(1, 0, 3, 2)
+
+    def give(self, total: Tensor, grad: Tensor) -> None:
+        block = self.layout.block
+        blocks, heads, span, width = grad.shape
+        steps = -(-span // block)
+        out = grad.new_zeros(heads, blocks + steps - 1, block, width)
+        for step in range(steps):  # the sum of the overlaps
+            piece = grad[:, :, step * block : (step + 1) * block].transpose(0, 1)
+            out[:, step : step + blocks, : piece.size(2)] += piece
+        out = out.flatten(1, 2)[:, self.left :]
+        total += out[:, : self.layout.length] if self.layout.slot is None else pick(out, self.layout.slot)
+
+
+@dataclass(frozen=True)
+class Some(Keys):
+    """The same few keys for all queries; all of them if `index` is None."""
+
+    index: Tensor | None = None
+
+    def take(self, x: Tensor) -> Tensor:
+        return (x if self.index is None else x.index_select(1, self.index))[None]
+
+    def give(self, total: Tensor, grad: Tensor) -> None:
+        if self.index is None:
+            total += grad[0]
+        else:
+            total.index_add_(1, self.index, grad[0])
+
+
+@dataclass(frozen=True)
+class Chosen(Keys):
+    """For each head and block of queries some whole blocks of keys: `at` is (H, blocks, count)."""
+
+    at: Tensor
+    block: int
+
+    def of(self, heads: slice) -> "Keys":
+        return Chosen(self.at[heads], self.block)
+
+    def _flat(self) -> Tensor:
+        heads, blocks, _ = self.at.shape
+        return (self.at + torch.arange(heads, device=self.at.device)[:, None, None] * blocks).flatten()
+
+    def take(self, x: Tensor) -> Tensor:
+        x = F.pad(x, (0, 0, 0, -x.size(1) % self.block)).unflatten(1, (-1, self.block)).flatten(0, 1)
+        return x.index_select(0, self._flat()).unflatten(0, self.at.shape).flatten(2, 3).transpose(0, 1)
+
+    def give(self, total: Tensor, grad: Tensor) -> None:
+        heads, blocks, count = self.at.shape
+        pieces = grad.transpose(0, 1).unflatten(2, (count, self.block)).flatten(0, 2)
+        out = grad.new_zeros(heads * blocks, self.block, grad.size(-1)).index_add_(0, self._flat(), pieces)
+        total += out.view(heads, blocks * self.block, -1)[:, : total.size(1)]
+
+
+@dataclass
+class Part:
+    """Some queries, the keys that they look at, and the mask, (blocks, H|1, block|1, S)."""
+
+    layout: Layout
+    keys: Keys
     mask: Tensor
 
+    def of(self, heads: slice) -> "Part":
+        """The same for some heads only."""
+        mask = self.mask if self.mask.size(1) == 1 else self.mask[:, heads]
+        return Part(self.layout.of(heads), self.keys.of(heads), mask)
 
-def attend(q: Tensor, parts: Sequence[Part], scale: float) -> Tensor:
+
+def attend(q: Tensor, k: Tensor, v: Tensor, parts: Sequence[Part], scale: float) -> Tensor:
     """softmax over all the keys of all parts, (H, n, D)."""
-    layouts, masks = [p.layout for p in parts], [p.mask for p in parts]
-    plain = q.device.type != "cpu" or any(p.mask.requires_grad for p in parts) or q.size(-1) != parts[0].v.size(-1)
-    if plain:
-        pieces = [_piece(p.layout, *_defined(p.layout.take(q), p.k, p.v, p.mask, scale)) for p in parts]
-        return _join(pieces)[0]
-    return _Fused.apply(q, layouts, masks, scale, *[x for p in parts for x in (p.k, p.v)])  # type: ignore[return-value]
+    learned = any(part.mask.requires_grad for part in parts)
+    if q.device.type == "cpu" and not learned and q.size(-1) == v.size(-1):
+        return _Fused.apply(q, k, v, parts, scale)  # type: ignore[return-value]
+    pieces = []
+    for part in parts:
+        out, total = _defined(part.layout.take(q), part.keys.take(k), part.keys.take(v), part.mask, scale)
+        pieces.append((part.layout.put(out), part.layout.put(total, -math.inf)))
+    return _join(pieces)
 
 
 def _defined(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:
@@ -79,59 +176,92 @@ def _defined(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tup
     return weights @ v, total.masked_fill(blind, -math.inf)
 
 
-def _piece(layout: Layout, out: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-    return layout.put(out), layout.put(total, -math.inf)
-
-
-def _join(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def _join(pieces: list[tuple[Tensor, Tensor]]) -> Tensor:
     """Join parts into one softmax: each part counts with its share of the sum of all exponentials."""
-    if len(pieces) == 1:
-        return pieces[0]
     totals = torch.stack([total for _, total in pieces])  # (parts, H, n, 1)
     blind = (totals == -math.inf).all(0)
-    total = totals.masked_fill(blind, 0.0).logsumexp(0)
-    shares = (totals - total).exp()
-    out = sum(share * out for share, (out, _) in zip(shares, pieces, strict=True))
-    assert isinstance(out, Tensor)
-    return out, total
+    shares = (totals - totals.masked_fill(blind, 0.0).logsumexp(0)).exp()
+    return torch.stack([share * out for share, (out, _) in zip(shares, pieces, strict=True)]).sum(0)
 
 
 class _Fused(torch.autograd.Function):
-    """The joined parts through the fused kernel, forward and backward.
+    """The joined parts through the fused kernel, forward and backward, a few heads at a time.
 
     Backward, each part is told the *joined* output and sum; the kernel then finds each weight's true share by itself.
     """
 
     @staticmethod
-    def forward(
-        ctx, q: Tensor, layouts: list[Layout], masks: list[Tensor], scale: float, *keys_values: Tensor
-    ) -> Tensor:
-        pieces = []
-        for i, (layout, mask) in enumerate(zip(layouts, masks, strict=True)):
-            k, v = keys_values[2 * i : 2 * i + 2]
-            out, total = _kernel(layout.take(q), k, v, 0.0, False, attn_mask=mask, scale=scale)
-            blind = (mask == -math.inf).all(-1)  # there the kernel says 0 where it should say -inf
-            total = total.masked_fill(blind, -math.inf).unsqueeze(-1)
-            pieces.append(_piece(layout, out, total.to(q.dtype)))
-        out, total = _join(pieces)
-        ctx.save_for_backward(q, out, total, *masks, *keys_values)
-        ctx.layouts, ctx.scale = layouts, scale
+    def forward(ctx, q: Tensor, k: Tensor, v: Tensor, parts: Sequence[Part], scale: float) -> Tensor:
+        heads, length, width = q.shape
+        out = q.new_empty(length, heads, width).transpose(0, 1)  # laid out for whoever joins the heads
+        total = q.new_empty(heads, length, 1)
+        for some in _groups(q, parts):
+            joined: tuple[Tensor, Tensor] | None = None
+            for part in parts:
+                part = part.of(some)
+                given = (part.layout.take(q[some]), part.keys.take(k[some]), part.keys.take(v[some]), 0.0, False)
+                piece, sums = _kernel(*given, attn_mask=part.mask, scale=scale)
+                blind = (part.mask == -math.inf).all(-1)  # there the kernel says 0 where it should say -inf
+                sums = sums.to(q.dtype).masked_fill(blind, -math.inf).unsqueeze(-1)
+                joined = _add(joined, part.layout, piece, sums)
+            assert joined is not None
+            out[some], total[some] = joined
+        ctx.save_for_backward(q, k, v, out, total, *(part.mask for part in parts))
+        ctx.parts, ctx.scale = [(part.layout, part.keys) for part in parts], scale
         return out
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        q, out, total, *rest = ctx.saved_tensors
-        masks, keys_values = rest[: len(ctx.layouts)], rest[len(ctx.layouts) :]
+        q, k, v, out, total, *masks = ctx.saved_tensors
+        parts = [Part(layout, keys, mask) for (layout, keys), mask in zip(ctx.parts, masks, strict=True)]
         total = total.masked_fill(total == -math.inf, 0.0)
-        grad_q, grads = torch.zeros_like(q), []
-        for i, (layout, mask) in enumerate(zip(ctx.layouts, masks, strict=True)):
-            k, v = keys_values[2 * i : 2 * i + 2]
-            sums = layout.take(total).squeeze(-1).transpose(1, 2).contiguous().transpose(1, 2)
-            given = (layout.take(grad), layout.take(q), k, v, layout.take(out), sums, 0.0, False)
-            part_q, part_k, part_v = _kernel_backward(*given, attn_mask=mask, scale=ctx.scale)
-            grad_q += layout.put(part_q)
-            grads += [part_k, part_v]
-        return grad_q, None, None, None, *grads
+        grads = [torch.zeros_like(x) for x in (q, k, v)]
+        for some in _groups(q, parts):
+            for part in parts:
+                part = part.of(some)
+                take, gather = part.layout.take, part.keys.take
+                sums = take(total[some]).squeeze(-1).transpose(1, 2).contiguous().transpose(1, 2)
+                given = (
+                    take(grad[some]),
+                    take(q[some]),
+                    gather(k[some]),
+                    gather(v[some]),
+                    take(out[some]),
+                    sums,
+                    0.0,
+                    False,
+                )
+                for_q, for_k, for_v = _kernel_backward(*given, attn_mask=part.mask, scale=ctx.scale)
+                grads[0][some] += part.layout.put(for_q)
+                part.keys.give(grads[1][some], for_k)
+                part.keys.give(grads[2][some], for_v)
+        return *grads, None, None
+
+
+def _groups(q: Tensor, parts: Sequence[Part]) -> list[slice]:
+    """So many heads at a time that what is gathered stays under 16 MB: larger pieces are given back to the system and
+    fetched anew at every use, which costs more than the attention itself."""
+    heads, _, width = q.shape
+    bytes_of = [part.mask.size(0) * part.mask.size(-1) * width * q.element_size() for part in parts]
+    step = max(1, min(heads, 2**24 // max(1, *bytes_of)))
+    return [slice(start, min(heads, start + step)) for start in range(0, heads, step)]
+
+
+def _add(joined: tuple[Tensor, Tensor] | None, layout: Layout, out: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Join one more part to those before it, as `_join` does, without keeping them all."""
+    if joined is None:
+        return layout.put(out), layout.put(total, -math.inf)
+    whole, sums = joined
+    if layout.order is not None and layout.slot is None:  # a few rows only
+        few = _add(
+            (pick(whole, layout.order), pick(sums, layout.order)), Layout(len(layout.order), layout.block), out, total
+        )
+        return whole.index_copy(1, layout.order, few[0]), sums.index_copy(1, layout.order, few[1])
+    out, total = layout.put(out), layout.put(total, -math.inf)
+    both = torch.logaddexp(sums, total)
+    blind = both == -math.inf
+    before, now = ((x - both).masked_fill(blind, -math.inf).exp() for x in (sums, total))
+    return torch.addcmul(whole * before, out, now), both
 
 
 def pick(x: Tensor, order: Tensor) -> Tensor:
@@ -143,34 +273,8 @@ def pick(x: Tensor, order: Tensor) -> Tensor:
     return flat.unflatten(0, order.shape)
 
 
-def windows(x: Tensor, block: int, left: int, right: int) -> Tensor:
-    """For each block of queries its neighbourhood of keys: (H, n, D) to (blocks, H, left + block + right, D), a view."""
-    return _Windows.apply(x, block, left, right)  # type: ignore[return-value]
-
-
-class _Windows(torch.autograd.Function):
-    """Overlapping windows; the gradient is the sum of the overlaps (`unfold` has one too, at ten times the time)."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, block: int, left: int, right: int) -> Tensor:
-        ctx.size, ctx.given = x.size(1), (block, left, right)
-        x = F.pad(x, (0, 0, left, right + -x.size(1) % block))
-        return x.unfold(1, left + block + right, block).permute(1, 0, 3, 2)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
-        block, left, _ = ctx.given
-        blocks, heads, span, width = grad.shape
-        steps = -(-span // block)
-        grad = F.pad(grad, (0, 0, 0, steps * block - span))
-        out = grad.new_zeros(heads, blocks + steps - 1, block, width)
-        for step in range(steps):
-            out[:, step : step + blocks] += grad[:, :, step * block : (step + 1) * block].transpose(0, 1)
-        return out.flatten(1, 2)[:, left : left + ctx.size], None, None, None
-
-
 def numbers(length: int, block: int, left: int, right: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The row numbers behind `Layout.take` and `windows`: (blocks, 1, block, 1) and (blocks, 1, 1, span); may lie outside."""
+    """The row numbers behind `Layout` and `Band`: (blocks, 1, block, 1) and (blocks, 1, 1, span); may lie outside."""
     start = torch.arange(0, length, block, device=device)[:, None]
     q = start + torch.arange(block, device=device)
     k = start + torch.arange(-left, block + right, device=device)

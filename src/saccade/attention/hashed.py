@@ -97,9 +97,8 @@ class Hashed(Sparse):
                 (a, b), (c, d) = spread(bucket[earlier]), spread(slot[earlier])
                 together = (a == b) & ((c - d).abs() < self.near)
                 seen = seen & (together if earlier == turn else ~together)  # each pair counts in one round only
-            keys, values = (blocks.windows(blocks.pick(x, order), block, left, right) for x in (row.k, row.v))
             layout = blocks.Layout(n, block, order, slot[turn])
-            parts.append(blocks.Part(layout, keys, values, row.mask(q, k, seen)))
+            parts.append(blocks.Part(layout, blocks.Band(layout, left, right), row.mask(q, k, seen)))
         return parts
 
     def _shelve(self, bucket: Tensor, block: int) -> tuple[Tensor, Tensor]:

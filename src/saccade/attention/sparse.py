@@ -77,7 +77,10 @@ class Sparse(ScaledDot):
         k, v = match(k, q), match(v, q)
         scale = 1 / math.sqrt(q.size(-1)) if self.scale is None else self.scale
         rows = [Row(*qkv, sight, i) for i, qkv in enumerate(zip(q, k, v, strict=True))]
-        return torch.stack([row.back(blocks.attend(row.q, self.parts(row), scale)) for row in rows])
+        out = [row.back(blocks.attend(row.q, row.k, row.v, self.parts(row), scale)) for row in rows]
+        if len(out) < 2:
+            return out[0][None] if out else torch.zeros_like(q)  # one row needs no copy
+        return torch.stack([x.transpose(0, 1) for x in out]).transpose(1, 2)  # laid out for whoever joins the heads
 
     def _refuse(self, sight: Sight) -> None:
         if sight.cross:

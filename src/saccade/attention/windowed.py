@@ -39,11 +39,11 @@ class Windowed(Sparse):
         n, device = row.length, row.q.device
         name = (type(self), self.window, self.count)
         left, right = row.reach(self.window.left, self.window.right)
-        block = min(n, max(64, min(128, (left + right) // 2)))
+        block = min(n, max(64, min(256, left + right)))
+        layout = blocks.Layout(n, block)
         q, k = blocks.numbers(n, block, left, right, device)
         mask = row.masks((*name, "band"), lambda: row.mask(q, k, self.window.allows(q, k)))
-        keys, values = (blocks.windows(x, block, left, right) for x in (row.k, row.v))
-        parts = [blocks.Part(blocks.Layout(n, block), keys, values, mask)]
+        parts = [blocks.Part(layout, blocks.Band(layout, left, right), mask)]
         count = min(self.count, n)
         if not count:
             return parts
@@ -55,9 +55,9 @@ class Windowed(Sparse):
             seen = ~self.window.allows(q, k)
             return row.mask(q, k, seen if columns else seen & (k >= count))
 
-        q, k = every[:, None], few[None, :]
-        mask = row.masks((*name, "columns"), lambda: rest(q[None, None], k[None, None], True))
-        parts.append(blocks.Part(blocks.Layout(n, n), row.k[None, :, :count], row.v[None, :, :count], mask))
-        mask = row.masks((*name, "rows"), lambda: rest(few[None, None, :, None], every[None, None, None, :], False))
-        parts.append(blocks.Part(blocks.Layout(n, count, few), row.k[None], row.v[None], mask))
+        q, k = every[None, None, :, None], few[None, None, None, :]
+        mask = row.masks((*name, "columns"), lambda: rest(q, k, True))
+        parts.append(blocks.Part(blocks.Layout(n, n), blocks.Some(few), mask))
+        mask = row.masks((*name, "rows"), lambda: rest(k.mT, q.mT, False))
+        parts.append(blocks.Part(blocks.Layout(n, count, few), blocks.Some(), mask))
         return parts

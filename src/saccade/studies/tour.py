@@ -136,7 +136,7 @@ def order() -> Chapter:
     for entry in POSITIONS[1:]:
         code = entry.make(32, 4, 48).barcode(48)
         panels.append(Map(f"{entry.name}: {entry.where}", code, "position", "column", signed=bool((code < 0).any())))
-    return Chapter("order, and seven ways to see it", said, panels, columns=4)
+    return Chapter("order, and eight ways to see it", said, panels, columns=4)
 
 
 def residuals() -> Chapter:

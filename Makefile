@@ -1,0 +1,62 @@
+# `make demo` and `make test` do everything on a machine that has Python, pip and make. The rest is for those who change things.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: help demo test nightly check fix bench wheel clean
+
+help:
+	@echo "make demo      install into $(VENV) and take the tour"
+	@echo "make test      install into $(VENV) and run all tests"
+	@echo "make nightly   the long tests"
+	@echo "make check     lint, format and types       make fix   format and mend what can be mended"
+	@echo "make bench     measure against other packages, in an environment of their own"
+	@echo "make wheel     build dist/*.whl             make clean   remove what was built"
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/saccade demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses auto
+
+nightly: $(VENV)/.dev
+	$(BIN)/python -m pytest -m nightly
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+fix: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# the rivals live in an environment of their own: nothing here depends on them
+.venv-bench/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --upgrade pip
+	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6"
+	touch $@
+
+bench: .venv-bench/.made
+	.venv-bench/bin/python benchmarks/core.py all
+	.venv-bench/bin/saccade bench attention
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean:
+	rm -rf dist build demo bench .venv-bench .pytest_cache .ruff_cache .hypothesis

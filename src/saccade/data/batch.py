@@ -1,0 +1,68 @@
+"""What models and tasks hand each other: token ids or pixels, padded into a rectangle, and which of them are real."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Text:
+    """Token ids of several texts; `keep` is None when nothing is padding, so that models need not look."""
+
+    tokens: Tensor  # (B, L)
+    keep: Tensor | None = None  # (B, L) True = real
+    segment: Tensor | None = None  # (B, L) which part of the input a token belongs to
+
+    @staticmethod
+    def of(
+        rows: Sequence[Sequence[int]], *, left: bool = False, segments: Sequence[Sequence[int]] | None = None
+    ) -> "Text":
+        """Pad rows of ids to the longest, on the right or on the left.
+
+        >>> Text.of([[5, 6], [7]]).keep.tolist()
+        [[True, True], [True, False]]
+        >>> Text.of([[5, 6], [7, 8]]).keep is None
+        True
+        """
+        length = max((len(row) for row in rows), default=0)
+        spans = [(length - len(row), length) if left else (0, len(row)) for row in rows]
+        tokens, segment = torch.zeros(len(rows), length, dtype=torch.long), None
+        keep = torch.zeros(len(rows), length, dtype=torch.bool)
+        for i, (row, (start, end)) in enumerate(zip(rows, spans, strict=True)):
+            tokens[i, start:end] = torch.tensor(row, dtype=torch.long)
+            keep[i, start:end] = True
+        if segments is not None:
+            segment = torch.zeros_like(tokens)
+            for i, (row, (start, end)) in enumerate(zip(segments, spans, strict=True)):
+                segment[i, start:end] = torch.tensor(row, dtype=torch.long)
+        return Text(tokens, None if bool(keep.all()) else keep, segment)
+
+    def to(self, device: torch.device | str) -> "Text":
+        return Text(*(x if x is None else x.to(device) for x in (self.tokens, self.keep, self.segment)))  # type: ignore[arg-type]
+
+
+@dataclass
+class Image:
+    """Pixels of several pictures of one size, (B, C, rows, columns)."""
+
+    pixels: Tensor
+
+    def to(self, device: torch.device | str) -> "Image":
+        return Image(self.pixels.to(device))
+
+
+@dataclass
+class Batch:
+    """What goes in, what should come out, and the examples that it was made from."""
+
+    source: Text | Image
+    target: Text | None = None
+    gold: Tensor | None = None
+    rows: list[Any] = field(default_factory=list)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        target = None if self.target is None else self.target.to(device)
+        return Batch(self.source.to(device), target, None if self.gold is None else self.gold.to(device), self.rows)

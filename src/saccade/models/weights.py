@@ -1,0 +1,158 @@
+"""Published names to ours and back: one dictionary per family, read in both directions.
+
+A line maps a module (its weight and bias with it) or a single tensor; `{}` stands for a number. Where the published layout
+differs, the value is a `Step` that says how, and can be undone. Nothing is guessed from shapes: a name without a line, or a
+parameter that stays empty, is an error that lists both.
+
+>>> names = {"h.{}.attn.c_attn": Split("layers.{}.", "query", "key", "value", transposed=True), "wte": "words"}
+>>> theirs = {"wte.weight": torch.zeros(5, 2), "h.0.attn.c_attn.weight": torch.arange(12.0).view(2, 6)}
+>>> ours = to_ours(theirs, names).found
+>>> list(ours)
+['words.weight', 'layers.0.query.weight', 'layers.0.key.weight', 'layers.0.value.weight']
+>>> ours["layers.0.key.weight"].tolist()
+[[2.0, 8.0], [3.0, 9.0]]
+>>> back = to_theirs(ours, names)
+>>> all(torch.equal(back[name], theirs[name]) for name in theirs)
+True
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """Same tensor under another name."""
+
+    ours: str
+
+    def names(self) -> tuple[str, ...]:
+        """Our names for what is one tensor of theirs."""
+        return (self.ours,)
+
+    def take(self, x: Tensor) -> list[Tensor]:
+        """Theirs to ours, one tensor for each name."""
+        return [x]
+
+    def give(self, xs: list[Tensor]) -> Tensor:
+        """Ours to theirs."""
+        return xs[0]
+
+
+@dataclass(frozen=True)
+class Transposed(Step):
+    """A matrix stored as (in, out)."""
+
+    def take(self, x: Tensor) -> list[Tensor]:
+        return [x.T if x.dim() == 2 else x]
+
+    def give(self, xs: list[Tensor]) -> Tensor:
+        return xs[0].T if xs[0].dim() == 2 else xs[0]
+
+
+class Split(Step):
+    """Several matrices stored as one, side by side: `Split("attention.", "query", "key", "value")`."""
+
+    def __init__(self, ours: str, *parts: str, transposed: bool = False):
+        super().__init__(ours)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "transposed", transposed)
+
+    parts: tuple[str, ...]
+    transposed: bool
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.ours + part for part in self.parts)
+
+    def take(self, x: Tensor) -> list[Tensor]:
+        return list((x.T if self.transposed and x.dim() == 2 else x).chunk(len(self.parts)))
+
+    def give(self, xs: list[Tensor]) -> Tensor:
+        joined = torch.cat(xs)
+        return joined.T if self.transposed and joined.dim() == 2 else joined
+
+
+@dataclass(frozen=True)
+class Turned(Step):
+    """Rows of query or key in the other order of rotary pairs: neighbours in theirs, halves in ours."""
+
+    heads: int
+
+    def take(self, x: Tensor) -> list[Tensor]:
+        return [x.unflatten(0, (self.heads, -1, 2)).transpose(1, 2).flatten(0, 2)]
+
+    def give(self, xs: list[Tensor]) -> Tensor:
+        return xs[0].unflatten(0, (self.heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+Names = Mapping[str, str | Step]
+
+
+@dataclass
+class Read:
+    """What came of a set of published tensors."""
+
+    found: dict[str, Tensor] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)  # their names that have no line
+
+
+def to_ours(tensors: Mapping[str, Tensor], names: Names) -> Read:
+    """Rename and reshape published tensors; those without a line are listed, not guessed at."""
+    lines = [(_pattern(theirs), _step(ours)) for theirs, ours in names.items()]
+    read = Read()
+    for name, tensor in tensors.items():
+        for pattern, step in lines:
+            match = pattern.fullmatch(name)
+            if match is None:
+                continue
+            *numbers, leaf = match.groups()
+            for ours, part in zip(step.names(), step.take(tensor), strict=True):
+                read.found[_fill(ours, numbers) + (leaf or "")] = part
+            break
+        else:
+            read.left.append(name)
+    return read
+
+
+def to_theirs(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """The way back; a tensor of ours without a line is an error."""
+    lines = [(theirs, _step(ours)) for theirs, ours in names.items()]
+    out: dict[str, Tensor] = {}
+    unknown = []
+    for name in tensors:
+        for theirs, step in lines:
+            first, *others = step.names()
+            match = _pattern(first).fullmatch(name)
+            if match is not None:
+                *numbers, leaf = match.groups()
+                same = [tensors[_fill(other, numbers) + (leaf or "")] for other in others]
+                out[_fill(theirs, numbers) + (leaf or "")] = step.give([tensors[name], *same]).contiguous()
+                break
+            if any(_pattern(other).fullmatch(name) for other in others):
+                break  # goes out with the first of its line
+        else:
+            unknown.append(name)
+    if unknown:
+        raise ValueError(
+            f"No published name is known for {', '.join(unknown[:8])}; add them to the family's weight map."
+        )
+    return out
+
+
+def _step(ours: str | Step) -> Step:
+    return Step(ours) if isinstance(ours, str) else ours
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """Numbers for `{}`, and an optional leaf (weight, bias) at the end."""
+    return re.compile(re.escape(template).replace(r"\{\}", r"(\d+)") + r"(\.(?:weight|bias))?")
+
+
+def _fill(template: str, numbers: list[str]) -> str:
+    for number in numbers:
+        template = template.replace("{}", number, 1)
+    return template

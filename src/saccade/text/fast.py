@@ -1,0 +1,113 @@
+"""Tokenizers on Hugging Face `tokenizers`: whatever a tokenizer.json can say.
+
+`encode_special_tokens`, the library's own guard, only keeps special tokens from being cut out of a text beforehand. A model
+that has them in its vocabulary (Unigram, words, BPE with `ignore_merges`) still finds them: T5 reads "</s>" in a text as the
+end. So texts are read by a copy in which special tokens have names that nobody can guess; their ids stay.
+"""
+
+import json
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from saccade.text.files import check_spec, guarded
+from saccade.text.tokenizer import Encoded
+
+
+class Fast:
+    """The engine for a tokenizer.json, given as the parsed file; `special` are tokens that the file does not flag itself."""
+
+    def __init__(self, spec: dict[str, Any], where: str = "tokenizer.json", special: Sequence[str] = ()):
+        check_spec(spec, where)
+        spec = spec | {"truncation": None, "padding": None}  # cutting and filling are asked for, never the file's idea
+        names = _special_names(spec, special)
+        hidden = {name: f"\0{secrets.token_hex(16)}" for name in names}
+        self.where = where
+        self._json = json.dumps(spec, ensure_ascii=False)
+        with guarded(f"{where} cannot be read"):
+            self._reader = tokenizers.Tokenizer.from_str(json.dumps(_hide(spec, hidden), ensure_ascii=False))
+        self._writer: tokenizers.Tokenizer | None = None
+        found = {name: self._reader.token_to_id(secret) for name, secret in hidden.items()}
+        self.special = {name: id for name, id in found.items() if id is not None}
+        self._names = {id: name for name, id in self.special.items()}
+        self.vocab = 1 + max(_highest(spec), *self.special.values(), self._reader.get_vocab_size() - 1)
+
+    def token(self, id: int) -> str:
+        return self._names.get(id) or self._reader.id_to_token(id) or ""
+
+    def id(self, token: str) -> int | None:
+        return self.special[token] if token in self.special else self._reader.token_to_id(token)
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, special: bool) -> list[Encoded]:
+        rows: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        with guarded(f"{self.where} failed on a text"):
+            if len(rows) == 1:  # no threads are woken for one text
+                found = [self._reader.encode(texts[0], None if pairs is None else pairs[0], add_special_tokens=special)]
+            else:
+                found = self._reader.encode_batch(rows, add_special_tokens=special)
+        return [Encoded(one.ids, one.offsets, one.type_ids, one.sequence_ids) for one in found]
+
+    def decode(self, ids: Sequence[int], special: bool) -> str:
+        with guarded(f"{self.where} failed on ids"):
+            if special:
+                return self._published().decode(list(ids), skip_special_tokens=False)
+            return self._reader.decode([id for id in ids if id not in self._names], skip_special_tokens=False)
+
+    def save(self, directory: Path) -> dict[str, Any]:
+        (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
+        return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+
+    def _published(self) -> tokenizers.Tokenizer:
+        if self._writer is None:
+            self._writer = tokenizers.Tokenizer.from_str(self._json)
+        return self._writer
+
+
+def _special_names(spec: dict[str, Any], more: Sequence[str]) -> list[str]:
+    """The flagged tokens, those that the post-processor writes, and those that other files name."""
+    names = [token["content"] for token in spec.get("added_tokens") or [] if token.get("special")]
+    return list(dict.fromkeys([*names, *_framing(spec.get("post_processor")), *more]))
+
+
+def _framing(node: Any) -> list[str]:
+    """The tokens that a post-processor puts around texts."""
+    if not isinstance(node, dict):
+        return []
+    names = [name for part in node.get("processors") or [] for name in _framing(part)]
+    if isinstance(node.get("special_tokens"), dict):
+        names += [name for entry in node["special_tokens"].values() for name in entry.get("tokens", [])]
+    names += [node[key][0] for key in ("sep", "cls") if isinstance(node.get(key), list) and node[key]]
+    return [name for name in names if isinstance(name, str)]
+
+
+def _hide(spec: dict[str, Any], hidden: dict[str, str]) -> dict[str, Any]:
+    """The same tokenizer with other names for the hidden tokens, under the same ids."""
+    model = dict(spec["model"])
+    if isinstance(model["vocab"], list):
+        model["vocab"] = [[hidden.get(token, token), score] for token, score in model["vocab"]]
+    else:
+        model["vocab"] = {hidden.get(token, token): id for token, id in model["vocab"].items()}
+    if model.get("unk_token") in hidden:
+        model["unk_token"] = hidden[model["unk_token"]]
+    if model.get("merges"):
+        model["merges"] = [pair for pair in model["merges"] if not _makes(pair, hidden)]
+    if "dropout" in model:
+        model["dropout"] = None  # noise for training a model; reading a text twice gives the same ids
+    added = [
+        token | {"content": hidden.get(token["content"], token["content"])} for token in spec.get("added_tokens") or []
+    ]
+    return spec | {"model": model, "added_tokens": added}
+
+
+def _makes(pair: Any, hidden: dict[str, str]) -> bool:
+    """Whether a merge uses a hidden token or builds one."""
+    left, right = pair.split(" ", 1) if isinstance(pair, str) and " " in pair else (pair[0], pair[-1])
+    return left in hidden or right in hidden or left + right in hidden
+
+
+def _highest(spec: dict[str, Any]) -> int:
+    vocab = spec["model"]["vocab"]
+    return len(vocab) - 1 if isinstance(vocab, list) else max(vocab.values(), default=-1)

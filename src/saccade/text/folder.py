@@ -1,0 +1,101 @@
+"""The small files beside a vocabulary: which token plays which role, which were added, how long a text may be."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saccade.text.files import TOKENS, read_json
+from saccade.text.frame import CLASSES, FRAMES, NAMES, ROLES, Frame
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory with tokenizer files and what tokenizer_config.json and special_tokens_map.json say in it."""
+
+    path: Path
+    config: dict[str, Any]
+    stated: dict[str, str]  # role -> token
+    special: list[str]  # every token that the files call special
+    added: dict[str, int]  # tokens beyond the vocabulary's own, where a file gives their ids
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str | None:
+        """The tokenizer class that is stated, without "Fast"."""
+        name = self.config.get("tokenizer_class")
+        return name.removesuffix("Fast") if isinstance(name, str) else None
+
+    @property
+    def length(self) -> int | None:
+        """The longest input in tokens; published files write 1e30 for "not known"."""
+        length = self.config.get("model_max_length")
+        return int(length) if isinstance(length, int | float) and 0 < length < 1e9 else None
+
+    def frame(self, otherwise: str) -> Frame:
+        """What the stated class puts around a text; for one we do not know, what this kind of vocabulary usually has."""
+        name = CLASSES.get(self.kind or "", otherwise)
+        begin, end = (self.config.get(key) for key in ("add_bos_token", "add_eos_token"))
+        if name in ("llama", "none") and (begin is not None or end is not None):
+            begin = name == "llama" if begin is None else bool(begin)
+            name = {(1, 0): "llama", (1, 1): "both", (0, 1): "t5", (0, 0): "none"}[int(begin), int(bool(end))]
+        return FRAMES[name]
+
+    def roles(self, special: dict[str, int]) -> dict[str, int]:
+        """The id of each role: what is stated, or a special token of a usual name."""
+        found = {}
+        for role, usual in NAMES.items():
+            names = [self.stated[role]] if role in self.stated else usual
+            there = [special[name] for name in names if name in special]
+            if there:
+                found[role] = there[0]
+        return found
+
+    def usual(self, vocab: dict[str, int]) -> list[str]:
+        """The special tokens of a bare vocabulary: those that the files name, and those of a usual name."""
+        names = [*self.special, *(name for usual in NAMES.values() for name in usual)]
+        return [name for name in dict.fromkeys(names) if name in vocab]
+
+
+def open_folder(path: Path) -> Folder:
+    """Read the small files; none of them has to be there."""
+    config, listed = read_json(path / "tokenizer_config.json"), read_json(path / "special_tokens_map.json")
+    stated = {}
+    for role, key in ROLES.items():
+        name = _content(config.get(key)) or _content(listed.get(key))
+        if name:
+            stated[role] = name
+    added, special = _added(path, config)
+    for more in (config, listed):
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            tokens = more.get(key) or []
+            tokens = tokens.values() if isinstance(tokens, dict) else tokens
+            special += [name for name in map(_content, tokens) if name]
+    return Folder(path, config, stated, [*stated.values(), *special], added, _notes(path, config))
+
+
+def _content(token: Any) -> str | None:
+    """A token is written as a string, or as an object with a content."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) and token else None
+
+
+def _added(path: Path, config: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
+    """Tokens with ids from added_tokens.json and tokenizer_config.json, and those of them that are special."""
+    ids, special = dict(read_json(path / "added_tokens.json")), []
+    listed = config.get("added_tokens_decoder") or {}
+    for id, token in listed.items() if isinstance(listed, dict) else ():
+        name = _content(token)
+        if name and id.isdecimal():
+            ids[name] = int(id[:12])
+            special += [name] if isinstance(token, dict) and token.get("special") else []
+    for name, id in ids.items():
+        if type(id) is not int or not 0 <= id < 10 * TOKENS:
+            raise ValueError(f"{path}: the added token {name[:40]!r} has the id {id!r}; a number from 0 is needed.")
+    return ids, special
+
+
+def _notes(path: Path, config: dict[str, Any]) -> tuple[str, ...]:
+    if "auto_map" not in config:
+        return ()
+    return (f"{path / 'tokenizer_config.json'} names code (auto_map: {config['auto_map']!r}); it was not run.",)

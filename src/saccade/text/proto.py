@@ -1,0 +1,68 @@
+"""Writing SentencePiece's own format, which is protocol buffers, for pieces that come without it."""
+
+import re
+import struct
+
+from saccade.text.files import TOKENS
+
+# What a piece is, in sentencepiece_model.proto.
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+BPE = 2
+
+
+def field(number: int, value: bytes | float | int) -> bytes:
+    """One field: bytes with their length, a float in four bytes, a number in groups of seven bits.
+
+    >>> field(1, b"ab").hex(" "), field(3, 300).hex(" ")
+    ('0a 02 61 62', '18 ac 02')
+    """
+    if isinstance(value, bytes):
+        return _varint(number << 3 | 2) + _varint(len(value)) + value
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    return _varint(number << 3) + _varint(value)
+
+
+def model(pieces: list[tuple[bytes, float, int]]) -> bytes:
+    """A BPE model that merges by score and falls back to bytes: (text, score, kind) of each piece, in the order of ids."""
+    listed = [field(1, field(1, text) + field(2, score) + field(3, kind)) for text, score, kind in pieces]
+    trainer = field(3, BPE) + field(4, len(pieces)) + field(35, 1)  # model type, vocabulary, byte fallback
+    # the text as it is, with a space in front, inner spaces kept and written as ▁
+    normalizer = field(1, b"identity") + field(3, 1) + field(4, 0) + field(5, 1)
+    return b"".join(listed) + field(2, trainer) + field(3, normalizer)
+
+
+def llama2c_model(content: bytes, where: str) -> bytes:
+    """llama2.c's file as a SentencePiece model: u32 longest piece, then float32 score, int32 length and bytes of each piece."""
+    pieces: list[tuple[bytes, float, int]] = []
+    place = 4
+    while place < len(content):
+        if place + 8 > len(content):
+            raise ValueError(f"{where} ends inside piece {len(pieces)}, at byte {len(content)}; the file is not whole.")
+        score, length = struct.unpack_from("<fi", content, place)
+        place += 8 + max(length, 0)
+        if not 0 < length <= 1024 or place > len(content) or len(pieces) >= TOKENS:
+            raise ValueError(
+                f"{where}: piece {len(pieces)} has a length of {length} at byte {place}; is this llama2.c's format?"
+            )
+        pieces.append(_piece(len(pieces), content[place - length : place], score))
+    if len(pieces) < 3 + 256:
+        raise ValueError(f"{where} has {len(pieces)} pieces; three special ones and 256 bytes are needed at least.")
+    return model(pieces)
+
+
+def _piece(id: int, text: bytes, score: float) -> tuple[bytes, float, int]:
+    """The first three are unknown, begin and end, spelled with line feeds around them; ▁ was written as a space."""
+    if id < 3:
+        return (b"<unk>", b"<s>", b"</s>")[id], score, UNKNOWN if id == 0 else CONTROL
+    if re.fullmatch(rb"<0x[0-9A-F]{2}>", text):
+        return text, score, BYTE
+    return text.replace(b" ", "▁".encode()), score, NORMAL
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])

@@ -1,0 +1,215 @@
+"""Tokenizers learnt from the user's text: byte-level BPE, WordPiece, Unigram, words, characters, bytes.
+
+The same texts give the same tokenizer, always. Texts may be an iterator over more than fits in memory.
+
+>>> tokenizer = train(["low lower lowest"] * 3, "bpe", 270)
+>>> [tokenizer.token(id) for id in tokenizer.encode("lowest").ids]
+['lowe', 's', 't']
+>>> tokenizer.decode(tokenizer.encode("naïve 😀").ids)
+'naïve 😀'
+"""
+
+import difflib
+import io
+import itertools
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import sentencepiece
+from tokenizers import Tokenizer as Built
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from saccade.text.fast import Fast
+from saccade.text.files import TOKENS, guarded
+from saccade.text.frame import FRAMES, ROLES
+from saccade.text.tokenizer import Tokenizer
+
+# The tokens that a trained tokenizer has, by role, in the order of their ids.
+SPECIAL = {"pad": "<pad>", "unknown": "<unk>", "begin": "<s>", "end": "</s>", "mask": "<mask>"}
+SENTENCES = 1_000_000  # Unigram learns from so many stretches of text, drawn from all of them
+STRETCH = 1_000  # characters
+
+
+def train(
+    texts: Iterable[str],
+    kind: str,
+    vocab: int | None = None,
+    *,
+    special: dict[str, str] = SPECIAL,
+    frame: str = "none",
+) -> Tokenizer:
+    """Learn a tokenizer of one of `KINDS` with at most `vocab` ids, special tokens included.
+
+    `special` gives the tokens by role, `frame` names what is put around a text (a line of `FRAMES`). Characters need no
+    `vocab` (they take all they see) and bytes have a fixed one.
+    """
+    _known(kind, KINDS, "kind of tokenizer")
+    _known(frame, FRAMES, "frame")
+    for role in [*special, *FRAMES[frame].roles()]:
+        _known(role, ROLES, "role")
+    missing = sorted(FRAMES[frame].roles() - special.keys())
+    if missing:
+        raise ValueError(f"The frame {frame!r} needs {', '.join(missing)}, which `special` does not have.")
+    if isinstance(texts, str):
+        raise ValueError("Texts are a list or an iterator of strings; got one string. Put it in a list.")
+    names = list(dict.fromkeys(special.values()))
+    with guarded(f"Training a {kind} tokenizer with {vocab} ids failed"):
+        built = KINDS[kind](iter(texts), vocab, names)
+        built.add_special_tokens(names)
+    roles = {role: built.token_to_id(name) for role, name in special.items()}
+    if FRAMES[frame].roles():
+        single, pair = FRAMES[frame].template(special)
+        ends = sorted({(special[role], roles[role]) for role in FRAMES[frame].roles()})
+        built.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
+    return Tokenizer(Fast(json.loads(built.to_str()), f"The {kind} tokenizer"), roles)
+
+
+def _bpe(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+    """Pairs of bytes that often stand together, merged again and again (Sennrich et al. 2016; bytes: Radford et al. 2019)."""
+    built = Built(models.BPE())
+    built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    built.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_size(vocab, len(special) + 256),
+        special_tokens=special,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    built.train_from_iterator(texts, trainer)
+    return built
+
+
+def _wordpiece(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+    """Words from the longest pieces that fit, from the left; a piece inside a word starts with ## (Wu et al. 2016)."""
+    unknown = _unknown(special)
+    built = Built(models.WordPiece(unk_token=unknown))
+    built.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    built.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    size = _size(vocab, len(special) + 1)
+    built.train_from_iterator(
+        texts, trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    )
+    return built
+
+
+def _unigram(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+    """Pieces with probabilities; a text is cut where the product is greatest (Kudo 2018).
+
+    SentencePiece learns the pieces, since the trainer in `tokenizers` gives another vocabulary every time.
+    """
+    size = _size(vocab, len(special) + 1)
+    learnt = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=_stretches(texts),
+        model_writer=learnt,
+        model_type="unigram",
+        vocab_size=size - len(special) + 1,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        unk_id=0,
+        bos_id=-1,
+        eos_id=-1,
+        pad_id=-1,
+        input_sentence_size=SENTENCES,
+        max_sentence_length=8 * STRETCH,
+        num_threads=1,
+        random_seed=0,
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_proto=learnt.getvalue())
+    pieces = [(model.id_to_piece(i), model.get_score(i)) for i in range(1, len(model))]
+    unknown = special.index(_unknown(special))
+    built = Built(models.Unigram([(name, 0.0) for name in special] + pieces, unknown, byte_fallback=False))
+    built.normalizer = normalizers.NFKC()
+    built.pre_tokenizer = pre_tokenizers.Metaspace()
+    built.decoder = decoders.Metaspace()
+    return built
+
+
+def _words(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+    """Words and marks as they stand; rare ones are unknown."""
+    built = Built(models.WordLevel(unk_token=_unknown(special)))
+    built.pre_tokenizer = pre_tokenizers.Whitespace()
+    size = _size(vocab, len(special) + 1)
+    built.train_from_iterator(
+        texts, trainers.WordLevelTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    )
+    return built
+
+
+def _characters(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+    """One id for each character, and the bytes of those that were never seen: every string comes back as it was."""
+    room = _size(vocab or TOKENS, len(special) + 256) - len(special) - 256
+    seen = Counter[str]()
+    for text in texts:
+        seen.update(text)
+    often = sorted(seen, key=lambda letter: (-seen[letter], letter))[:room]
+    tokens = [
+        *special,
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        *(letter for letter in often if letter not in special),
+    ]
+    built = Built(models.BPE({token: id for id, token in enumerate(tokens)}, [], byte_fallback=True))
+    built.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return built
+
+
+def _bytes(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+    """The 256 bytes of UTF-8; nothing is learnt and nothing is unknown."""
+    size = len(special) + 256
+    if vocab not in (None, size):
+        raise ValueError(f"bytes with these special tokens have {size} ids; leave `vocab` out.")
+    tokens = special + _alphabet()
+    built = Built(models.BPE({token: id for id, token in enumerate(tokens)}, []))
+    built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    built.decoder = decoders.ByteLevel()
+    return built
+
+
+KINDS: dict[str, Callable[[Iterator[str], int | None, list[str]], Built]] = {
+    "bpe": _bpe,
+    "wordpiece": _wordpiece,
+    "unigram": _unigram,
+    "words": _words,
+    "characters": _characters,
+    "bytes": _bytes,
+}
+
+
+def _alphabet() -> list[str]:
+    """GPT-2's letters for the bytes 0 to 255: visible ones stand for themselves, the others follow after 255."""
+    visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    hidden = itertools.count(256)
+    return [chr(byte if byte in visible else next(hidden)) for byte in range(256)]
+
+
+def _size(vocab: int | None, least: int) -> int:
+    if vocab is None or not least <= vocab <= TOKENS:
+        raise ValueError(f"`vocab` is {vocab}; a number from {least} to {TOKENS:,} is needed.")
+    return vocab
+
+
+def _unknown(special: list[str]) -> str:
+    for name in ("<unk>", "[UNK]"):
+        if name in special:
+            return name
+    raise ValueError(f"This kind meets words it has no token for; `special` needs <unk> or [UNK], and has {special}.")
+
+
+def _stretches(texts: Iterator[str]) -> Iterator[str]:
+    """Lines, as the model will see them, cut where they are longer than SentencePiece takes."""
+    for line in itertools.chain.from_iterable(text.splitlines() for text in texts):
+        clean = unicodedata.normalize("NFKC", line)
+        for start in range(0, len(clean), STRETCH):
+            yield clean[start : start + STRETCH]
+
+
+def _known(name: Any, table: dict[str, Any], what: str) -> None:
+    if name not in table:
+        near = difflib.get_close_matches(str(name), table, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"There is no {what} {name!r}; known are {', '.join(table)}.{hint}")
