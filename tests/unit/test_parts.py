@@ -157,7 +157,7 @@ def test_attention_of_free_widths_groups_and_without_output():
 
 def test_per_token_and_matrix_form_are_equal():
     """h_t = Σ_j softmax_j(k_j·q_t / √d) v_j, one token at a time, against the module."""
-    module, x = Attention(6, 1, bias=False, output=False).double(), torch.randn(1, 4, 6).double()
+    module, x = Attention(6, 1, bias=False, output=False).double().requires_grad_(False), torch.randn(1, 4, 6).double()
     whole = module(x, Sight(FULL))[0]
     for t in range(4):
         q = module.query.weight @ x[0, t]
