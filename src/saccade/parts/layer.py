@@ -4,6 +4,7 @@ A residual connection adds a branch to its own input, so a gradient always has a
 that is why deep stacks train at all.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -64,7 +65,7 @@ def layer(
     *,
     width: int,
     norm_first: bool = True,
-    norm: type[nn.Module] = nn.LayerNorm,
+    norm: Callable[[int], nn.Module] = nn.LayerNorm,
     dropout: float = 0.0,
 ) -> Layer:
     """The common layer: each part in a `Sublayer` with a norm of its own."""

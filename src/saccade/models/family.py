@@ -1,0 +1,101 @@
+"""What a family of models is: a config, how to build it, and how its published form maps to ours, both ways."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from saccade.data import Batch, Text
+from saccade.models.weights import Names
+from saccade.parts.feedforward import ACTIVATIONS
+from saccade.parts.state import State
+
+
+class Reader(Protocol):
+    """A model that turns an input into vectors."""
+
+    width: int
+
+    def forward(self, batch: Batch) -> Tensor:  # (B, L, W)
+        ...
+
+
+class Writer(Protocol):
+    """A model that continues a text: one loop serves all of them."""
+
+    def start(self, batch: Batch) -> tuple[State, Text]:
+        """Read the input; gives the memory, and the text that the first step takes."""
+        ...
+
+    def step(self, text: Text, state: State) -> Tensor:
+        """(B, T) new tokens to (B, T, V) scores of what follows each; the state moves on."""
+        ...
+
+
+@dataclass(frozen=True)
+class Head:
+    """One way to read answers off a body: how it is built, and its published names (into the head's own parameters)."""
+
+    build: Callable[..., nn.Module]  # (config, body, labels) -> head
+    names: Names
+    architecture: str  # the published class that has this head
+
+
+@dataclass(frozen=True)
+class Family:
+    """One line of the table of families."""
+
+    name: str
+    said: str  # one line for a person
+    config: type
+    build: Callable[[Any], nn.Module]
+    names: Callable[[Any], Names] | None = None  # published names -> ours; None where there is no published form
+    keys: Mapping[str, str] = field(default_factory=dict)  # published config key -> our field
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # published keys of which we know one value only
+    also: Callable[[Any], Mapping[str, Any]] = lambda config: {}  # further published keys that follow from a config
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] = lambda raw: raw  # what a published config leaves unsaid
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    prefix: str = ""  # what published names of a body begin with when a head is beside it
+    ignored: tuple[str, ...] = ()  # published tensors that hold nothing learned, as patterns
+    architecture: str = ""  # the published class of the bare body
+
+    def read(self, raw: Mapping[str, Any]) -> Any:
+        """A published config as one of ours; what we would compute differently is refused by name."""
+        raw = self.adapt(dict(raw))
+        for key, value in self.fixed.items():
+            if key in raw and raw[key] != value:
+                raise ValueError(f"{self.name}: {key} = {raw[key]!r} is not built here; only {value!r} is.")
+        for key, ours in self.keys.items():
+            if ours == "activation" and key in raw:
+                raw[key] = _activation(raw[key])
+        known = {field.name for field in fields(self.config)}
+        wanted = {ours: raw[theirs] for theirs, ours in self.keys.items() if theirs in raw}
+        assert wanted.keys() <= known, f"{self.name}: the key map names fields that the config does not have"
+        return self.config(**wanted)
+
+    def write(self, config: Any) -> dict[str, Any]:
+        """One of our configs in its published form."""
+        raw: dict[str, Any] = {"model_type": self.name}
+        raw |= {theirs: getattr(config, ours) for theirs, ours in self.keys.items()}
+        raw |= {key: PUBLISHED_BENDS.get(raw[key], raw[key]) for key, ours in self.keys.items() if ours == "activation"}
+        return raw | dict(self.fixed) | dict(self.also(config))
+
+
+BENDS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_python": "gelu", "swish": "silu"}
+PUBLISHED_BENDS = {"gelu_tanh": "gelu_new"}
+
+
+def _activation(name: str) -> str:
+    """The published name of an activation as ours."""
+    name = BENDS.get(name, name)
+    if name not in ACTIVATIONS:
+        raise ValueError(f"The activation {name!r} is not built here; known are {', '.join([*ACTIVATIONS, *BENDS])}.")
+    return name
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """' Did you mean ...?' or the list of what there is."""
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."

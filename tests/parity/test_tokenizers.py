@@ -1,0 +1,206 @@
+"""Ids and offsets equal `transformers` on ten thousand strings for each kind, and llama.cpp's vectors for real vocabularies.
+
+The vectors and vocabularies are not part of the project: SACCADE_DATA names their directory (default: ../shared/data).
+"""
+
+import json
+import os
+import struct
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from saccade.text import KINDS, from_llama2c, load, train
+
+pytestmark = pytest.mark.nightly
+DATA = Path(os.environ.get("SACCADE_DATA", Path(__file__).parents[3] / "shared" / "data"))
+STRINGS, BATCH = 10_000, 50
+CORPUS = [
+    "the cat sat on the mat, didn't it? 12 = 42",
+    "naïve café für 5 € — 漢字と仮名 😀👩‍👩‍👧",
+    "שלום عالم\n\n\tтак",
+] * 20
+VOCAB = {"bpe": 400, "wordpiece": 250, "unigram": 150, "words": 60, "characters": None, "bytes": None}
+ODD = [
+    "😀👩‍👩‍👧‍👦🇩🇪",
+    "e\u0301\u0327",
+    "שלום",
+    "\u202eعالم",
+    "\x00",
+    "\r\n",
+    "  ",
+    "\u3000",
+    "ﬁ½①",
+    "漢字",
+    "İßſ",
+    "�",
+    "the cat",
+]
+TEXT = st.one_of(
+    st.text(max_size=60), st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=6)), max_size=12).map("".join)
+)
+
+
+def published(name):
+    path = DATA / "tokenizers" / name
+    if not path.exists():
+        pytest.skip(f"{path} is not here; set SACCADE_DATA to the directory that has tokenizers/.")
+    return path
+
+
+def compare(ours, theirs, *, offsets=True):
+    """Ten thousand strings, in batches to be quick; the number of differences is asserted to be none."""
+    special = [*ours.special, "<0x"]  # a text that spells a special token is the unit tests' business
+
+    @seed(3)
+    @settings(
+        max_examples=STRINGS // BATCH,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(texts=st.lists(TEXT, min_size=BATCH, max_size=BATCH))
+    def run(texts):
+        texts = [text for text in texts if not any(name in text for name in special)]
+        asked = theirs(texts, return_offsets_mapping=offsets, truncation=False, padding=False)
+        found = ours.encode_batch(texts)
+        for i, text in enumerate(texts):
+            assert found[i].ids == asked["input_ids"][i], text
+            assert not offsets or found[i].offsets == asked["offset_mapping"][i], text
+            seen[0] += 1
+
+    seen = [0]
+    run()
+    long = "the naïve cat 😀 שלום e\u0301 " * 2_000  # 50,000 characters
+    assert ours.encode(long).ids == theirs(long)["input_ids"]
+    print(f"{seen[0]:,} strings, no differences")
+    assert seen[0] > 0.99 * STRINGS
+
+
+def fast(path):
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_file=str(path / "tokenizer.json"), split_special_tokens=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trained(kind, tmp_path):
+    ours = train(CORPUS, kind, VOCAB[kind], frame="both")
+    ours.save(tmp_path)
+    compare(ours, fast(tmp_path))
+    compare(load(tmp_path), fast(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["bert_uncased", "t5"])
+def test_published_json(name):
+    path = published(name)
+    theirs = fast(path)
+    theirs.backend_tokenizer.no_truncation()
+    theirs.backend_tokenizer.no_padding()
+    compare(load(path), theirs)
+
+
+def test_published_bert_vocabulary():
+    from transformers import BertTokenizer
+
+    path = published("bert_uncased") / "vocab.txt"
+    compare(load(path), BertTokenizer(vocab=str(path), split_special_tokens=True))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "roberta"])
+def test_published_gpt2_vocabulary(family, tmp_path):
+    from transformers import GPT2Tokenizer, RobertaTokenizer
+
+    path = published("gpt2_bpe")
+    vocab = json.loads((path / "encoder.json").read_text())
+    merges = [
+        tuple(line.split(" ")) for line in (path / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:] if line
+    ]
+    if family == "gpt2":
+        return compare(load(path), GPT2Tokenizer(vocab=vocab, merges=merges, split_special_tokens=True))
+    vocab |= {name: len(vocab) + i for i, name in enumerate(["<s>", "</s>", "<pad>", "<unk>", "<mask>"])}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
+    (tmp_path / "merges.txt").write_bytes((path / "vocab.bpe").read_bytes())
+    return compare(load(tmp_path), RobertaTokenizer(vocab=vocab, merges=merges, split_special_tokens=True))
+
+
+def test_marian(tmp_path):
+    """Both sides read with a published model of 32,000 pieces; `transformers` has no offsets for it."""
+    from transformers import MarianTokenizer
+
+    path = DATA / "weights" / "marian_enpt_tiny" / "vocab.enpt.spm"
+    if not path.exists():
+        pytest.skip(f"{path} is not here; set SACCADE_DATA to the directory that has weights/.")
+    single = load(path)
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.spm").write_bytes(path.read_bytes())
+    vocab = {single.token(id): id for id in range(single.vocab)} | {"<pad>": single.vocab}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # recommends a package for punctuation
+        theirs = MarianTokenizer.from_pretrained(tmp_path, split_special_tokens=True)
+    compare(load(tmp_path), theirs, offsets=False)
+
+
+def gguf_pieces(path):
+    """The pieces and scores in a GGUF file: after 24 bytes, pairs of a name and a typed value."""
+    content, place = path.read_bytes(), 24
+    plain = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+    def take(layout):
+        nonlocal place
+        (found,) = struct.unpack_from("<" + layout, content, place)
+        place += struct.calcsize(layout)
+        return found
+
+    def value(kind):
+        nonlocal place
+        if kind == 8:
+            length = take("Q")
+            place += length
+            return content[place - length : place]
+        if kind == 9:
+            inner, count = take("I"), take("Q")
+            return [value(inner) for _ in range(count)]
+        return take(plain[kind])
+
+    (count,) = struct.unpack_from("<Q", content, 16)
+    found = {}
+    for _ in range(count):
+        name = value(8).decode()
+        found[name] = value(take("I"))
+    return found["tokenizer.ggml.tokens"], found["tokenizer.ggml.scores"]
+
+
+def llama(tmp_path):
+    """LLaMA's vocabulary, rewritten in llama2.c's format."""
+    tokens, scores = gguf_pieces(published("llama_cpp_vectors") / "ggml-vocab-llama-spm.gguf")
+    content = struct.pack("<I", max(map(len, tokens)))
+    for token, score in zip(tokens, scores, strict=True):
+        piece = token.replace("▁".encode(), b" ")
+        content += struct.pack("<fi", score, len(piece)) + piece
+    (tmp_path / "tok.bin").write_bytes(content)
+    return from_llama2c(tmp_path / "tok.bin")
+
+
+@pytest.mark.parametrize("name", ["bert-bge", "gpt-2", "llama-spm"])
+def test_the_vectors_of_llama_cpp(name, tmp_path):
+    where = published("llama_cpp_vectors")
+    makers = {
+        "bert-bge": lambda: load(published("bert_uncased")),
+        "gpt-2": lambda: load(published("gpt2_bpe")),
+        "llama-spm": lambda: llama(tmp_path),
+    }
+    tokenizer = makers[name]()
+    texts = (where / f"ggml-vocab-{name}.gguf.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
+    lines = (where / f"ggml-vocab-{name}.gguf.out").read_text().split("\n")
+    answers = [[int(id) for id in line.split()] for line in lines[: len(texts)]]
+    assert len(texts) > 40
+    assert len(answers) == len(texts)
+    for text, answer in zip(texts, answers, strict=True):
+        assert tokenizer.encode(text, special=False).ids == answer, repr(text)
+    print(f"{name}: {len(texts)} vectors, no differences")
