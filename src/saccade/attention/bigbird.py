@@ -80,14 +80,24 @@ class BigBird(Sparse):
     ):
         super().__init__(normaliser=normaliser, dropout=dropout)
         self.links = links or Links(RandomBlocks(seed, block, count, heads))
+        if self.links.random.heads != heads:
+            raise ValueError(
+                f"BigBird has {heads} heads and its random blocks are drawn for {self.links.random.heads}."
+            )
 
     def narrow(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
+        self._match(q.size(1))
         return sight.within(self._links(sight))
 
     def parts(self, row: Row) -> list[blocks.Part]:
+        self._match(row.q.size(0))
         links = self._links(row.sight)
         final = (row.size - 1) // links.random.block  # the last block that has a token
         return [_near(row, links), *_global(row, links, final), *_random(row, links, final)]
+
+    def _match(self, heads: int) -> None:
+        if heads != self.links.random.heads:
+            raise ValueError(f"This BigBird was built for {self.links.random.heads} heads and is used with {heads}.")
 
     def _links(self, sight: Sight) -> Links:
         return replace(self.links, ahead=sight.pattern.reach[1] > 0)

@@ -194,7 +194,7 @@ class _Fused(torch.autograd.Function):
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, parts: Sequence[Part], scale: float) -> Tensor:
         heads, length, width = q.shape
         out = q.new_empty(length, heads, width).transpose(0, 1)  # laid out for whoever joins the heads
-        total = q.new_empty(heads, length, 1)
+        total = torch.empty(heads, length, 1, dtype=_exact(q.dtype), device=q.device)
         for some in _groups(q, parts):
             joined: tuple[Tensor, Tensor] | None = None
             for part in parts:
@@ -202,8 +202,8 @@ class _Fused(torch.autograd.Function):
                 given = (part.layout.take(q[some]), part.keys.take(k[some]), part.keys.take(v[some]), 0.0, False)
                 piece, sums = _kernel(*given, attn_mask=part.mask, scale=scale)
                 blind = (part.mask == -math.inf).all(-1)  # there the kernel says 0 where it should say -inf
-                sums = sums.to(q.dtype).masked_fill(blind, -math.inf).unsqueeze(-1)
-                joined = _add(joined, part.layout, piece, sums)
+                sums = sums.masked_fill(blind, -math.inf).unsqueeze(-1)
+                joined = _add(joined, part.layout, piece.to(sums.dtype), sums)
             assert joined is not None
             out[some], total[some] = joined
         ctx.save_for_backward(q, k, v, out, total, *(part.mask for part in parts))
@@ -213,6 +213,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
         q, k, v, out, total, *masks = ctx.saved_tensors
+        grad = grad if grad.stride(-1) == 1 else grad.contiguous()
         parts = [Part(layout, keys, mask) for (layout, keys), mask in zip(ctx.parts, masks, strict=True)]
         total = total.masked_fill(total == -math.inf, 0.0)
         grads = [torch.zeros_like(x) for x in (q, k, v)]
@@ -236,6 +237,11 @@ class _Fused(torch.autograd.Function):
                 part.keys.give(grads[1][some], for_k)
                 part.keys.give(grads[2][some], for_v)
         return *grads, None, None
+
+
+def _exact(dtype: torch.dtype) -> torch.dtype:
+    """The precision in which the kernel sums: half precision is summed in single."""
+    return dtype if dtype == torch.float64 else torch.float32
 
 
 def _groups(q: Tensor, parts: Sequence[Part]) -> list[slice]:

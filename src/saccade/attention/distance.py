@@ -34,4 +34,5 @@ class Distance(ScaledDot):
 
 def squared_distance(q: Tensor, k: Tensor) -> Tensor:
     """‖q-k‖² for every pair, (..., Q, K), without the cancellation of the expanded form."""
-    return torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist").square()
+    exact = torch.promote_types(q.dtype, torch.float32)  # there is no such operation in half precision
+    return torch.cdist(q.to(exact), k.to(exact), compute_mode="donot_use_mm_for_euclid_dist").square().to(q.dtype)

@@ -14,15 +14,17 @@ from saccade.attention.distance import squared_distance
 from saccade.attention.mechanism import Mechanism
 
 
-def _inside(square: Tensor, log_kernel: Tensor) -> Tensor:
-    return torch.where(square < 1, log_kernel, -math.inf)
+def _epanechnikov(square: Tensor) -> Tensor:
+    inside = square < 1
+    # the inner `where` keeps the border out of the logarithm, whose gradient there has no limit
+    return torch.where(inside, torch.log1p(-torch.where(inside, square, 0.0)), -math.inf)
 
 
 KERNELS: dict[str, Callable[[Tensor], Tensor]] = {  # the logarithm of each kernel, as a function of u²
     "gaussian": lambda square: -0.5 * square,
     "boxcar": lambda square: torch.where(square <= 1, 0.0, -math.inf).to(square.dtype),
     "constant": torch.zeros_like,
-    "epanechnikov": lambda square: _inside(square, torch.log1p(-square.clamp(max=1 - 1e-12))),
+    "epanechnikov": _epanechnikov,
 }
 
 

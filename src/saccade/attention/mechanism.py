@@ -58,7 +58,9 @@ class Mechanism(nn.Module):
         """The random numbers of this call, or None where nothing is left to chance."""
         if not (self.training and (self.dropout or self.normaliser.random)):
             return None
-        return torch.rand(*q.shape[:3], k.size(2), dtype=q.dtype, device=q.device)
+        return torch.rand(
+            *q.shape[:3], k.size(2), device=q.device
+        )  # single precision: half has too few numbers to draw
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         """The only place that knows about watching: the answer is the fast path's, watched or not."""

@@ -51,10 +51,11 @@ class Sparsemax(Normaliser):
         scores = scores.masked_fill(blind, 0.0)
         scores = scores - scores.amax(-1, keepdim=True).detach()
         order = scores.sort(-1, descending=True).values
-        # the largest n with 1 + n·z_n > z_1 + ... + z_n; hidden keys (-inf) stand last and fail that test
-        known = order.masked_fill(order == -math.inf, -1e4)
+        # the largest n with 1 + n·z_n > z_1 + ... + z_n; hidden keys (-inf) stand last and never count
+        hidden = order == -math.inf
+        known = order.masked_fill(hidden, 0.0)
         count = torch.arange(1, scores.size(-1) + 1, device=scores.device)
-        inside = 1 + count * known > known.cumsum(-1)
+        inside = (1 + count * known > known.cumsum(-1)) & ~hidden
         size = inside.sum(-1, keepdim=True)
         cut = (known.masked_fill(~inside, 0.0).sum(-1, keepdim=True) - 1) / size
         return (scores - cut).clamp(min=0).masked_fill(blind, 0.0)
@@ -74,8 +75,9 @@ class Hard(Normaliser):
         blind = (scores == -math.inf).all(-1, keepdim=True)
         scores = scores.masked_fill(blind, 0.0)
         # the largest of score + Gumbel noise is a draw from the softmax of the scores
-        drawn = scores if noise is None else scores - (-noise.log()).log()
+        drawn = scores if noise is None else scores - (-noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).log()
         at = drawn.argmax(-1, keepdim=True)
-        if self.recorder is not None and scores.requires_grad:  # watching asks without gradients and is not a draw
+        # watching asks without gradients and is not a draw; in evaluation nothing is drawn
+        if self.recorder is not None and noise is not None and scores.requires_grad:
             self.recorder(scores.log_softmax(-1).gather(-1, at).masked_fill(blind, 0.0).squeeze(-1))
         return torch.zeros_like(scores).scatter(-1, at, 1.0).masked_fill(blind, 0.0)

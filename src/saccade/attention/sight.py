@@ -58,14 +58,23 @@ class Sight:
         return self.keep if self.fresh else self.real
 
     def once(self, name: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` returns, made at the first call and shared by all layers after it."""
-        if name not in self.made:
-            self.made[name] = make()
-        return self.made[name]  # type: ignore[return-value]
+        """What `make` returns, made at the first call and shared by all layers after it.
+
+        What needs a gradient is made anew for each: recomputing a layer in backward must find the same graph.
+        """
+        if name in self.made:
+            return self.made[name]  # type: ignore[return-value]
+        made = make()
+        if not (isinstance(made, Tensor) and made.requires_grad):
+            self.made[name] = made
+        return made
 
     def within(self, pattern: Pattern) -> "Sight":
         """The same sight, narrowed by one more pattern."""
-        return self.once(("within", pattern), lambda: replace(self, pattern=self.pattern & pattern, made={}))
+        narrow = self.once(
+            ("within", pattern), lambda: replace(self, pattern=self.pattern & pattern, noise=None, made={})
+        )
+        return narrow if self.noise is None else replace(narrow, noise=self.noise)
 
     def rows(self, index: Tensor) -> "Sight":
         """The same sight for some of the queries only: how watching a long text stays small."""
@@ -75,17 +84,20 @@ class Sight:
         q_pos = index[None] if q_pos is None else q_pos[:, index]
         real = None if self.looking is None else self.looking[:, index]
         noise = None if self.noise is None else self.noise[:, :, index]
-        return replace(self, q_pos=q_pos, k_pos=k_pos, real=real, noise=noise, made={})
+        return replace(self, q_pos=q_pos, k_pos=k_pos, real=real, noise=noise, newest=False, made={})
 
     def places(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Positions shaped to meet: (B|1, 1, Q, 1) and (B|1, 1, 1, K)."""
         k_pos = self.k_pos
         if k_pos is None:
-            if self.keep is not None and not self.cross:
-                k_pos = positions(self.keep)
-            else:
-                k_pos = torch.arange(k.size(2), device=k.device)[None]
+            plain = self.keep is None
+            k_pos = torch.arange(k.size(2), device=k.device)[None] if plain else positions(self.keep)  # type: ignore[arg-type]
         q_pos = self.q_pos
+        if self.fresh and q.size(2) != k.size(2):
+            raise ValueError(
+                f"{q.size(2)} queries and {k.size(2)} keys cannot be the same tokens: give the positions of both "
+                "(q_pos, k_pos), or say cross=True if the keys are another sequence."
+            )
         if q_pos is None:
             q_pos = k_pos if self.fresh else torch.arange(q.size(2), device=q.device)[None]
         return q_pos[:, None, :, None], k_pos[:, None, None, :]

@@ -23,6 +23,8 @@ class Row:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, number: int):
         keep = None if sight.keep is None else sight.keep[number]
         self.order = None if keep is None else keep.long().argsort(descending=True, stable=True)
+        # the kernel itself, unlike its public face, takes for granted that the numbers of a vector lie side by side
+        q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
         self.q, self.k, self.v = (x if self.order is None else x.index_select(1, self.order) for x in (q, k, v))
         self.sight, self.number = sight, None if keep is None else number
         self.length = q.size(1)

@@ -6,7 +6,7 @@ knows.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ class Slot:
 
     tensor: Tensor
     axis: int | None
+    grows: bool = False  # along the axis, with the text
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class State:
     def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
         """Remember x after what was there, and return it all."""
         before = self.get(name)
-        return self.put(name, x if before is None else torch.cat([before, x], dim=axis), axis)
+        x = x if before is None else torch.cat([before, x], dim=axis)
+        self._root._slots[self._path + name] = Slot(x, axis, grows=True)
+        return x
 
     def once(self, name: str, make: Callable[[], Tensor], axis: int | None = 2) -> Tensor:
         """What was remembered under that name; made now if this is the first time."""
@@ -131,7 +134,9 @@ class State:
     def reorder(self, rows: Tensor) -> None:
         """Let the batch consist of these rows, in this order; a row may be taken more than once or not at all."""
         root = self._root
-        root._slots = {name: Slot(slot.tensor.index_select(0, rows), slot.axis) for name, slot in root._slots.items()}
+        root._slots = {
+            name: replace(slot, tensor=slot.tensor.index_select(0, rows)) for name, slot in root._slots.items()
+        }
         root._keep = None if root._keep is None else root._keep.index_select(0, rows)
 
     def mark(self) -> Mark:
@@ -161,7 +166,7 @@ class State:
             if axis is not None:
                 size = max(x.size(axis) for x in pair)
                 pair = tuple(_left(x, size, axis) for x in pair)
-            merged[name] = Slot(torch.cat(pair), axis)
+            merged[name] = replace(slot, tensor=torch.cat(pair))
         one._slots, one._length = merged, length
         keep = torch.cat([_left(keep, length, 1) for keep in keeps])
         one._keep = None if bool(keep.all()) else keep
@@ -169,6 +174,8 @@ class State:
     def leave(self, rows: Tensor) -> None:
         """Take these rows out of the batch, and with them the columns that only they needed."""
         root = self._root
+        if not root._slots:
+            raise ValueError("This state remembers nothing yet, so no row can leave it.")
         batch = next(iter(root._slots.values())).tensor.size(0)
         stay = torch.ones(batch, dtype=torch.bool, device=rows.device)
         stay[rows] = False
@@ -177,9 +184,9 @@ class State:
             return
         empty = int((root._keep.any(0).long().cumsum(0) == 0).sum())  # leading columns in which nobody has a token
         for name, slot in root._slots.items():
-            if slot.axis is not None and slot.tensor.size(slot.axis) == root._length:
+            if slot.grows and slot.axis is not None:
                 rest = slot.tensor.narrow(slot.axis, empty, root._length - empty)
-                root._slots[name] = Slot(rest, slot.axis)
+                root._slots[name] = replace(slot, tensor=rest)
         root._keep, root._length = root._keep[:, empty:], root._length - empty
         root._keep = None if bool(root._keep.all()) else root._keep
 
