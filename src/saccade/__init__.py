@@ -12,6 +12,7 @@ _HOME = {"watch": "saccade.attention", "check": "saccade.checking"}
 
 if TYPE_CHECKING:
     from saccade.attention import watch as watch
+    from saccade.checking import check as check
 
 
 def __getattr__(name: str):

@@ -170,7 +170,7 @@ def weights(name, m, q, k, allows, keep=None, bias=None, ahead=True):
             qs, ks = q[row, head].tolist(), k[row, head].tolist()
             table = buckets_of(m, ks, real, head) if name == "hashed" else None
             for i in range(n):
-                if not real[i] and name in ("windowed", "bigbird", "hashed"):
+                if not real[i] and name in ("windowed", "bigbird", "hashed", "hard"):
                     continue
                 line = []
                 for j in range(k.size(2)):

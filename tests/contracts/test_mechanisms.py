@@ -1,5 +1,6 @@
 """The contract of every line of MECHANISMS: what it declares is demanded, and what it does not is refused by name."""
 
+import copy
 import math
 
 import pytest
@@ -36,7 +37,6 @@ PATTERNS = {"full": FULL, "causal": CAUSAL, "window": Window(4, 3), "prefix": Pr
 KEEPS = {"none": None, "right": [N, N - 6], "left": [-N, 6 - N], "holes": "holes", "blind": [N, 0]}
 names = [entry.name for entry in MECHANISMS]
 entries = {entry.name: entry for entry in MECHANISMS}
-slow_gradients = {"hard", "boxcar", "constant"}
 
 
 def build(name, dtype=torch.float64):
@@ -129,7 +129,7 @@ def test_biases(name, keep, kind):
             ahead=False,
         )
         assert_close(m.weights(q, k, sight()), wanted, rtol=1e-9, atol=1e-12)
-        assert_close(fast, wanted @ v, rtol=1e-9, atol=1e-12)
+        assert_close(fast, m.weights(q, k, sight()) @ v, rtol=1e-12, atol=1e-12)
     learning = m.attend(q, k, v, sight())  # a bias that learns takes another road
     assert_close(learning, wanted @ v, rtol=1e-9, atol=1e-12)
     if kind == "buckets" and "gradients" in entries[name].honours:
@@ -158,11 +158,17 @@ def test_gradients_of_the_fast_path_equal_those_of_the_definition(name, pattern,
 
 @pytest.mark.parametrize("name", [n for n in names if "gradients" in entries[n].honours])
 def test_gradcheck(name):
+    """Of queries, keys and values, and of the mechanism's own parameters."""
     m = build(name)
     torch.manual_seed(2)
     q, k, v = (torch.randn(1, H, 7, D, dtype=torch.float64, requires_grad=True) for _ in range(3))
     pattern = CAUSAL if "causal" in entries[name].honours else FULL
-    assert torch.autograd.gradcheck(lambda q, k, v: m.attend(q, k, v, Sight(pattern)), (q, k, v), fast_mode=False)
+    parameters = list(m.parameters())
+
+    def run(q, k, v, *parameters):
+        return m.attend(q, k, v, Sight(pattern))
+
+    assert torch.autograd.gradcheck(run, (q, k, v, *parameters))
 
 
 @pytest.mark.parametrize(("name", "pattern"), [(n, p) for n in names for p in PATTERNS if honoured(n, p)])
@@ -185,24 +191,22 @@ def test_a_changed_future_never_changes_the_past(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "side"), [(n, s) for n in names for s in ("left", "right", "holes") if honoured(n, keep=s)]
+    ("name", "side", "pattern"),
+    [(n, s, p) for n in names for s in ("left", "right", "holes") for p in ("full", "causal") if honoured(n, p, s)],
 )
-def test_garbage_in_padding_changes_nothing(name, side):
+def test_garbage_in_padding_changes_nothing(name, side, pattern):
     m, (q, k, v) = build(name, torch.float32), inputs(torch.float32)
-    keep = padding(side)
-    before = m.attend(q, k, v, Sight(FULL, keep=keep))
+    keep, pattern = padding(side), PATTERNS[pattern]
+    before = m.attend(q, k, v, Sight(pattern, keep=keep))
     hidden = ~keep[:, None, :, None]
     garbage = [torch.where(hidden, torch.randn_like(x) * 1e3, x) for x in (q, k, v)]
-    after = m.attend(*garbage, Sight(FULL, keep=keep))
+    after = m.attend(*garbage, Sight(pattern, keep=keep))
     real = keep[:, None, :, None].expand_as(after)
     assert torch.equal(after[real], before[real])
 
 
-@pytest.mark.parametrize("pattern", ["full", "causal"])
-@pytest.mark.parametrize("name", [n for n in names if "padding" in entries[n].honours])
+@pytest.mark.parametrize(("name", "pattern"), [(n, p) for n in names for p in PATTERNS if honoured(n, p, "left")])
 def test_padding_on_either_side_equals_no_padding(name, pattern):
-    if not honoured(name, pattern):
-        return
     m, (q, k, v) = build(name), inputs()
     alone = m.attend(q, k, v, Sight(PATTERNS[pattern]))
     for left, right in ((4, 0), (0, 5), (2, 3)):
@@ -239,13 +243,63 @@ def test_rows_that_sum_to_one(name):
     m, (q, k, _) = build(name), inputs()
     weights = m.weights(q, k, Sight(FULL))
     shares = bool((weights >= 0).all()) and torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1)))
-    # a plain sum of scores that are all negative has nothing to share
-    blind = (weights == 0).all(-1)
+    blind = (weights == 0).all(-1)  # no key in reach, or no positive score
     shares = shares or (
         name in ("plain_sum", "boxcar", "epanechnikov")
         and torch.allclose(weights.sum(-1)[~blind], torch.ones(()).double())
     )
     assert shares == ("sum" in entries[name].honours)
+
+
+@pytest.mark.parametrize("name", [n for n in names if {"cross", "padding"} <= entries[n].honours])
+def test_padding_of_another_sequence_changes_nothing(name):
+    m, q = build(name), torch.randn(B, H, 7, D).double()
+    k, v = torch.randn(2, B, H, 11, D).double().unbind(0)
+    alone = m.attend(q, k, v, Sight(FULL, cross=True))
+    for left, right in ((3, 0), (0, 4)):
+        padded = [torch.nn.functional.pad(x, (0, 0, left, right), value=7.0) for x in (k, v)]
+        keep = torch.zeros(B, 11 + left + right, dtype=torch.bool)
+        keep[:, left : left + 11] = True
+        assert_close(m.attend(q, *padded, Sight(FULL, keep=keep, cross=True)), alone, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", names)
+def test_layers_on_one_sight_draw_for_themselves(name):
+    """Two layers share a sight, as in a stack: each has its own dropout, and watching shows what was used."""
+    first, second = build(name).train(), build(name).train()
+    for m in (first, second):
+        m.dropout = 0.0 if name == "hard" else 0.5
+        if name == "spatial":
+            m.mechanism.dropout = 0.5
+    (q, k, v), sight = inputs(), Sight(FULL, keep=padding("left"))
+    with watch(first) as one, watch(second) as other:
+        first(q, k, v, sight)
+        out = second(q, k, v, sight)
+    assert_close(other[0].weights @ v, out)
+    if name != "constant":
+        assert not torch.equal(one[0].weights, other[0].weights)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", names)
+def test_half_precision_learns(name, dtype):
+    m = build(name, dtype)
+    q, k, v = (x.detach().to(dtype).requires_grad_() for x in inputs())
+    out = m(q, k, v, Sight(FULL, keep=padding("left")))
+    assert out.dtype == dtype
+    exact = copy.deepcopy(m).float()(q.float(), k.float(), v.float(), Sight(FULL, keep=padding("left")))
+    if name not in ("hashed", "hard", "boxcar", "epanechnikov"):  # there rounding moves a border
+        assert_close(out.float(), exact, rtol=0.1, atol=0.1)
+    out.float().sum().backward()
+    assert v.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", names)
+def test_any_layout_of_the_numbers_in_memory(name):
+    m, (q, k, v) = build(name), inputs()
+    wanted = m.attend(q, k, v, Sight(FULL))
+    turned = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in (q, k, v)]
+    assert_close(m.attend(*turned, Sight(FULL)), wanted)
 
 
 @pytest.mark.parametrize("name", names)

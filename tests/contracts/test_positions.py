@@ -112,8 +112,9 @@ def test_two_sentences_of_the_same_words_differ_only_with_positions():
 def test_gradients_reach_everything(name):
     stack = build(name).train()
     stack(text()).square().mean().backward()
-    missing = [n for n, p in stack.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
-    assert not missing
+    # a key's bias moves all scores of a query alike, so softmax gives it no gradient
+    learn = {n: p.grad for n, p in stack.named_parameters() if not n.endswith("key.bias")}
+    assert not [n for n, grad in learn.items() if grad is None or not grad.isfinite().all() or not grad.abs().sum() > 0]
 
 
 @pytest.mark.parametrize("name", names)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade.attention import CAUSAL, FULL, Hashed, ScaledDot, Sight, watch
+from saccade.attention import CAUSAL, FULL, Buckets, Hashed, ScaledDot, Sight, watch
 from saccade.parts.embed import Patches, Segments, Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import First, LabelHead, Mean, SpanHead, TagHead, WordHead
@@ -77,6 +77,7 @@ def test_learned_positions_have_an_end_and_can_be_resized():
     stack(torch.zeros(1, 5, 4), None, state)
     with pytest.raises(ValueError, match="has 6 tokens"):
         stack(torch.zeros(1, 1, 4), None, state)
+    assert state.length == 5  # what was refused was not read
     longer = stack.position.resized(9)
     assert_close(longer.vectors.weight[2::2], torch.cat([stack.position.vectors.weight[2:]]))
     assert longer.limit == 9
@@ -208,7 +209,7 @@ def test_feedforward_by_hand():
         FeedForward(2, 3, "swish")
 
 
-def test_weight_dropout_takes_the_definition_and_residual_dropout_the_kernel():
+def test_weight_dropout_drops_weights():
     module = Attention(12, 3, ScaledDot(dropout=0.5)).train()
     x = torch.randn(2, 7, 12)
     with watch(module) as looks:
@@ -260,6 +261,45 @@ def test_state_reorders_joins_and_leaves():
     assert_close(step(new[1:2, 1:], state)[0], alone(1)[1][0])
     with pytest.raises(ValueError, match="same model"):
         state.join(State())
+
+
+def test_a_row_leaves_and_takes_nothing_of_the_memory_with_it():
+    """A memory that happens to be as long as the text is not the text."""
+    stack = Stack([layer(Attention(8, 2), FeedForward(8, 16), Attention(8, 2), width=8)], CAUSAL).double().eval()
+    memory, other = torch.randn(1, 9, 8).double(), torch.randn(1, 3, 8).double()
+    text, new = torch.randn(1, 4, 8).double(), torch.randn(1, 1, 8).double()
+
+    def begin(x, memory):
+        state = State()
+        state.put("memory", memory, axis=1)
+        stack(x, None, state, memory=memory)
+        return state
+
+    alone, state = begin(text, memory), begin(text, memory)
+    state.join(begin(torch.randn(1, 9, 8).double(), other))
+    state.leave(torch.tensor([1]))
+    assert_close(stack(new, None, state, memory=memory), stack(new, None, alone, memory=memory))
+    with pytest.raises(ValueError, match="remembers nothing"):
+        State().leave(torch.tensor([0]))
+
+
+def test_a_learned_bias_survives_recomputing_a_layer():
+    from torch.utils.checkpoint import checkpoint
+
+    from saccade.parts.layer import Scene
+
+    block = layer(Attention(8, 2), FeedForward(8, 16), width=8).double()
+    bias = Buckets(2).double()
+    grads = []
+    for again in (False, True):
+        x = torch.ones(1, 5, 8).double().requires_grad_()
+        scene = Scene(Sight(CAUSAL, bias=bias))
+        out = checkpoint(block, x, scene, use_reentrant=False) if again else block(x, scene)
+        bias.zero_grad()
+        out.sin().sum().backward()
+        grads.append((x.grad, bias.table.weight.grad.clone()))
+    for plain, recomputed in zip(*grads, strict=True):
+        assert torch.equal(plain, recomputed)
 
 
 # recurrence and squeeze

@@ -24,7 +24,7 @@ class Additive(Mechanism):
         super().__init__(normaliser=normaliser, dropout=dropout)
         inner = inner or width
         self.query = nn.Linear(width, inner, bias=False)
-        self.key = nn.Linear(key_width or width, inner)
+        self.key: nn.Module = nn.Linear(key_width or width, inner)
         self.outer = nn.Linear(inner, 1, bias=False)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention import blocks
+from saccade.attention.dot import ScaledDot
 from saccade.attention.normaliser import Normaliser
 from saccade.attention.pattern import Pattern, RandomBlocks, between
 from saccade.attention.sight import Sight
@@ -36,6 +37,7 @@ class Links(Pattern):
     window: int = 1
     first: int = 1
     last: int = 1
+    short: int = 0  # a text of no more blocks than this is seen whole
     ahead: bool = True  # whether the model sees the future
 
     @property
@@ -53,14 +55,14 @@ class Links(Pattern):
         """The random links of `count` blocks, (..., H, count, count): among blocks that are not linked anyway."""
         at = torch.arange(count, device=final.device)
         i, j = at[:, None], at[None, :]
-        free = ~(self.near(i, j) | self.ends(i, final) | self.ends(j, final)) & (j <= final)
+        free = ~(self.near(i, j) | self.ends(i, final) | self.ends(j, final)) & (j <= final) & (final >= self.short)
         return self.random.choose(free if self.ahead else free & (j < i))
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         size = self.random.block
         final = k.amax(-1, keepdim=True) // size
         i, j = q // size, k // size
-        fixed = self.near(i, j) | self.ends(i, final) | self.ends(j, final)
+        fixed = self.near(i, j) | self.ends(i, final) | self.ends(j, final) | (final < self.short)
         return fixed | between(self.chosen(final, -(-k.size(-1) // size)), q, k, size)
 
 
@@ -93,7 +95,14 @@ class BigBird(Sparse):
         self._match(row.q.size(0))
         links = self._links(row.sight)
         final = (row.size - 1) // links.random.block  # the last block that has a token
-        return [_near(row, links), *_global(row, links, final), *_random(row, links, final)]
+        parts = [_near(row, links), *_global(row, links, final), *_random(row, links, final)]
+        return parts if row.order is None or not links.short else [*parts, _whole(row, links, final)]
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
+        if not sight.fresh or k.size(2) > self.links.short * self.links.random.block:
+            return super().attend(q, k, v, sight)
+        out = ScaledDot.attend(self, q, k, v, sight)  # every text is seen whole
+        return out if sight.keep is None else torch.where(sight.keep[:, None, :, None], out, 0.0)
 
     def _match(self, heads: int) -> None:
         if heads != self.links.random.heads:
@@ -135,6 +144,18 @@ def _global(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:
         mask = row.masks((links, kind, "rows"), partial(row.mask, k.mT, q.mT, rest[None, None]))
         parts.append(blocks.Part(blocks.Layout(n, len(at), at), blocks.Some(), mask))
     return parts
+
+
+def _whole(row: Row, links: Links, final: Tensor) -> blocks.Part:
+    """The rest of a text that is short enough to be seen whole, among longer ones."""
+    size = links.random.block
+    at = torch.arange(min(links.short * size, row.length), device=row.q.device)
+    i, j = at[:, None] // size, at // size
+    rest = (final < links.short) & ~(links.near(i, j) | links.ends(i, final) | links.ends(j, final))
+    mask = row.masks(
+        (links, "whole"), lambda: row.mask(at[None, None, :, None], at[None, None, None, :], rest[None, None])
+    )
+    return blocks.Part(blocks.Layout(row.length, len(at), at), blocks.Some(at), mask)
 
 
 def _random(row: Row, links: Links, final: Tensor) -> list[blocks.Part]:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+GATHERED = 2**24  # bytes that a part may gather at a time
 _kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _kernel_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -245,11 +246,11 @@ def _exact(dtype: torch.dtype) -> torch.dtype:
 
 
 def _groups(q: Tensor, parts: Sequence[Part]) -> list[slice]:
-    """So many heads at a time that what is gathered stays under 16 MB: larger pieces are given back to the system and
-    fetched anew at every use, which costs more than the attention itself."""
+    """So many heads at a time that what is gathered stays small: larger pieces are given back to the system and fetched
+    anew at every use, which costs more than the attention itself."""
     heads, _, width = q.shape
     bytes_of = [part.mask.size(0) * part.mask.size(-1) * width * q.element_size() for part in parts]
-    step = max(1, min(heads, 2**24 // max(1, *bytes_of)))
+    step = max(1, min(heads, GATHERED // max(1, *bytes_of)))
     return [slice(start, min(heads, start + step)) for start in range(0, heads, step)]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saccade.attention.dot import ScaledDot
 from saccade.attention.fused import fused, fusible
-from saccade.attention.mechanism import Mechanism
+from saccade.attention.mechanism import Mechanism, match
 from saccade.attention.normaliser import Normaliser, Softmax
 from saccade.attention.sight import Sight
 
@@ -26,10 +26,19 @@ class Distance(ScaledDot):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         if type(self.normaliser) is not Softmax or not fusible(sight):
             return Mechanism.attend(self, q, k, v, sight)
+        # distances do not depend on the origin, but rounding does: the first real key is near, and seen by all
+        origin = k[:, :, :1] if sight.keep is None else _first(k, sight.keep)
+        q, k = q - match(origin, q), k - origin
         # one more coordinate turns the charge for long keys into part of a dot product
         charge = -0.5 * k.square().sum(-1, keepdim=True)
         q = torch.cat([q, torch.ones_like(q[..., :1])], dim=-1)
         return fused(q, torch.cat([k, charge], dim=-1), v, sight, scale=1.0)
+
+
+def _first(k: Tensor, keep: Tensor) -> Tensor:
+    """The first real key of each row, (B, H, 1, D); zero where there is none."""
+    first = k[torch.arange(k.size(0), device=k.device), :, keep.int().argmax(1)]
+    return torch.where(keep.any(1)[:, None, None], first, 0.0).unsqueeze(2)
 
 
 def squared_distance(q: Tensor, k: Tensor) -> Tensor:

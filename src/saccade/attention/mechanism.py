@@ -4,6 +4,7 @@
 contract test checks that for every mechanism, and `watch` can show the weights of any of them.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -41,7 +42,10 @@ class Mechanism(nn.Module):
 
     def normalise(self, scores: Tensor, sight: Sight) -> Tensor:
         """Scores to weights, with the dropout of this call where there is one."""
-        weights = self.normaliser(scores, sight.mask(scores, scores.mT), sight.noise)
+        mask = sight.mask(scores, scores.mT)
+        if self.normaliser.random and sight.looking is not None:  # padding draws nothing
+            mask = mask.masked_fill(~sight.looking[:, None, :, None], -math.inf)
+        weights = self.normaliser(scores, mask, sight.noise)
         if self.training and self.dropout and sight.noise is not None:
             weights = weights * (sight.noise >= self.dropout) / (1 - self.dropout)
         return weights
@@ -62,11 +66,16 @@ class Mechanism(nn.Module):
             *q.shape[:3], k.size(2), device=q.device
         )  # single precision: half has too few numbers to draw
 
+    def drawn(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
+        """The sight with the chance of this call in it: drawn once, for definition, fast path and watcher alike."""
+        noise = self.chance(q, k) if sight.noise is None else None
+        return sight if noise is None else replace(sight, noise=noise)
+
     def forward(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         """The only place that knows about watching: the answer is the fast path's, watched or not."""
-        noise = self.chance(q, k)
-        if noise is not None:
-            sight = replace(sight, noise=noise)
+        if 0 in (q.size(2), k.size(2)):
+            return v.new_zeros(*q.shape[:3], v.size(-1))  # nobody looks, or there is nothing to look at
+        sight = self.drawn(q, k, sight)
         if self.watcher is not None:
 
             def rows(index: Tensor) -> Tensor:

@@ -121,6 +121,10 @@ class Global(Pattern):
 
     count: int
 
+    def __post_init__(self):
+        if self.count < 0:
+            raise ValueError(f"The number of global positions is 0 or more; got {self.count}.")
+
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         return (q < self.count) | (k < self.count)
 

@@ -24,8 +24,8 @@ from saccade.attention.sight import Sight
 class AttentionPool(nn.Module):
     """Attention over a store, with any mechanism: `pool(q, keys, values)` gives the answers and the weights.
 
-    Queries (Q, D), keys (K, D) and values (K, E), each with a batch axis in front or without; `keep` hides keys, (K,) or
-    (B, K), and `pattern` hides pairs.
+    Queries (Q, D), keys (K, D) and values (K, E), each with a batch axis in front or without: batches of questions can ask
+    one store. `keep` hides keys, (K,) or (B, K), and `pattern` hides pairs.
     """
 
     def __init__(self, mechanism: Mechanism, *, pattern: Pattern = FULL):
@@ -34,12 +34,15 @@ class AttentionPool(nn.Module):
         self.pattern = pattern
 
     def forward(self, q: Tensor, keys: Tensor, values: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        single = q.dim() == 2
-        q, keys, values = (x[None, None] if single else x[:, None] for x in (q, keys, values))
-        if keep is not None and keep.dim() == 1:
-            keep = keep[None].expand(q.size(0), -1)
-        weights = self.mechanism.weights(q, keys, Sight(self.pattern, keep=keep, cross=True))
-        out = weights @ values
+        single = q.dim() == keys.dim() == 2
+        batch = max(x.size(0) if x.dim() == 3 else 1 for x in (q, keys, values))
+        q, keys, values = (x.expand(batch, *x.shape[-2:])[:, None] for x in (q, keys, values))
+        if keep is not None:
+            keep = keep.expand(batch, keep.size(-1))
+        sight = self.mechanism.drawn(q, keys, Sight(self.pattern, keep=keep, cross=True))
+        out = self.mechanism(q, keys, values, sight)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.mechanism.normaliser.random):
+            weights = self.mechanism.weights(q, keys, sight)
         return (out[0, 0], weights[0, 0]) if single else (out[:, 0], weights[:, 0])
 
 
@@ -61,7 +64,8 @@ class NadarayaWatson:
     """Regression and classification by kernel pooling: keep the data, and answer with a weighted mean of it.
 
     `width` is a number, "rule of thumb", or "leave one out", which takes the width that best predicts each item from the
-    others. Values are numbers (regression) or anything else (classification by the largest share).
+    others. Values are floating-point numbers (regression) or anything else, whole numbers too (classes; the largest share
+    wins).
 
     >>> x = torch.linspace(0, 6, 60)[:, None]
     >>> model = NadarayaWatson().fit(x, x.sin())
@@ -83,6 +87,8 @@ class NadarayaWatson:
         if keys.dim() != 2 or len(keys) != len(values):
             raise ValueError(f"Keys are (n, d) and values n; got keys {tuple(keys.shape)} and {len(values)} values.")
         self.keys, self.classes = keys, None
+        if not isinstance(values, Tensor) and all(isinstance(value, float) for value in values):
+            values = torch.tensor(values).to(keys)
         if isinstance(values, Tensor) and values.is_floating_point():
             self.values = values if values.dim() == 2 else values[:, None]
         else:
@@ -130,6 +136,8 @@ class NadarayaWatson:
 def rule_of_thumb(x: Tensor) -> float:
     """Silverman's width for n points in d dimensions: the best for data that are normally distributed."""
     n, d = x.shape
+    if n < 2:
+        return 1.0  # one point has no spread
     spread = x.std(0)
     if d == 1:
         quarter, three = torch.quantile(x, torch.tensor([0.25, 0.75], dtype=x.dtype, device=x.device))

@@ -44,8 +44,15 @@ class Sight:
     real: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
     newest: bool = False  # the queries are the last of the keys
     cross: bool = False  # the keys are another sequence than the queries
+    marked: Tensor | None = None  # (B, G) positions of tokens that a local mechanism lets everybody see; -1 fills up
     noise: Tensor | None = None  # (B, H, Q, K) in [0, 1): the chance of this call, drawn once, for whoever needs it
     made: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self):
+        if self.keep is not None and (self.keep.dtype != torch.bool or self.keep.dim() < 2):
+            raise ValueError(
+                f"keep is bool, (B, K), True for real tokens; got {self.keep.dtype} of shape {tuple(self.keep.shape)}."
+            )
 
     @property
     def fresh(self) -> bool:

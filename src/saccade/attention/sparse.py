@@ -26,7 +26,8 @@ class Row:
         # the kernel itself, unlike its public face, takes for granted that the numbers of a vector lie side by side
         q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
         self.q, self.k, self.v = (x if self.order is None else x.index_select(1, self.order) for x in (q, k, v))
-        self.sight, self.number = sight, None if keep is None else number
+        self.marked = None if sight.marked is None else sight.marked[number]  # (G,)
+        self.sight, self.number = sight, None if keep is None and self.marked is None else number
         self.length = q.size(1)
         self.size = torch.tensor(self.length, device=q.device) if keep is None else keep.sum()  # of the real tokens
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from saccade.attention.additive import Additive
 from saccade.attention.bigbird import BigBird
@@ -28,7 +29,7 @@ HONOURS = {
     "step": "one token at a time equals all at once",
     "permutation": "without positions the order of the keys does not matter",
     "gradients": "queries and keys learn by back-propagation",
-    "sum": "the weights of a row are shares: none negative, sum one",
+    "sum": "the weights of a row are shares: none negative, sum one (nothing where no key is in reach)",
 }
 
 
@@ -163,4 +164,14 @@ def mechanism(name: str) -> Entry:
     for entry in MECHANISMS:
         if entry.name == name:
             return entry
-    raise ValueError(f"Unknown mechanism {name!r}; known are {', '.join(entry.name for entry in MECHANISMS)}.")
+    raise ValueError(f"Unknown mechanism {name!r}; {nearest(name, [entry.name for entry in MECHANISMS])}")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """What somebody may have meant, and what there is.
+
+    >>> nearest("bigbrid", ["dot", "bigbird"])
+    "did you mean 'bigbird'? Known are dot, bigbird."
+    """
+    near = get_close_matches(name, known, n=1)
+    return (f"did you mean {near[0]!r}? Known" if near else "known") + f" are {', '.join(known)}."

@@ -91,12 +91,27 @@ Reducer = Everything | Top | Pooled | Stream
 
 
 def watchable(model: nn.Module) -> dict[str, nn.Module]:
-    """Every module of the model that can be watched, by name, in the order of definition."""
-    return {
-        name or type(module).__name__.lower(): module
-        for name, module in model.named_modules()
-        if hasattr(module, "watcher")
-    }
+    """Every module of the model that can be watched, by name, in the order of definition.
+
+    A module that several layers share has several names; a compiled model has the names of the model inside.
+    """
+    found = model.named_modules(remove_duplicate=False)
+    names = {name.replace("_orig_mod.", "").removesuffix("_orig_mod"): m for name, m in found if hasattr(m, "watcher")}
+    return {name or type(module).__name__.lower(): module for name, module in names.items()}
+
+
+class Watchers(list):
+    """Those who watch one module; each leaves by itself, in any order. A copy of the module starts with none."""
+
+    def __call__(self, weights: Callable[[Tensor], Tensor], shape: Sequence[int]) -> None:
+        for see in list(self):
+            see(weights, shape)
+
+    def __deepcopy__(self, memo: dict) -> None:
+        return None
+
+    def __reduce__(self):
+        return type(None), ()
 
 
 def _find(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str, nn.Module]:
@@ -117,7 +132,11 @@ def _find(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str,
                 f"Nothing to watch matches {want!r}; there are {len(names)} names, such as {', '.join(near)}."
             )
         found += hits
-    return {name: known[name] for name in names if name in found}
+    chosen: dict[int, str] = {}
+    for name in names:
+        if name in found:
+            chosen.setdefault(id(known[name]), name)
+    return {name: known[name] for name in chosen.values()}
 
 
 @contextmanager
@@ -131,40 +150,50 @@ def watch(
 ) -> Iterator[list[Look]]:
     """Collect a `Look` for every call of the chosen modules inside the block.
 
-    `where` is a glob over module names ("*.3.*"), a number, or a list of either. Choose `heads` and query `rows` to compute
-    less; `reduce` says what to keep: Everything(), Top(32), Pooled(256) or Stream(function).
+    `where` is a glob over module names ("*.3.*"), a number, or a list of either. Choose query `rows` to compute less and
+    `heads` to keep less; `reduce` says what to keep: Everything(), Top(32), Pooled(256) or Stream(function).
     """
     looks: list[Look] = []
     chosen = _find(model, where)
 
-    def watcher(name: str, module: nn.Module, before):
+    def watcher(name: str, module: nn.Module):
         axes = tuple(module.axes)  # type: ignore[arg-type]
 
         def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int]) -> None:
-            if before is not None:
-                before(weights, shape)
             with torch.no_grad():
                 looks.append(_look(name, axes, weights, list(shape), heads, rows, reduce))
 
         return see
 
-    earlier = {name: module.watcher for name, module in chosen.items()}
+    placed = [(module, watcher(name, module)) for name, module in chosen.items()]
     try:
-        for name, module in chosen.items():
-            module.watcher = watcher(name, module, earlier[name])  # type: ignore[assignment]
+        for module, see in placed:
+            if not isinstance(module.watcher, Watchers):
+                module.watcher = Watchers()  # type: ignore[assignment]
+            module.watcher.append(see)  # type: ignore[operator]
         yield looks
     finally:
-        for name, module in chosen.items():
-            module.watcher = earlier[name]
+        for module, see in placed:
+            if isinstance(module.watcher, Watchers) and see in module.watcher:
+                module.watcher.remove(see)
+                module.watcher = module.watcher or None  # type: ignore[assignment]
 
 
 def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, rows, reduce: Reducer) -> Look:
     """Compute the weights of one call, chunk by chunk of rows, and keep what is asked for."""
-    if len(shape) > len(axes):  # keys on a grid
+    grid = len(shape) > len(axes)  # keys on rows and columns
+    whole = isinstance(reduce, Everything | Stream)
+    if grid and whole:
         axes = (*axes[:-1], "row", "column")
     axis = next((i for i, kind in enumerate(axes) if kind in ("query", "time")), None)
     if axis is None:  # no rows to choose from, such as the channels of squeeze-and-excitation
-        return Look(name, weights(torch.arange(1)).detach(), axes)
+        every = weights(torch.arange(1)).detach()
+        if isinstance(reduce, Stream):
+            reduce.function(torch.arange(1), every)
+        return Look(name, None if isinstance(reduce, Stream) else every, axes)
+    count = shape[axes.index("head")] if "head" in axes else 0
+    if heads is not None and "head" in axes and not all(0 <= head < count for head in heads):
+        raise ValueError(f"{name} has {count} heads, numbered from 0; asked for {list(heads)}.")
     wanted = torch.arange(shape[axis]) if rows is None else torch.as_tensor(rows).long()
     if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < shape[axis]:
         raise ValueError(f"{name} has {shape[axis]} rows, numbered from 0; asked for {wanted.tolist()[:8]}.")
@@ -182,6 +211,8 @@ def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, ro
     def chunks() -> Iterator[tuple[Tensor, Tensor]]:
         for some in wanted.split(max(1, CHUNK // max(1, a_row))):
             part = weights(some).detach()
+            if grid and not whole:
+                part = part.flatten(axis + 1)  # keys by number, row by row
             if heads is not None and "head" in axes:
                 part = part.index_select(axes.index("head"), torch.tensor(list(heads), device=part.device))
             yield some, part

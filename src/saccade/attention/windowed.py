@@ -3,12 +3,15 @@
 Longformer's pattern (Beltagy et al. 2020, arXiv 2004.05150). Time and memory grow with n, not with n².
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
 from saccade.attention import blocks
 from saccade.attention.normaliser import Normaliser
-from saccade.attention.pattern import Global, Window
+from saccade.attention.pattern import Global, Pattern, Window
 from saccade.attention.sight import Sight
 from saccade.attention.sparse import Row, Sparse
 
@@ -30,20 +33,24 @@ class Windowed(Sparse):
     ):
         super().__init__(normaliser=normaliser, dropout=dropout)
         self.window = Window(left, left if right is None else right)
-        self.count = count
+        self.count = Global(count).count
 
     def narrow(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
         return sight.within(self.window | Global(self.count) if self.count else self.window)
 
+    def band(self, row: Row, name: tuple, seen: Callable[[Tensor, Tensor], Tensor]) -> blocks.Part:
+        """Each block of queries with its neighbourhood, as far as a pair is `seen`."""
+        left, right = row.reach(self.window.left, self.window.right)
+        block = min(row.length, max(64, min(256, left + right)))
+        layout = blocks.Layout(row.length, block)
+        q, k = blocks.numbers(row.length, block, left, right, row.q.device)
+        mask = row.masks((*name, "band"), lambda: row.mask(q, k, seen(q, k)))
+        return blocks.Part(layout, blocks.Band(layout, left, right), mask)
+
     def parts(self, row: Row) -> list[blocks.Part]:
         n, device = row.length, row.q.device
         name = (type(self), self.window, self.count)
-        left, right = row.reach(self.window.left, self.window.right)
-        block = min(n, max(64, min(256, left + right)))
-        layout = blocks.Layout(n, block)
-        q, k = blocks.numbers(n, block, left, right, device)
-        mask = row.masks((*name, "band"), lambda: row.mask(q, k, self.window.allows(q, k)))
-        parts = [blocks.Part(layout, blocks.Band(layout, left, right), mask)]
+        parts = [self.band(row, name, self.window.allows)]
         count = min(self.count, n)
         if not count:
             return parts
@@ -61,3 +68,47 @@ class Windowed(Sparse):
         mask = row.masks((*name, "rows"), lambda: rest(k.mT, q.mT, False))
         parts.append(blocks.Part(blocks.Layout(n, count, few), blocks.Some(), mask))
         return parts
+
+
+@dataclass(frozen=True, eq=False)
+class Beside(Pattern):
+    """A window, and wherever they stand the marked tokens as keys; as queries these see nothing here."""
+
+    window: Window
+    marked: Tensor  # (..., G) positions, shaped to meet those of queries and keys
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # it holds what belongs to one batch
+
+    def holds(self, at: Tensor) -> Tensor:
+        """Whether each of these positions is marked."""
+        return (at.unsqueeze(-1) == self.marked).any(-1)
+
+    def allows(self, q: Tensor, k: Tensor) -> Tensor:
+        return (self.window.allows(q, k) | self.holds(k)) & ~self.holds(q)
+
+
+class Local(Windowed):
+    """A window, and the tokens that the batch has `marked`: seen by all, while they look through an attention of their own.
+
+    Which tokens are global is data (the question, in a text to be answered from), so it arrives in the `Sight`.
+    """
+
+    def narrow(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
+        marked = sight.marked
+        if marked is None:
+            return super().narrow(q, k, sight)
+
+        def make() -> Sight:
+            return replace(sight, pattern=sight.pattern & Beside(self.window, marked[:, None, None, None, :]), made={})
+
+        return sight.once((type(self), self.window), make)
+
+    def parts(self, row: Row) -> list[blocks.Part]:
+        marked, n = row.marked, row.length
+        if marked is None:
+            return super().parts(row)
+        name, pattern = (type(self), self.window, "marked"), Beside(self.window, marked)
+        q, k = torch.arange(n, device=row.q.device)[None, None, :, None], marked[None, None, None, :]
+        mask = row.masks((*name, "columns"), lambda: row.mask(q, k, pattern.allows(q, k)))
+        columns = blocks.Part(blocks.Layout(n, n), blocks.Some(marked.clamp(min=0)), mask)
+        return [self.band(row, name, lambda q, k: pattern.allows(q, k) & ~pattern.holds(k)), columns]

@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     import tyro
 
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets another, not an error
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     command = import_module(f"saccade.cli.{name}").main
     try:
         return tyro.cli(command, prog=f"saccade {name}", args=rest) or 0
@@ -58,3 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader went away, as `| head` does
         sys.stderr.close()
         return 0
+    except OSError as error:  # a directory that cannot be written, a full disk
+        print(f"saccade {name}: {error}", file=sys.stderr)
+        return 5

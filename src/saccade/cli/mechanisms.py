@@ -5,12 +5,15 @@ import json as encoder
 import sys
 from pathlib import Path
 from textwrap import indent
+from typing import Annotated
 
 import tyro
 
+Name = tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]]
+
 
 def main(
-    name: tyro.conf.Positional[str | None] = None,
+    name: Name = None,
     *,
     size: int = 24,
     out: Path = Path("."),
@@ -18,9 +21,11 @@ def main(
 ) -> int:
     """List every attention mechanism with its formula, cost and what it honours; with a NAME, explain and draw that one.
 
-    saccade mechanisms                    the table
-    saccade mechanisms bigbird            formula, paper, weights and pattern as text, and a picture bigbird.png
-    saccade mechanisms bigbird --size 48  the same on 48 tokens
+    saccade mechanisms
+
+    saccade mechanisms bigbird (writes the picture bigbird.png)
+
+    saccade mechanisms bigbird --size 48 --out pictures
 
     Args:
         name: The mechanism to draw, such as scaled_dot, additive, bigbird or hashed.

@@ -15,6 +15,7 @@ class Text:
     tokens: Tensor  # (B, L)
     keep: Tensor | None = None  # (B, L) True = real
     segment: Tensor | None = None  # (B, L) which part of the input a token belongs to
+    marked: Tensor | None = None  # (B, L) True = to be seen by all and to see all, such as a question; None = not said
 
     @staticmethod
     def of(
@@ -41,7 +42,7 @@ class Text:
         return Text(tokens, None if bool(keep.all()) else keep, segment)
 
     def to(self, device: torch.device | str) -> "Text":
-        return Text(*(x if x is None else x.to(device) for x in (self.tokens, self.keep, self.segment)))  # type: ignore[arg-type]
+        return Text(*(x if x is None else x.to(device) for x in (self.tokens, self.keep, self.segment, self.marked)))  # type: ignore[arg-type]
 
 
 @dataclass

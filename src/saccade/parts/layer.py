@@ -59,7 +59,7 @@ class Layer(nn.Module):
 
 
 def layer(
-    attention: Attention,
+    attention: nn.Module,
     feedforward: FeedForward,
     across: Attention | None = None,
     *,

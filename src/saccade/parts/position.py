@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saccade.attention import Alibi, Bias, Buckets
 from saccade.attention.shade import shade
+from saccade.attention.table import nearest
 
 Turn = Callable[[Tensor], Tensor]
 
@@ -208,6 +209,8 @@ class Rotary(Position):
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
         def turn(x: Tensor) -> Tensor:
+            if x.size(-1) != self.waves.width:
+                raise ValueError(f"This Rotary turns heads of width {self.waves.width}; got {x.size(-1)}.")
             c, s = cos.to(x.dtype), sin.to(x.dtype)
             if self.neighbours:
                 a, b = x[..., 0::2], x[..., 1::2]
@@ -260,4 +263,5 @@ def position(name: str) -> Entry:
     for entry in POSITIONS:
         if entry.name == name:
             return entry
-    raise ValueError(f"Unknown position scheme {name!r}; known are {', '.join(entry.name for entry in POSITIONS)}.")
+    known = [entry.name for entry in POSITIONS]
+    raise ValueError(f"Unknown position scheme {name!r}; {nearest(name, known)}")

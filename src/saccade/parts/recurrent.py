@@ -64,6 +64,8 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor | None = None, state: State | None = None) -> Tensor:
         start = self._start(x, state)
+        if not x.size(1):
+            return x.new_zeros(x.size(0), 0, self.units * (2 if self.both else 1))
         if self.watcher is not None:
             maps = self.define(x, keep, start)[2]  # (B, L, gates, units)
             self.watcher(lambda rows: maps.index_select(1, rows.to(x.device)), maps.shape)
@@ -103,8 +105,9 @@ class Recurrent(nn.Module):
         """The fused layer on the real tokens, moved to the front of each row and packed."""
         first = tuple(part.expand(2 if self.both else 1, *part.shape).contiguous() for part in start)
         given = first if self.parts == 2 else first[0]
-        if keep is None:
+        if keep is None or x.size(1) == 1:
             out, end = self.fused(x, given)
+            out = out if keep is None else torch.where(keep.unsqueeze(-1), out, 0.0)
         else:
             order = keep.long().argsort(dim=1, descending=True, stable=True)  # (B, L)
             front = _pick(x, order)

@@ -37,14 +37,24 @@ class Stack(nn.Module):
         *,
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
+        marked: Tensor | None = None,
     ) -> Tensor:
-        """x (B, L, W) to (B, L, W'); with a `state` x continues what was read before, and `keep` is about x alone."""
+        """x (B, L, W) to (B, L, W'); with a `state` x continues what was read before, and `keep` is about x alone.
+
+        `marked` (B, G) are positions of tokens that a local mechanism lets everybody see.
+        """
         clock = State() if state is None else state
+        before = clock.mark()
         clock.advance((x.size(0), x.size(1)), keep)
         pos = clock.q_pos.to(x.device)
-        self._room(clock, pos)
+        try:
+            self._room(clock, pos)
+        except ValueError:
+            clock.rewind(before)  # what was refused was not read
+            raise
         x = self.enter(self.position.place(x, pos))
         scene = Scene(clock.sight(self.pattern, self.position.bias(), x.device), self.position.turning(pos))
+        scene.sight.marked = marked
         if memory is not None:
             scene.memory, scene.memory_sight = memory, Sight(FULL, keep=memory_keep, cross=True)
         for number, layer in enumerate(self.layers):
