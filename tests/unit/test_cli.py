@@ -83,7 +83,7 @@ def test_output_to_a_pipe_is_plain_text(tmp_path):
 def test_demo_takes_the_whole_tour(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "pictures")]) == 0
     out = capsys.readouterr().out
-    assert len(list((tmp_path / "pictures").glob("*.png"))) == 9
+    assert len(list((tmp_path / "pictures").glob("*.png"))) == 10
     assert "equal bit for bit" in out
     assert "NOT" not in out
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def main(*, out: Path = Path("demo")) -> int:
-    """Take a tour of attention: nine short experiments on this machine, each with a few lines of result and a picture.
+    """Take a tour of attention: ten short experiments on this machine, each with a few lines of result and a picture.
 
     It needs no data and no network and takes a minute or less.
 

@@ -1,5 +1,6 @@
 """BERT: an encoder of words, segments and learned positions, norm after each branch (Devlin et al. 2019, arXiv 1810.04805)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +17,8 @@ from saccade.parts.layer import layer
 from saccade.parts.multihead import Attention
 from saccade.parts.position import Learned
 from saccade.parts.stack import Stack
+
+Look = Callable[[int], nn.Module]  # the number of a layer -> its attention
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,12 @@ class Config:
 class Bert(nn.Module):
     """Words, segments and positions, summed and normalised; then the stack."""
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, position: Learned | None = None, look: Look | None = None):
         super().__init__()
         self.width = config.width
         self.words = Words(config.vocab, config.width)
         self.segments = Segments(config.segments, config.width)
-        self.stack = stack(config, Learned(config.length, config.width))
+        self.stack = stack(config, position or Learned(config.length, config.width), look)
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
@@ -50,20 +53,24 @@ class Bert(nn.Module):
         return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep)
 
 
-def stack(config, position: Learned) -> Stack:
-    """BERT's encoder, for all who have it: what enters is normalised and dropped, every branch is normalised after."""
+def stack(config, position: Learned, look: Look | None = None) -> Stack:
+    """BERT's encoder, for all who have it: what enters is normalised and dropped, every branch is normalised after.
+
+    `look` makes the attention of each layer where it is another than BERT's.
+    """
     norm = partial(nn.LayerNorm, eps=config.eps)
     drop = config.weight_dropout if config.drop_weights else 0.0
+    look = look or (lambda number: Attention(config.width, config.heads, ScaledDot(dropout=drop)))
     layers = [
         layer(
-            Attention(config.width, config.heads, ScaledDot(dropout=drop)),
+            look(number),
             FeedForward(config.width, config.inner, config.activation),
             width=config.width,
             norm_first=False,
             norm=norm,
             dropout=config.dropout,
         )
-        for _ in range(config.layers)
+        for number in range(config.layers)
     ]
     return Stack(layers, FULL, position, enter=nn.Sequential(norm(config.width), nn.Dropout(config.dropout)))
 
@@ -110,7 +117,7 @@ class Bend(nn.Module):
         return ACTIVATIONS[self.name](x)
 
 
-def word_head(config: Config, body: Bert, labels: int = 0) -> WordHead:
+def word_head(config, body, labels: int = 0) -> WordHead:
     """A dense layer and a norm, then the words' own vectors."""
     between = nn.Sequential(
         nn.Linear(config.width, config.width), Bend(config.activation), nn.LayerNorm(config.width, eps=config.eps)

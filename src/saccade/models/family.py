@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -58,6 +57,8 @@ class Family:
     adapt: Callable[[dict[str, Any]], dict[str, Any]] = lambda raw: raw  # what a published config leaves unsaid
     heads: Mapping[str, Head] = field(default_factory=dict)
     prefix: str = ""  # what published names of a body begin with when a head is beside it
+    beside: tuple[str, ...] = ()  # published tensors that stand beside the body and take no prefix, as patterns
+    optional: tuple[str, ...] = ()  # tensors of ours that a published file may lack: they stay as built
     ignored: tuple[str, ...] = ()  # published tensors that hold nothing learned, as patterns
     architecture: str = ""  # the published class of the bare body
 
@@ -78,7 +79,8 @@ class Family:
     def write(self, config: Any) -> dict[str, Any]:
         """One of our configs in its published form."""
         raw: dict[str, Any] = {"model_type": self.name}
-        raw |= {theirs: getattr(config, ours) for theirs, ours in self.keys.items()}
+        plain = {theirs: ours for theirs, ours in self.keys.items() if "." not in theirs}  # others: `adapt` and `also`
+        raw |= {theirs: getattr(config, ours) for theirs, ours in plain.items()}
         raw |= {key: PUBLISHED_BENDS.get(raw[key], raw[key]) for key, ours in self.keys.items() if ours == "activation"}
         return raw | dict(self.fixed) | dict(self.also(config))
 
@@ -93,9 +95,3 @@ def _activation(name: str) -> str:
     if name not in ACTIVATIONS:
         raise ValueError(f"The activation {name!r} is not built here; known are {', '.join([*ACTIVATIONS, *BENDS])}.")
     return name
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """' Did you mean ...?' or the list of what there is."""
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."

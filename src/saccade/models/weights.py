@@ -89,6 +89,17 @@ class Turned(Step):
         return xs[0].unflatten(0, (self.heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
+@dataclass(frozen=True)
+class Row(Step):
+    """A vector stored as a matrix of one row."""
+
+    def take(self, x: Tensor) -> list[Tensor]:
+        return [x.squeeze(0)]
+
+    def give(self, xs: list[Tensor]) -> Tensor:
+        return xs[0].unsqueeze(0)
+
+
 Names = Mapping[str, str | Step]
 
 

@@ -1,4 +1,4 @@
-"""A tour of attention in a minute: each chapter computes something, says what it shows, and saves a picture."""
+"""A tour of attention, a minute or less: each chapter computes something, says what it shows, and saves a picture."""
 
 import math
 import time
@@ -203,6 +203,51 @@ def chance() -> Chapter:
     return Chapter("hard attention, trained by reward", said, [panel])
 
 
+def recurrence() -> Chapter:
+    """A recurrent layer and attention side by side: time, and how far back a gradient reaches."""
+    torch.manual_seed(0)
+    width, lengths = 64, [64, 128, 256, 512, 1024]
+    lstm, attention = Recurrent(width, width), Attention(width, 4)
+    looks: dict[str, Callable[[Tensor], Tensor]] = {
+        "LSTM": lambda x: lstm(x),
+        "attention": lambda x: attention(x, Sight(CAUSAL)),
+    }
+    times: dict[str, list[float]] = {name: [] for name in looks}
+    with torch.no_grad():
+        for n in lengths:
+            x = torch.randn(1, n, width)
+            for name, look in looks.items():
+                times[name].append(_median(lambda x=x, look=look: look(x)) * 1e3)
+    reach: dict[str, Tensor] = {}
+    for name, look in looks.items():
+        x = torch.randn(1, 128, width, requires_grad=True)
+        look(x)[0, -1].sum().backward()
+        assert x.grad is not None
+        reach[name] = x.grad[0].norm(dim=-1).flip(0).clamp(min=1e-12)
+    ratio = {name: (r[:8].mean() / r[100:108].mean()).item() for name, r in reach.items()}
+    first, last = ({name: t[i] for name, t in times.items()} for i in (0, -1))
+    said = [
+        f"64 to 1,024 tokens: LSTM {first['LSTM']:.1f} to {last['LSTM']:.1f} ms, one step after another",
+        f"                    attention {first['attention']:.1f} to {last['attention']:.1f} ms, all pairs at once",
+        f"100 tokens back a gradient is {ratio['LSTM']:.0e} times weaker in the LSTM, {ratio['attention']:.1f} in attention",
+        "path between two tokens: as long as their distance, or one step; work: n d² in order, or n² d in parallel",
+        "the LSTM reads any length; attention with learned positions only as many tokens as it has positions",
+    ]
+    panels: Panels = [
+        Curves(
+            "time for a text of n tokens",
+            torch.tensor(lengths).float(),
+            {name: torch.tensor(t) for name, t in times.items()},
+            labels=("n", "milliseconds"),
+            log=True,
+        ),
+        Curves(
+            "how far back a gradient reaches", torch.arange(128.0), reach, labels=("tokens back", "gradient"), log=True
+        ),
+    ]
+    return Chapter("recurrence and attention", said, panels)
+
+
 def gates() -> Chapter:
     """An LSTM's gates are attention over its own units."""
     torch.manual_seed(0)
@@ -225,18 +270,10 @@ def seeing() -> Chapter:
     stack = _stack(256, 8, 12, pattern=CAUSAL).eval()
     x = torch.randn(1, 256, 256)
 
-    def seconds(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
-        out, times = run(), []
-        for _ in range(5):
-            start = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - start)
-        return out, sorted(times)[2]
-
     with torch.no_grad():
-        plain, unwatched = seconds(lambda: stack(x))
+        plain, unwatched = stack(x), _median(lambda: stack(x))
         with watch(stack, "layers.6.*") as looks:
-            seen, watched = seconds(lambda: stack(x))
+            seen, watched = stack(x), _median(lambda: stack(x))
     weights = looks[-1].weights
     assert weights is not None
     said = [
@@ -247,12 +284,23 @@ def seeing() -> Chapter:
     return Chapter("see every weight, with the fused kernel on", said, panels)
 
 
+def _median(run: Callable[[], object], repeats: int = 5) -> float:
+    """The median time of a call, in seconds, after one to warm up."""
+    run()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[repeats // 2]
+
+
 def _stack(width: int, heads: int, depth: int, *, pattern: Pattern = FULL, position: Position | None = None) -> Stack:
     layers = [layer(Attention(width, heads), FeedForward(width, 4 * width), width=width) for _ in range(depth)]
     return Stack(layers, pattern, position, leave=nn.LayerNorm(width))
 
 
-CHAPTERS = [look_up, regression, mechanisms, saturation, order, residuals, chance, gates, seeing]
+CHAPTERS = [look_up, regression, mechanisms, saturation, order, residuals, chance, recurrence, gates, seeing]
 
 
 def tour(out: Path) -> Iterator[tuple[Chapter, Path]]:

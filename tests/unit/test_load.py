@@ -1,0 +1,309 @@
+"""Models in and out: published directories, our own, and hostile ones."""
+
+import json
+import os
+import struct
+import sys
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from saccade.data import Batch, Text
+from saccade.models.load import load, save
+
+TOKENS = torch.tensor([[5, 7, 11, 3], [2, 9, 1, 4]])
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Directories as the `transformers` package writes them."""
+    from transformers import BertConfig, BertForMaskedLM, BertModel, GPT2Config, GPT2LMHeadModel
+
+    home = tmp_path_factory.mktemp("published")
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": 31,
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 20,
+    }
+    made = {
+        "bert": BertModel(BertConfig(**sizes, max_position_embeddings=16)),
+        "masked": BertForMaskedLM(BertConfig(**sizes, max_position_embeddings=16)),
+        "gpt2": GPT2LMHeadModel(GPT2Config(vocab_size=31, n_embd=12, n_layer=2, n_head=3, n_positions=16)),
+    }
+    for name, model in made.items():
+        model.eval().save_pretrained(home / name)
+    made["gpt2"].save_pretrained(home / "shards", max_shard_size="8KB")
+    return home, made
+
+
+def test_bodies_heads_and_shards(published):
+    home, made = published
+    bert = load(home / "bert")
+    with torch.no_grad():
+        assert_close(bert(Batch(Text(TOKENS))), made["bert"](TOKENS).last_hidden_state, rtol=1e-4, atol=1e-4)
+        masked = load(home / "masked", head="words")
+        assert_close(masked(Batch(Text(TOKENS))), made["masked"](TOKENS).logits, rtol=1e-4, atol=1e-4)
+        for name in ("gpt2", "shards"):
+            gpt2 = load(home / name)
+            state, text = gpt2.start(Batch(Text(TOKENS)))
+            assert_close(gpt2.step(text, state), made["gpt2"](TOKENS).logits, rtol=1e-4, atol=1e-4)
+    assert gpt2.body.head.score.weight is gpt2.body.words.vectors.weight
+    assert masked.head.score.weight is masked.body.words.vectors.weight
+
+
+def test_the_report_has_three_lines(published):
+    home, _ = published
+    model = load(home / "masked", head="label", labels=3)
+    lines = str(model.report).split("\n")
+    assert [line.split()[0] for line in lines] == ["loaded", "new", "left"]
+    assert "head.score.weight" in lines[1]
+    assert "cls.predictions" in lines[2]
+    assert model.head.score.weight.shape == (3, 12)
+    assert all(p.device.type == "cpu" for p in model.parameters())
+
+
+def test_out_and_in_again(published, tmp_path):
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    home, made = published
+    cases = [("bert", None, AutoModel), ("masked", "words", AutoModelForMaskedLM), ("gpt2", None, AutoModelForCausalLM)]
+    for name, head, auto in cases:
+        ours = load(home / name, head=head)
+        save(ours, tmp_path / name)
+        theirs, info = auto.from_pretrained(tmp_path / name, output_loading_info=True)
+        missing = [key for key in info["missing_keys"] if "pooler" not in key]  # a pooler is no part of our body
+        assert not missing, name
+        assert not info["unexpected_keys"], name
+        for key, value in made[name].state_dict().items():
+            if "pooler" not in key:
+                assert torch.equal(theirs.state_dict()[key], value), key
+        again = load(tmp_path / name, head=head)
+        save(again, tmp_path / f"{name} again")
+        for file in ("model.safetensors", "config.json"):
+            assert (tmp_path / name / file).read_bytes() == (tmp_path / f"{name} again" / file).read_bytes()
+
+
+def test_what_is_missing_is_listed(published, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    home, _ = published
+    copy = clone(home / "bert", tmp_path / "copy")
+    tensors = load_file(copy / "model.safetensors")
+    del tensors["encoder.layer.1.output.dense.bias"]
+    save_file(tensors, copy / "model.safetensors")
+    with pytest.raises(
+        ValueError, match=r"1 weights of the body are missing.*layers\.1\.feedforward\.branch\.down\.bias"
+    ):
+        load(copy)
+
+
+def clone(source, target):
+    import shutil
+
+    return shutil.copytree(source, target)
+
+
+def config(change):
+    def apply(directory):
+        path = directory / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+    return apply
+
+
+def text(name, content):
+    return lambda directory: (directory / name).write_text(content)
+
+
+def header(size, body=b"{}"):
+    return lambda directory: (directory / "model.safetensors").write_bytes(struct.pack("<Q", size) + body)
+
+
+def cut(share):
+    def apply(directory):
+        path = directory / "model.safetensors"
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+
+    return apply
+
+
+def index(name):
+    def apply(directory):
+        (directory / "model.safetensors").unlink()
+        (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+
+    return apply
+
+
+def link(name, target):
+    def apply(directory):
+        (directory / name).unlink()
+        (directory / name).symlink_to(target)
+
+    return apply
+
+
+def pickled(name):
+    def apply(directory):
+        (directory / "model.safetensors").unlink()
+        torch.save({"a": torch.zeros(1)}, directory / name)
+
+    return apply
+
+
+def declared(dtype="F32", shape=(4,), offsets=(0, 16), length=16):
+    body = json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}).encode()
+    return lambda directory: (directory / "model.safetensors").write_bytes(
+        struct.pack("<Q", len(body)) + body + b"\0" * length
+    )
+
+
+HOSTILE = {
+    **{
+        f"{key} = {value!r}": config({key: value})
+        for key in (
+            "hidden_size",
+            "num_hidden_layers",
+            "vocab_size",
+            "intermediate_size",
+            "max_position_embeddings",
+            "num_attention_heads",
+        )
+        for value in (10**9, -1, 0, "many", 1.5, None, [], True, 10**30)
+    },
+    **{f"header of {size}": header(size) for size in (0, 1, 2**20, 2**40, 2**63, 2**64 - 1)},
+    **{f"cut to {share}": cut(share) for share in (0, 0.0001, 0.01, 0.3, 0.9, 0.999)},
+    **{
+        f"index names {name!r}": index(name)
+        for name in (
+            "../x.safetensors",
+            "/etc/passwd",
+            "..",
+            "",
+            ".",
+            "a/b.safetensors",
+            "a\\b.safetensors",
+            "x.bin",
+            "missing.safetensors",
+            "\0.safetensors",
+            "C:\\x.safetensors",
+            "\\\\host\\x.safetensors",
+            "./model.safetensors",
+            "x.safetensors/..",
+            "....safetensors",
+            "NUL.safetensors",
+        )
+    },
+    **{
+        f"index is {value!r}": (
+            lambda d, value=value: (
+                (d / "model.safetensors").unlink(),
+                (d / "model.safetensors.index.json").write_text(json.dumps(value)),
+            )
+        )
+        for value in ([], {}, {"weight_map": []}, {"weight_map": {"a": 1}}, {"weight_map": {"a": None}}, 7, None)
+    },
+    **{
+        f"{name} leads to {target}": link(name, target)
+        for name in ("model.safetensors", "config.json")
+        for target in ("/etc/passwd", "/dev/zero", "../outside", "/proc/self/mem", "/nowhere")
+    },
+    **{f"pickle {name}": pickled(name) for name in ("pytorch_model.bin", "model.pt", "weights.pth", "last.ckpt")},
+    **{
+        f"config is {content[:12]!r}": text("config.json", content)
+        for content in (
+            "",
+            "{",
+            "[]",
+            "null",
+            "7",
+            '"x"',
+            "{}",
+            '{"model_type": 3}',
+            '{"model_type": "nothing"}',
+            "[" * 100_000,
+            '{"a":' * 50_000,
+            "\ufeff{}",
+            "NaN",
+            '{"model_type": "bert", "hidden_size": NaN}',
+            '{"saccade": {"family": "bert", "wdith": 3}}',
+            '{"saccade": {}}',
+            '{"saccade": {"family": ["bert"]}}',
+        )
+    },
+    "config of 20 MB": text("config.json", '{"a": "' + "x" * (20 * 2**20) + '"}'),
+    "config in latin-1": lambda d: (d / "config.json").write_bytes(b'{"a": "\xe9"}'),
+    "offsets past the end": declared(offsets=(0, 10**12)),
+    "offsets backwards": declared(offsets=(16, 0)),
+    "shape too large": declared(shape=(2**40,)),
+    "shape overflows": declared(shape=(2**40, 2**40)),
+    "unknown type": declared(dtype="F99"),
+    "bytes left over": declared(length=32),
+    "another model": declared(),
+    "decoder": config({"is_decoder": True}),
+    "activation": config({"hidden_act": "__import__('os').system('x')"}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_directories_are_refused_by_name(published, tmp_path, name):
+    """A ValueError that says what is wrong; no code, no socket, no file written, little memory."""
+    home, _ = published
+    (tmp_path / "outside").write_text("{}")
+    directory = clone(home / "bert", tmp_path / "model")
+    HOSTILE[name](directory)
+    before = sorted(os.listdir(directory))
+    events = []
+    AUDIT.append(events)
+    try:
+        with pytest.raises(ValueError) as refused:
+            load(directory)
+    finally:
+        AUDIT.clear()
+    assert (
+        str(tmp_path) in str(refused.value)
+        or "bert" in str(refused.value)
+        or "family" in str(refused.value)
+        or "activation" in str(refused.value)
+    )
+    assert not events
+    assert sorted(os.listdir(directory)) == before
+
+
+AUDIT: list[list[str]] = []
+FORBIDDEN = ("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "socket.connect", "exec")
+
+
+def _audit(event, args):
+    if AUDIT and (event in FORBIDDEN or (event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"))):
+        AUDIT[-1].append(event)
+
+
+sys.addaudithook(_audit)
+
+
+def test_code_in_a_config_is_ignored_and_said(published, tmp_path):
+    home, _ = published
+    directory = clone(home / "bert", tmp_path / "model")
+    config({"auto_map": {"AutoModel": "evil.Model"}, "trust_remote_code": True})(directory)
+    (directory / "evil.py").write_text("raise SystemExit('ran')")
+    assert "auto_map, trust_remote_code" in str(load(directory).report)
+
+
+def test_a_pickle_is_told_by_content(published, tmp_path):
+    home, _ = published
+    directory = clone(home / "bert", tmp_path / "model")
+    pickled("pytorch_model.bin")(directory)
+    with pytest.raises(ValueError, match=r"pickle.*saccade import --convert"):
+        load(directory)
+
+
+def test_paths_and_names():
+    with pytest.raises(ValueError, match="no such directory"):
+        load("./nowhere/at/all")
+    with pytest.raises(ValueError, match="is a file"):
+        load(__file__)
