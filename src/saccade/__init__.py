@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_HOME = {"watch": "saccade.attention", "check": "saccade.checking"}
+_HOME = {
+    "watch": "saccade.attention",
+    "check": "saccade.checking",
+    "load": "saccade.models.load",
+    "encode": "saccade.models.use",
+    "embed": "saccade.models.use",
+    "generate": "saccade.decoding",
+}
 
 if TYPE_CHECKING:
     from saccade.attention import watch as watch
     from saccade.checking import check as check
+    from saccade.decoding import generate as generate
+    from saccade.models.load import load as load
+    from saccade.models.use import embed as embed
+    from saccade.models.use import encode as encode
 
 
 def __getattr__(name: str):

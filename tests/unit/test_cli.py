@@ -93,7 +93,7 @@ def test_lazy_top_level():
 
     assert saccade.watch.__name__ == "watch"
     assert "check" in dir(saccade)
-    with pytest.raises(AttributeError, match="it has check, watch"):
+    with pytest.raises(AttributeError, match="it has check, embed"):
         saccade.wach  # noqa: B018
 
 

@@ -17,18 +17,20 @@ class Alibi(nn.Module):
     [0.0625, 0.00390625]
     """
 
-    slopes: Tensor
-
     def __init__(self, heads: int):
         super().__init__()
-        power = 2 ** math.floor(math.log2(heads))
+        self.heads = heads
+
+    @property
+    def slopes(self) -> Tensor:
+        """One for each head, in a geometric row from one half to 1/256 (for eight heads)."""
+        power = 2 ** math.floor(math.log2(self.heads))
         slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
         # for other counts the paper takes every second slope of the next power of two
-        slopes += [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
-        self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
+        return torch.tensor(slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(self.heads - power)])
 
     def forward(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        return -self.slopes[:, None, None] * (k_pos - q_pos).abs()
+        return -self.slopes.to(q_pos.device)[:, None, None] * (k_pos - q_pos).abs()
 
 
 class Buckets(nn.Module):

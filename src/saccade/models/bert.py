@@ -138,7 +138,12 @@ FAMILY = Family(
     build=Bert,
     names=lambda config: EMBEDDINGS | LAYERS,  # type: ignore[operator]
     keys=KEYS,
-    fixed={"is_decoder": False, "add_cross_attention": False},
+    fixed={
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "tie_word_embeddings": True,
+        "position_embedding_type": "absolute",
+    },
     heads={
         "words": Head(
             word_head,

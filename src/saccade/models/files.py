@@ -17,14 +17,8 @@ NAMES_CODE = ("auto_map", "custom_pipelines", "trust_remote_code", "_target_")
 
 def read_json(path: Path, *, limit: int = JSON_LIMIT) -> dict[str, Any]:
     """A JSON object from a file of bounded size."""
-    regular(path)
-    size = path.stat().st_size
-    if size > limit:
-        raise ValueError(f"{path}: {size:,} bytes of JSON where at most {limit:,} make sense; this is no model config.")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        found = json.loads(read_text(path, limit=limit))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from error
     except RecursionError as error:
@@ -32,6 +26,17 @@ def read_json(path: Path, *, limit: int = JSON_LIMIT) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path}: a JSON object is needed; found {type(found).__name__}.")
     return found
+
+
+def read_text(path: Path, *, limit: int = JSON_LIMIT) -> str:
+    """The text of an ordinary file of bounded size."""
+    size = regular(path).stat().st_size
+    if size > limit:
+        raise ValueError(f"{path}: {size:,} bytes where at most {limit:,} make sense; this is no model config.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from error
 
 
 def regular(path: Path, inside: Path | None = None) -> Path:

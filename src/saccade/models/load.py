@@ -12,15 +12,28 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from saccade import text
 from saccade.attention.table import nearest
 from saccade.data import Batch, Text
 from saccade.models import files, hub
 from saccade.models.family import Family
 from saccade.models.table import FAMILIES
 from saccade.models.weights import to_ours, to_theirs
+from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
-CAPS = {"width": 16_384, "inner": 131_072, "layers": 512, "heads": 1_024, "vocab": 2_000_000, "length": 1_000_000}
+CAPS = {
+    "width": 16_384,
+    "inner": 131_072,
+    "layers": 512,
+    "heads": 1_024,
+    "vocab": 2_000_000,
+    "length": 1_000_000,
+    "side": 65_536,
+    "patch": 4_096,
+    "channels": 4_096,
+    "word_width": 16_384,
+}
 
 
 @dataclass
@@ -40,6 +53,14 @@ class Report:
         return "\n".join(lines + self.said)
 
 
+@dataclass(frozen=True)
+class Pooling:
+    """How one vector is made of a text: the mean of its tokens or the first of them, at length one or as it is."""
+
+    first: bool = False
+    unit: bool = False
+
+
 class Model(nn.Module):
     """A body, a head if there is one, and what is needed to write both down again."""
 
@@ -50,7 +71,16 @@ class Model(nn.Module):
         self.family, self.config, self.kind = family, config, kind
         self.body, self.head = body, head
         self.tokenizer: Any = None
+        self.pooling = Pooling()
         self.report = Report("built, with new weights")
+
+    @property
+    def limit(self) -> int | None:
+        """How many tokens it reads at most, where that is fixed."""
+        limits = [
+            m.position.limit for m in self.body.modules() if isinstance(m, Stack) and m.position.limit is not None
+        ]
+        return min(limits, default=None)
 
     def forward(self, batch: Batch) -> Tensor:
         x = self.body(batch)
@@ -60,8 +90,8 @@ class Model(nn.Module):
     def start(self, batch: Batch) -> tuple[State, Text]:
         return self.body.start(batch)  # type: ignore[operator]
 
-    def step(self, text: Text, state: State) -> Tensor:
-        return self.body.step(text, state)  # type: ignore[operator]
+    def step(self, words: Text, state: State) -> Tensor:
+        return self.body.step(words, state)  # type: ignore[operator]
 
     def save(self, directory: str | Path) -> Path:
         """Write config, weights and tokenizer; where the family is published, in the published form."""
@@ -98,10 +128,24 @@ def load(
     model = Model(kind, config, body, top, head)
     found = dict(files.tensors(files.tensor_files(directory)))
     _fill(model, found, published="saccade" not in raw, dtype=dtype, directory=directory)
+    model.pooling = _pooling(directory)
+    if any((directory / name).exists() for name in TOKENIZER_FILES):
+        model.tokenizer = text.load(directory)
     code = files.named_code(raw)
     if code:
         model.report.said.append(f"ignored    {', '.join(code)} in config.json: nothing in a directory runs code")
     return model.eval()
+
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "source.spm")
+
+
+def _pooling(directory: Path) -> Pooling:
+    """What a directory of sentence vectors says of its pooling; the mean where it says nothing."""
+    config, modules = directory / "1_Pooling" / "config.json", directory / "modules.json"
+    raw = files.read_json(config) if config.exists() else {}
+    unit = modules.exists() and '"sentence_transformers.models.Normalize"' in files.read_text(modules)
+    return Pooling(first=raw.get("pooling_mode_cls_token") is True, unit=unit)
 
 
 def _local(where: str | Path) -> Path:
@@ -148,11 +192,10 @@ def _capped(config: Any, directory: Path) -> Any:
         if value is None and usual is None:
             continue
         kinds = (int, float) if isinstance(usual, float) else int if usual is None else type(usual)
-        cap = CAPS.get(item.name, 2**31)
+        cap = CAPS.get(item.name, 2_147_483_648)
         right = isinstance(value, kinds) and (isinstance(usual, bool) or not isinstance(value, bool))
         if isinstance(value, int | float) and not isinstance(value, bool):
-            lowest = 1 if item.name in CAPS else 0
-            right = right and lowest <= value <= cap  # false for NaN too
+            right = right and (item.name in CAPS) <= value <= cap  # false for NaN too; 1 is the least of sizes
         if not right:
             wanted = (
                 f"a number up to {cap:,}"
@@ -185,6 +228,10 @@ def _fill(model: Model, found: dict[str, Tensor], *, published: bool, dtype: tor
     left += [name for name in ours if name not in wanted]
     tied = {id(p): n for n, p in reversed(wanted.items()) if n in ours}
     missing = [n for n, p in wanted.items() if n not in ours and id(p) not in tied]
+    spare = [n for n in missing if any(re.fullmatch(p, n.removeprefix("body.")) for p in model.family.optional)]
+    for name in spare:  # built as zeros, and a file may leave them out
+        ours[name] = torch.zeros(wanted[name].shape)
+    missing = [n for n in missing if n not in spare]
     gone = [n for n in missing if n.startswith("body.")]
     if gone:
         raise ValueError(
@@ -197,7 +244,7 @@ def _fill(model: Model, found: dict[str, Tensor], *, published: bool, dtype: tor
         for n in wanted
         if n in same or n in ours
     }
-    shared: dict[int, nn.Parameter] = {}
+    shared: dict[int, Tensor] = {}
     for name, p in wanted.items():  # tied parameters stay one
         if name in ready:
             made = shared.setdefault(id(p), nn.Parameter(ready[name]) if isinstance(p, nn.Parameter) else ready[name])
@@ -254,6 +301,9 @@ def save(model: Model, directory: Path) -> Path:
         raw: dict[str, Any] = {"saccade": {"family": kind.name} | asdict(model.config)}
     else:
         raw = kind.write(model.config)
+        if model.kind in ("label", "tag"):
+            labels = model.head.score.out_features  # type: ignore[union-attr]
+            raw |= {"id2label": {str(i): f"LABEL_{i}" for i in range(labels)}, "num_labels": labels}
         raw["architectures"] = [kind.architecture if model.kind is None else kind.heads[model.kind].architecture]
         tensors = _published(model, tensors)
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -285,5 +335,9 @@ def _published(model: Model, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     body = to_theirs(split["body"], kind.names(model.config))
     if model.kind is None:
         bare = kind.architecture.endswith("Model") and "LMHead" not in kind.architecture
-        return body if bare else {kind.prefix + n: x for n, x in body.items()}
-    return {kind.prefix + n: x for n, x in body.items()} | to_theirs(split["head"], kind.heads[model.kind].names)
+        return body if bare else {_prefixed(n, kind): x for n, x in body.items()}
+    return {_prefixed(n, kind): x for n, x in body.items()} | to_theirs(split["head"], kind.heads[model.kind].names)
+
+
+def _prefixed(name: str, kind: Family) -> str:
+    return name if any(re.fullmatch(pattern, name) for pattern in kind.beside) else kind.prefix + name

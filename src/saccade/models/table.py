@@ -1,6 +1,18 @@
 """Every family of the package, in order: the table that tests and tools run over."""
 
-from saccade.models import bert, gpt2
+from saccade.models import bart, bert, distilbert, electra, gpt2, llama, marian, roberta, senet, t5, vit
 from saccade.models.family import Family
 
-FAMILIES: list[Family] = [bert.FAMILY, gpt2.FAMILY]
+FAMILIES: list[Family] = [
+    bert.FAMILY,
+    roberta.FAMILY,
+    distilbert.FAMILY,
+    electra.FAMILY,
+    gpt2.FAMILY,
+    llama.FAMILY,
+    t5.FAMILY,
+    bart.FAMILY,
+    marian.FAMILY,
+    vit.FAMILY,
+    senet.FAMILY,
+]

@@ -1,0 +1,168 @@
+"""ELECTRA: a small generator fills gaps, a discriminator spots which words are not the original ones (Clark et al. 2020, arXiv
+2003.10555).
+
+Both are BERTs whose word vectors are narrower than their layers, with a projection in between. What is kept for other tasks
+is the discriminator.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from saccade.data import Batch, Text
+from saccade.models import bert
+from saccade.models.bert import Bend, stack
+from saccade.models.family import Family, Head
+from saccade.parts.embed import Segments, Words
+from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
+from saccade.parts.position import Learned
+
+
+@dataclass(frozen=True)
+class Config(bert.Config):
+    word_width: int = 128
+    width: int = 256
+    heads: int = 4
+    inner: int = 1024
+
+
+class Electra(nn.Module):
+    """Words, segments and positions, summed, normalised and made as wide as the layers; then BERT's stack."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        narrow = config.word_width
+        self.width = config.width
+        self.words = Words(config.vocab, narrow)
+        self.segments = Segments(config.segments, narrow)
+        self.stack = stack(config, Learned(config.length, narrow))
+        widen = [] if narrow == config.width else [nn.Linear(narrow, config.width)]
+        self.stack.enter = nn.Sequential(nn.LayerNorm(narrow, eps=config.eps), nn.Dropout(config.dropout), *widen)
+
+    def forward(self, batch: Batch) -> Tensor:
+        text = batch.source
+        assert isinstance(text, Text), "ELECTRA reads text"
+        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep)
+
+
+class ReplacedHead(nn.Module):
+    """How much each token looks replaced, (B, L): above zero is more likely than not."""
+
+    def __init__(self, width: int, activation: str):
+        super().__init__()
+        self.between = nn.Sequential(nn.Linear(width, width), Bend(activation))
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
+        return self.score(self.between(x)).squeeze(-1)
+
+
+def word_head(config: Config, body: Electra, labels: int = 0) -> WordHead:
+    """The generator's: back to the width of the words, whose own vectors do the scoring."""
+    narrow = config.word_width
+    between = nn.Sequential(nn.Linear(config.width, narrow), Bend("gelu"), nn.LayerNorm(narrow, eps=config.eps))
+    return WordHead(narrow, config.vocab, tied=body.words.vectors, between=between, bias=True)
+
+
+def replaced_head(config: Config, body: Electra, labels: int = 0) -> ReplacedHead:
+    """The discriminator's."""
+    return ReplacedHead(config.width, config.activation)
+
+
+def label_head(config: Config, body: Electra, labels: int) -> LabelHead:
+    """The first token, through a dense layer and GELU, with dropout on both sides."""
+    between = nn.Sequential(nn.Dropout(config.dropout), nn.Linear(config.width, config.width), nn.GELU())
+    return LabelHead(config.width, labels, pool=First(), between=between, dropout=config.dropout)
+
+
+class Pretraining(nn.Module):
+    """Generator and discriminator that share what they read with: the vectors of words, segments and positions, and their norm.
+
+    The generator is `shrink` times narrower; its one use is to make mistakes that are hard to spot.
+
+    >>> pair = Pretraining(Config(vocab=11, word_width=4, width=8, layers=1, heads=2, inner=8, length=5), shrink=2)
+    >>> text, gaps = Text(torch.tensor([[3, 1, 5]])), torch.tensor([[False, True, False]])
+    >>> guesses, filled, doubts = pair(Batch(text), gaps)
+    >>> guesses.shape, filled.tokens[~gaps].tolist(), doubts.shape
+    (torch.Size([1, 11]), [3, 5], torch.Size([1, 3]))
+    """
+
+    def __init__(self, config: Config, *, shrink: int = 4):
+        super().__init__()
+        numbers = (config.width, config.inner, config.heads)
+        if any(number % shrink for number in numbers):
+            raise ValueError(
+                f"A generator that is {shrink} times narrower needs a width, inner and heads that {shrink} divides; "
+                f"got {', '.join(map(str, numbers))}."
+            )
+        width, inner, heads = (number // shrink for number in numbers)
+        small = replace(config, width=width, inner=inner, heads=heads)
+        self.discriminator, self.generator = Electra(config), Electra(small)
+        share(self.discriminator, self.generator)
+        self.guess = word_head(small, self.generator)
+        self.doubt = replaced_head(config, self.discriminator)
+
+    def forward(self, batch: Batch, gaps: Tensor) -> tuple[Tensor, Text, Tensor]:
+        """A text with gaps, True in (B, L), to three things: scores of the words for each gap (gaps, V), the text with words
+        drawn from them, and how much each of its tokens looks replaced (B, L)."""
+        text = batch.source
+        assert isinstance(text, Text), "ELECTRA reads text"
+        guesses = self.guess(self.generator(batch)[gaps])
+        # drawn, not chosen, and without a gradient: the discriminator does not teach the generator
+        drawn = torch.multinomial(guesses.detach().float().softmax(-1), 1)
+        filled = replace(text, tokens=text.tokens.masked_scatter(gaps, drawn))
+        return guesses, filled, self.doubt(self.discriminator(Batch(filled)))
+
+
+def share(one: Electra, other: Electra) -> None:
+    """Let the other read with the vectors and the norm of the one; each keeps its own projection."""
+    other.words, other.segments, other.stack.position = one.words, one.segments, one.stack.position
+    _, *rest = other.stack.enter.children()
+    other.stack.enter = nn.Sequential(next(one.stack.enter.children()), *rest)
+
+
+FAMILY = Family(
+    name="electra",
+    said="encoder: BERT with narrow word vectors, trained to spot replaced words",
+    config=Config,
+    build=Electra,
+    names=lambda config: {**bert.EMBEDDINGS, "embeddings_project": "stack.enter.2", **bert.LAYERS},
+    keys=bert.KEYS | {"embedding_size": "word_width"},
+    fixed={**bert.FAMILY.fixed, "tie_word_embeddings": True},
+    heads={
+        "words": Head(
+            word_head,
+            {
+                "generator_predictions.dense": "between.0",
+                "generator_predictions.LayerNorm": "between.2",
+                "generator_lm_head": "score",
+            },
+            "ElectraForMaskedLM",
+        ),
+        "replaced": Head(
+            replaced_head,
+            {
+                "discriminator_predictions.dense": "between.0",
+                "discriminator_predictions.dense_prediction": "score",
+            },
+            "ElectraForPreTraining",
+        ),
+        "label": Head(
+            label_head,
+            {"classifier.dense": "between.1", "classifier.out_proj": "score"},
+            "ElectraForSequenceClassification",
+        ),
+        "tag": Head(
+            lambda config, body, labels: TagHead(config.width, labels, dropout=config.dropout),
+            {"classifier": "score"},
+            "ElectraForTokenClassification",
+        ),
+        "span": Head(
+            lambda config, body, labels: SpanHead(config.width), {"qa_outputs": "score"}, "ElectraForQuestionAnswering"
+        ),
+    },
+    prefix="electra.",
+    ignored=(r"embeddings\.position_ids",),
+    architecture="ElectraModel",
+)

@@ -1,0 +1,76 @@
+"""Marian as Hugging Face lays it out: BART's layers on fixed sinusoidal positions, with words scaled and not normalised
+(Junczys-Dowmunt et al. 2018, arXiv 1804.00344; the models of OPUS-MT)."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from saccade.attention import CAUSAL, FULL
+from saccade.models import bart
+from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
+from saccade.models.family import Family
+from saccade.models.weights import Names
+from saccade.parts.embed import Words
+from saccade.parts.position import Sinusoidal
+from saccade.parts.stack import Stack
+
+
+@dataclass(frozen=True)
+class Config(bart.Config):
+    vocab: int = 58101
+    width: int = 512
+    layers: int = 6
+    decoder_layers: int = 6
+    heads: int = 8
+    decoder_heads: int = 8
+    inner: int = 2048
+    decoder_inner: int = 2048
+    length: int = 512
+    activation: str = "silu"
+    scaled: bool = True
+    begin: int = 58100  # the token that also pads
+    target_vocab: int | None = None  # as large as the source's, unless said otherwise
+    shared: bool = True  # one table of words for both sides
+
+
+class Marian(EncoderDecoder):
+    """Words are scaled and placed by sines and cosines, all sines first; a target begins with the padding token."""
+
+    def __init__(self, config: Config):
+        words = Words(config.vocab, config.width, scaled=config.scaled)
+        vocab = config.vocab if config.shared else config.target_vocab or config.vocab
+        target = None if config.shared else Words(vocab, config.width, scaled=config.scaled)
+
+        def position() -> Sinusoidal:
+            return Sinusoidal(config.width, halves=True)
+
+        super().__init__(
+            words,
+            Stack(bart.encoder_layers(config), FULL, position(), enter=nn.Dropout(config.dropout)),
+            Stack(bart.decoder_layers(config), CAUSAL, position(), enter=nn.Dropout(config.dropout)),
+            ShiftedWordHead(config.width, vocab, tied=(target or words).vectors),
+            begin=config.begin,
+            target_words=target,
+        )
+
+
+APART: Names = {
+    "encoder.embed_tokens": "words.vectors",
+    "decoder.embed_tokens": "target_words.vectors",
+    "lm_head": "target_words.vectors",
+}
+FAMILY = Family(
+    name="marian",
+    said="encoder and decoder: sinusoidal positions, norm after, for translation",
+    config=Config,
+    build=Marian,
+    names=lambda config: {**(bart.WORDS if config.shared else APART), **bart.LAYERS},
+    keys=bart.KEYS | {"decoder_vocab_size": "target_vocab", "share_encoder_decoder_embeddings": "shared"},
+    fixed=bart.FIXED | {"normalize_embedding": False, "static_position_embeddings": True},
+    also=lambda config: {"pad_token_id": config.begin},
+    prefix="model.",
+    beside=("final_logits_bias", r"lm_head\.weight"),
+    optional=("head.shift",),
+    ignored=(r"(encoder|decoder)\.embed_positions\.weight",),  # the published table is what `Sinusoidal` computes
+    architecture="MarianMTModel",
+)

@@ -1,0 +1,164 @@
+"""ViT: a picture as a text of patches, read by a transformer (Dosovitskiy et al. 2021, arXiv 2010.11929)."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import FULL, ScaledDot
+from saccade.data import Batch, Image
+from saccade.models.family import Family, Head
+from saccade.models.weights import Names, Row
+from saccade.parts.embed import Patches
+from saccade.parts.feedforward import FeedForward
+from saccade.parts.heads import First, LabelHead
+from saccade.parts.layer import layer
+from saccade.parts.multihead import Attention
+from saccade.parts.position import Grid
+from saccade.parts.stack import Stack
+
+
+@dataclass(frozen=True)
+class Config:
+    side: int = 224  # of the picture, in pixels
+    patch: int = 16  # the side of a patch
+    channels: int = 3
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    inner: int = 3072
+    activation: str = "gelu"
+    eps: float = 1e-12
+    dropout: float = 0.0
+    weight_dropout: float = 0.0  # as published; applies when `drop_weights` asks for it
+    drop_weights: bool = False
+
+
+class ViT(nn.Module):
+    """A token for the whole picture, then its patches row by row; each has a learned position, and norm comes first."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        width, norm = config.width, partial(nn.LayerNorm, eps=config.eps)
+        drop = config.weight_dropout if config.drop_weights else 0.0
+        cells, rest = divmod(config.side, config.patch)
+        if rest:
+            raise ValueError(
+                f"Patches of {config.patch} pixels do not tile a side of {config.side}; choose a multiple."
+            )
+        layers = [
+            layer(
+                Attention(width, config.heads, ScaledDot(dropout=drop)),
+                FeedForward(width, config.inner, config.activation),
+                width=width,
+                norm=norm,
+                dropout=config.dropout,
+            )
+            for _ in range(config.layers)
+        ]
+        self.width = width
+        self.patches = Patches(config.patch, config.channels, width)
+        self.whole = nn.Parameter(torch.randn(1, 1, width) * 0.02)
+        position = Grid(cells, cells, width, first=1)
+        self.stack = Stack(layers, FULL, position, enter=nn.Dropout(config.dropout), leave=norm(width))
+
+    def forward(self, batch: Batch) -> Tensor:
+        picture = batch.source
+        assert isinstance(picture, Image), "ViT reads pictures"
+        self._fits(picture)
+        patches = self.patches(picture.pixels)  # (B, L - 1, W)
+        return self.stack(torch.cat([self.whole.expand(patches.size(0), -1, -1), patches], dim=1))
+
+    def resized(self, rows: int, columns: int) -> "ViT":
+        """A copy for pictures of rows x columns pixels: positions are resampled, all else is the same."""
+        new, size = deepcopy(self), self.patches.size
+        new.stack.position = self._grid().resized(rows // size, columns // size)
+        return new
+
+    def _grid(self) -> Grid:
+        assert isinstance(self.stack.position, Grid)
+        return self.stack.position
+
+    def _fits(self, picture: Image) -> None:
+        """The positions are those of one size of picture; a smaller one would be read with the wrong ones."""
+        grid, size = self._grid(), self.patches.size
+        rows, columns = picture.pixels.shape[-2:]
+        if (rows, columns) != (grid.rows * size, grid.columns * size):
+            raise ValueError(
+                f"This model reads pictures of {grid.rows * size} x {grid.columns * size} pixels and this one has "
+                f"{rows} x {columns}; resize the picture, or the model with `resized({rows}, {columns})`."
+            )
+
+
+NAMES: Names = {
+    "embeddings.cls_token": "whole",
+    "embeddings.patch_embeddings.projection": "patches.project",
+    "embeddings.position_embeddings": Row("stack.position.vectors"),
+    "encoder.layer.{}.layernorm_before": "stack.layers.{}.attention.norm",
+    "encoder.layer.{}.attention.attention.query": "stack.layers.{}.attention.branch.query",
+    "encoder.layer.{}.attention.attention.key": "stack.layers.{}.attention.branch.key",
+    "encoder.layer.{}.attention.attention.value": "stack.layers.{}.attention.branch.value",
+    "encoder.layer.{}.attention.output.dense": "stack.layers.{}.attention.branch.output",
+    "encoder.layer.{}.layernorm_after": "stack.layers.{}.feedforward.norm",
+    "encoder.layer.{}.intermediate.dense": "stack.layers.{}.feedforward.branch.up",
+    "encoder.layer.{}.output.dense": "stack.layers.{}.feedforward.branch.down",
+    "layernorm": "stack.leave",
+}
+NEWER: Names = {  # what `transformers` 5 calls them in memory; read, never written
+    "layers.{}.layernorm_before": "stack.layers.{}.attention.norm",
+    "layers.{}.attention.q_proj": "stack.layers.{}.attention.branch.query",
+    "layers.{}.attention.k_proj": "stack.layers.{}.attention.branch.key",
+    "layers.{}.attention.v_proj": "stack.layers.{}.attention.branch.value",
+    "layers.{}.attention.o_proj": "stack.layers.{}.attention.branch.output",
+    "layers.{}.layernorm_after": "stack.layers.{}.feedforward.norm",
+    "layers.{}.mlp.fc1": "stack.layers.{}.feedforward.branch.up",
+    "layers.{}.mlp.fc2": "stack.layers.{}.feedforward.branch.down",
+}
+
+
+def adapt(raw: dict[str, Any]) -> dict[str, Any]:
+    """Sides may be published as a pair; pictures and patches are square here."""
+    for key in ("image_size", "patch_size"):
+        pair = raw.get(key)
+        if isinstance(pair, list | tuple):
+            if len(set(pair)) != 1:
+                raise ValueError(f"vit: {key} = {list(pair)} is not square; build a square one and use `resized`.")
+            raw[key] = pair[0]
+    return raw
+
+
+FAMILY = Family(
+    name="vit",
+    said="encoder of pictures: patches, learned positions on a grid, norm before",
+    config=Config,
+    build=ViT,
+    names=lambda config: {**NAMES, **NEWER},
+    keys={
+        "image_size": "side",
+        "patch_size": "patch",
+        "num_channels": "channels",
+        "hidden_size": "width",
+        "num_hidden_layers": "layers",
+        "num_attention_heads": "heads",
+        "intermediate_size": "inner",
+        "hidden_act": "activation",
+        "layer_norm_eps": "eps",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "weight_dropout",
+    },
+    fixed={"qkv_bias": True},
+    adapt=adapt,
+    heads={
+        "label": Head(
+            lambda config, body, labels: LabelHead(config.width, labels, pool=First()),
+            {"classifier": "score"},
+            "ViTForImageClassification",
+        )
+    },
+    prefix="vit.",
+    ignored=(r"pooler\..*",),
+    architecture="ViTModel",
+)
