@@ -87,6 +87,91 @@ def test_out_and_in_again(published, tmp_path):
             assert (tmp_path / name / file).read_bytes() == (tmp_path / f"{name} again" / file).read_bytes()
 
 
+def test_vectors_of_texts(tmp_path):
+    """A sentence reader with its tokenizer and pooling: used, out, and in again."""
+    from dataclasses import replace
+
+    import saccade
+    from saccade import text
+    from saccade.models import bert
+    from saccade.models.load import Model, Pooling
+
+    config = bert.Config(vocab=320, width=12, layers=2, heads=3, inner=20, length=16)
+    model = Model(bert.FAMILY, config, bert.Bert(config)).eval()
+    with pytest.raises(ValueError, match="came without a tokenizer"):
+        saccade.embed(model, ["a"])
+    model.tokenizer = text.train(["a bank of a river", "the bank raised rates"], "characters", 300)
+    model.pooling = Pooling(unit=True)
+    texts = ["a river", "the bank", "a"]
+    states, vectors = saccade.encode(model, texts), saccade.embed(model, texts)
+    for x, item, vector in zip(states, texts, vectors, strict=True):
+        assert len(x) == len(model.tokenizer.encode(item).ids)
+        assert_close(torch.nn.functional.normalize(x.mean(0), dim=0), vector, rtol=1e-5, atol=1e-6)
+    save(model, tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert again.pooling == replace(Pooling(), unit=True)
+    assert_close(saccade.embed(again, texts), vectors)
+    with pytest.raises(ValueError, match="at most 16"):
+        saccade.encode(model, ["river" * 20])
+    assert saccade.embed(model, ["river" * 20]).shape == (1, 12)
+
+
+def test_import_export_and_models_on_the_command_line(published, tmp_path, capsys):
+    from saccade.cli import main
+    from saccade.models.table import FAMILIES
+
+    home, made = published
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert main(["import", str(home / "gpt2"), str(run)]) == 0
+    assert "as gpt2" in capsys.readouterr().out
+    assert main(["export", str(run), str(out)]) == 0
+    assert (out / "model.safetensors").exists()
+    assert main(["export", str(run), str(out)]) == 2
+    assert main(["import", str(tmp_path / "nothing here"), str(tmp_path / "new")]) == 4
+    assert "no such directory" in capsys.readouterr().err
+    old = clone(home / "gpt2", tmp_path / "old")
+    (old / "model.safetensors").unlink()
+    torch.save(made["gpt2"].state_dict(), old / "pytorch_model.bin")
+    assert main(["import", str(old), str(tmp_path / "new")]) == 4
+    assert "--convert" in capsys.readouterr().err
+    assert main(["import", "--convert", str(old), str(tmp_path / "new")]) == 0
+    again = load(tmp_path / "new")
+    for name, p in load(run).named_parameters():
+        assert torch.equal(p, again.get_parameter(name))
+    capsys.readouterr()
+    assert main(["models"]) == 0
+    listed = capsys.readouterr().out
+    for family in FAMILIES:
+        assert family.name in listed
+        assert main(["models", family.name]) == 0
+        assert "parameters" in capsys.readouterr().out
+
+
+class Evil:
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+def test_a_malicious_pickle_runs_nothing(published, tmp_path, capsys):
+    import pickle
+
+    from saccade.cli import main
+
+    home, _ = published
+    old, mark = clone(home / "gpt2", tmp_path / "old"), tmp_path / "ran"
+    (old / "model.safetensors").unlink()
+    torch.save({"a": Evil(mark)}, old / "pytorch_model.bin")
+    assert main(["import", "--convert", str(old), str(tmp_path / "new")]) == 4
+    assert "refused" in capsys.readouterr().err
+    (old / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Evil(mark)}))
+    assert main(["import", "--convert", str(old), str(tmp_path / "new")]) == 4
+    assert not mark.exists()
+    assert not (tmp_path / "new").exists()
+
+
 def test_what_is_missing_is_listed(published, tmp_path):
     from safetensors.torch import load_file, save_file
 

@@ -7,8 +7,11 @@ from importlib import import_module
 
 from saccade import __version__
 
-COMMANDS = {  # name -> one line of help; the file of that name has `main`
+COMMANDS = {  # name -> one line of help; the file of that name (import: bring_in) has `main`
     "demo": "a tour of attention: prints, and saves pictures",
+    "models": "every family of models, a line each; draw one by name",
+    "import": "read a model from a file or a directory and write it down as a run",
+    "export": "write a model as a directory that other programs read",
     "mechanisms": "every attention mechanism: formula, cost, what it honours; draw one by name",
     "check": "test the invariants of attention on a module of your own",
     "bench": "measure time and memory, and how they grow",
@@ -50,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets another, not an error
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    command = import_module(f"saccade.cli.{name}").main
+    command = import_module(f"saccade.cli.{'bring_in' if name == 'import' else name}").main
     try:
         return tyro.cli(command, prog=f"saccade {name}", args=rest) or 0
     except SystemExit as stop:  # wrong flags and --help

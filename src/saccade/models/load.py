@@ -148,6 +148,20 @@ def _pooling(directory: Path) -> Pooling:
     return Pooling(first=raw.get("pooling_mode_cls_token") is True, unit=unit)
 
 
+def _write_pooling(pooling: Pooling, directory: Path) -> None:
+    """The same, as sentence-transformers writes it."""
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if pooling.unit else [])]
+    homes = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"idx": i, "name": str(i), "path": homes[i], "type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
+    (directory / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+    (directory / "1_Pooling").mkdir()
+    said = {"pooling_mode_cls_token": pooling.first, "pooling_mode_mean_tokens": not pooling.first}
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+
+
 def _local(where: str | Path) -> Path:
     path = Path(where)
     if path.is_dir():
@@ -315,6 +329,9 @@ def save(model: Model, directory: Path) -> Path:
         (temporary / "config.json").write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         if model.tokenizer is not None:
             model.tokenizer.save(temporary)
+        if model.pooling != Pooling():
+            _write_pooling(model.pooling, temporary)
+        (temporary / "model.safetensors").chmod(0o644)  # a temporary file is private, a model is not
         temporary.chmod(0o755)
         if directory.exists():
             shutil.rmtree(directory)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from tokenizers import models
 
 from saccade.text.files import check_spec, guarded
 from saccade.text.tokenizer import Encoded
@@ -23,12 +24,11 @@ class Fast:
     def __init__(self, spec: dict[str, Any], where: str = "tokenizer.json", special: Sequence[str] = ()):
         check_spec(spec, where)
         spec = spec | {"truncation": None, "padding": None}  # cutting and filling are asked for, never the file's idea
-        names = _special_names(spec, special)
-        hidden = {name: f"\0{secrets.token_hex(16)}" for name in names}
         self.where = where
-        self._json = json.dumps(spec, ensure_ascii=False)
+        self._spec = spec
         with guarded(f"{where} cannot be read"):
-            self._reader = tokenizers.Tokenizer.from_str(json.dumps(_hide(spec, hidden), ensure_ascii=False))
+            hidden = {name: f"\0{secrets.token_hex(16)}" for name in _special_names(spec, special)}
+            self._reader = _build(_hide(spec, hidden))
         self._writer: tokenizers.Tokenizer | None = None
         found = {name: self._reader.token_to_id(secret) for name, secret in hidden.items()}
         self.special = {name: id for name, id in found.items() if id is not None}
@@ -60,10 +60,48 @@ class Fast:
         (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
         return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
 
+    @property
+    def _json(self) -> str:
+        return json.dumps(self._spec, ensure_ascii=False)
+
     def _published(self) -> tokenizers.Tokenizer:
         if self._writer is None:
             self._writer = tokenizers.Tokenizer.from_str(self._json)
         return self._writer
+
+
+# The models of `tokenizers`, with what a tokenizer.json says of each besides its vocabulary and merges.
+BPE = ["unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"]
+MODELS = {
+    "BPE": (models.BPE, BPE),
+    "WordPiece": (models.WordPiece, ["unk_token", "continuing_subword_prefix", "max_input_chars_per_word"]),
+    "WordLevel": (models.WordLevel, ["unk_token"]),
+    "Unigram": (models.Unigram, ["unk_id", "byte_fallback"]),
+}
+
+
+def _build(spec: dict[str, Any]) -> tokenizers.Tokenizer:
+    """The tokenizer of a parsed file; the vocabulary is handed over as it is, in a third of the time of writing it as JSON."""
+    model = spec["model"]
+    if model.get("type") not in MODELS:  # files from before 2020 leave the type out; the library guesses it
+        return tokenizers.Tokenizer.from_str(json.dumps(spec, ensure_ascii=False))
+    maker, keys = MODELS[model["type"]]
+    options = {key: model[key] for key in keys if model.get(key) is not None}
+    if model["type"] == "BPE":
+        pairs = [pair.split(" ", 1) if isinstance(pair, str) else pair for pair in model.get("merges") or []]
+        options["merges"] = [(left, right) for left, right in pairs]
+    vocab = [(token, score) for token, score in model["vocab"]] if isinstance(model["vocab"], list) else model["vocab"]
+    bare = {"type": "WordLevel", "vocab": {"": 0}, "unk_token": ""}
+    around = tokenizers.Tokenizer.from_str(json.dumps(spec | {"model": bare, "added_tokens": []}))
+    around.model = maker(vocab, **options)
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    around.add_tokens(  # all at once: each call sorts everything again
+        [
+            tokenizers.AddedToken(token["content"], **{flag: bool(token.get(flag, False)) for flag in flags})
+            for token in spec.get("added_tokens") or []
+        ]
+    )
+    return around
 
 
 def _special_names(spec: dict[str, Any], more: Sequence[str]) -> list[str]:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 BYTES = 64 << 20  # the largest published tokenizer.json is about half of this
-TOKENS = 2_000_000
+TOKENS = 500_000  # the largest vocabulary of our families has 262,000
+ADDED = 100_000
 MERGES = 1_000_000  # the largest published list has about 580,000
 PATTERN = 2_000  # characters of a regular expression; GPT-4's has about 150
 WORD = 1_000  # WordPiece takes quadratic time in the length of a word
+ENTRIES = 1_000  # of any list outside the vocabulary
+GROWTH = 64  # how many times longer the replacements may make a text; published ones write one or two characters
 
 
 def read(path: Path, limit: int = BYTES) -> bytes:
@@ -44,7 +47,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(read_text(path))
+        text = read_text(path)
+        found = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # half a character can be written in JSON, and nowhere else
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{path} has half a character, {error.object[error.start]!r}; it is not valid text.") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from None
     except RecursionError:
@@ -67,7 +75,7 @@ def guarded(doing: str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             said = str(error).strip() or type(error).__name__
-            raise ValueError(f"{doing}: {said}") from None
+            raise ValueError(f"{doing}: {said}") from error
         raise
 
 
@@ -77,26 +85,29 @@ def check_spec(spec: dict[str, Any], where: str) -> None:
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
         raise ValueError(f"{where} has no model with a vocabulary; is it a tokenizer.json?")
     merges = model.get("merges") or []
-    if not isinstance(merges, list) or len(merges) > MERGES:
+    if not isinstance(merges, list):
+        raise ValueError(f"{where}: merges is a {type(merges).__name__}; a list of pairs is needed.")
+    if len(merges) > MERGES:
         raise ValueError(f"{where} has {len(merges):,} merges; at most {MERGES:,} are read.")
     added = spec.get("added_tokens") or []
     if not isinstance(added, list) or not all(isinstance(x, dict) and isinstance(x.get("content"), str) for x in added):
         raise ValueError(f"{where}: added_tokens is not a list of tokens with a content.")
-    count = len(model["vocab"]) + len(added)
-    if count > TOKENS:
-        raise ValueError(f"{where} has {count:,} tokens; at most {TOKENS:,} are read.")
-    _check_vocab(model["vocab"], where)
+    for count, most, what in ((len(model["vocab"]), TOKENS, "tokens"), (len(added), ADDED, "added tokens")):
+        if count > most:
+            raise ValueError(f"{where} has {count:,} {what}; at most {most:,} are read.")
+    check_vocab(model["vocab"], where)
     word = model.get("max_input_chars_per_word", 100)
     if not isinstance(word, int) or word > WORD:
         raise ValueError(
             f"{where}: max_input_chars_per_word is {word!r}; at most {WORD} is read, for the time is quadratic."
         )
-    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
-        for pattern in _patterns(spec.get(part)):
-            check_pattern(pattern, where)
+    _check_parts([spec.get(part) for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder")], where)
 
 
-def _check_vocab(vocab: dict | list, where: str) -> None:
+def check_vocab(vocab: dict | list, where: str) -> None:
+    """Refuse a vocabulary that is not tokens with ids, or (Unigram) tokens with scores."""
+    if not vocab:
+        raise ValueError(f"{where}: the vocabulary is empty.")
     if isinstance(vocab, dict):
         for token, id in vocab.items():
             if type(id) is not int or not 0 <= id < 10 * TOKENS:
@@ -107,17 +118,25 @@ def _check_vocab(vocab: dict | list, where: str) -> None:
                 raise ValueError(f"{where}: entry {i} of the vocabulary is not a pair of a token and a score.")
 
 
-def _patterns(node: Any) -> Iterator[str]:
-    """Every regular expression in a part of a tokenizer.json."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            if key == "Regex" and isinstance(value, str):
-                yield value
-            else:
-                yield from _patterns(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _patterns(value)
+def _check_parts(parts: list[Any], where: str) -> None:
+    """The parts around the model: short lists, patterns that end, replacements that do not blow a text up."""
+    growth, open_nodes = 1, parts
+    while open_nodes:
+        node = open_nodes.pop()
+        if isinstance(node, list | dict) and len(node) > ENTRIES:
+            raise ValueError(
+                f"{where} has a list of {len(node):,} entries outside the vocabulary; at most {ENTRIES:,} are read."
+            )
+        if isinstance(node, dict):
+            open_nodes += node.values()
+            if isinstance(node.get("Regex"), str):
+                check_pattern(node["Regex"], where)
+            for key in ("content", "prepend"):
+                growth *= max(1, len(node[key])) if isinstance(node.get(key), str) else 1
+        elif isinstance(node, list):
+            open_nodes += node
+    if growth > GROWTH:
+        raise ValueError(f"{where} can make a text {growth:,} times longer; at most {GROWTH} times is read.")
 
 
 def check_pattern(pattern: str, where: str) -> None:

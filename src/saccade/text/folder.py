@@ -68,8 +68,8 @@ def open_folder(path: Path) -> Folder:
     for more in (config, listed):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             tokens = more.get(key) or []
-            tokens = tokens.values() if isinstance(tokens, dict) else tokens
-            special += [name for name in map(_content, tokens) if name]
+            tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
+            special += [name for name in map(_content, tokens) if name] if isinstance(tokens, list) else []
     return Folder(path, config, stated, [*stated.values(), *special], added, _notes(path, config))
 
 

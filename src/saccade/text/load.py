@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Built
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from saccade.text.fast import Fast
-from saccade.text.files import guarded, read, read_json, read_text
+from saccade.text.files import check_vocab, guarded, read, read_json, read_text
 from saccade.text.folder import Folder, open_folder
 from saccade.text.frame import FRAMES, NAMES, Frame
 from saccade.text.pieces import Pieces, Source, open_model
@@ -78,6 +78,7 @@ def _wordpiece(folder: Folder, path: Path) -> Tokenizer:
 def _bpe(folder: Folder, path: Path, merges_path: Path) -> Tokenizer:
     """Byte-level BPE: GPT-2, RoBERTa, BART; the latter two have <s> in their vocabulary."""
     vocab = read_json(path)
+    check_vocab(vocab, str(path))
     lines = [line for line in read_text(merges_path).split("\n") if line.strip() and not line.startswith("#version")]
     frame = folder.frame("roberta" if {"<s>", "</s>"} <= vocab.keys() else "none")
     if frame == FRAMES["roberta"]:  # the ends of a text also play BERT's roles
@@ -181,8 +182,7 @@ def _marian(folder: Folder, source: Path, target: Path, vocab_path: Path) -> Tok
     names = {"end": "</s>", "unknown": "<unk>", "pad": "<pad>"} | folder.stated
     made: list[Tokenizer] = []
     for path, lookup in ((target, other), (source, vocab)):
-        if not lookup or not all(type(id) is int and id >= 0 for id in lookup.values()):
-            raise ValueError(f"{vocab_path}: a vocabulary of tokens with numbers from 0 is needed.")
+        check_vocab(lookup, str(vocab_path))
         side = Source(open_model(files[path.name], str(path)), str(path), lookup, config, files)
         codes = {token: id for token, id in lookup.items() if re.fullmatch(r">>.+<<", token)}
         engine = Pieces(side, FRAMES["marian"], names, codes)

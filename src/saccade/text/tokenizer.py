@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from saccade.text.frame import ROLES
 
-LIMIT = 1_000_000  # characters of a text; byte-level BPE takes about 350 bytes of memory for each
+LIMIT = 1_000_000  # characters of a text: measured, these take 0.1 GB (English) to 0.5 GB (emoji as bytes) and 1 to 3 s
 
 
 @dataclass(frozen=True)

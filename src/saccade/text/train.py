@@ -4,7 +4,7 @@ The same texts give the same tokenizer, always. Texts may be an iterator over mo
 
 >>> tokenizer = train(["low lower lowest"] * 3, "bpe", 270)
 >>> [tokenizer.token(id) for id in tokenizer.encode("lowest").ids]
-['lowe', 's', 't']
+['low', 'e', 'st']
 >>> tokenizer.decode(tokenizer.encode("naïve 😀").ids)
 'naïve 😀'
 """
@@ -13,6 +13,7 @@ import difflib
 import io
 import itertools
 import json
+import random
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,7 @@ def train(
     with guarded(f"Training a {kind} tokenizer with {vocab} ids failed"):
         built = KINDS[kind](iter(texts), vocab, names)
         built.add_special_tokens(names)
-    roles = {role: built.token_to_id(name) for role, name in special.items()}
+    roles = {role: id for role, name in special.items() if (id := built.token_to_id(name)) is not None}
     if FRAMES[frame].roles():
         single, pair = FRAMES[frame].template(special)
         ends = sorted({(special[role], roles[role]) for role in FRAMES[frame].roles()})
@@ -83,51 +84,63 @@ def _bpe(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
 
 
 def _wordpiece(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
-    """Words from the longest pieces that fit, from the left; a piece inside a word starts with ## (Wu et al. 2016)."""
-    unknown = _unknown(special)
-    built = Built(models.WordPiece(unk_token=unknown))
+    """Words from the longest pieces that fit, from the left; a piece inside a word starts with ## (Wu et al. 2016).
+
+    The pieces are those of BPE within words, as everywhere since BERT.
+    """
+    size = _size(vocab, len(special) + 1)
+    built = Built(models.WordPiece(unk_token=_unknown(special)))
     built.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     built.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    size = _size(vocab, len(special) + 1)
-    built.train_from_iterator(
-        texts, trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
-    )
+    learnt = [piece for piece, _ in _learn((_spaced(built, text) for text in texts), "bpe", size - len(special))]
+    letters = sorted({letter for piece in learnt for letter in piece} - {"▁"})
+    pieces = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in learnt if piece != "▁"]
+    tokens = list(dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *pieces]))
+    if len(tokens) - len(pieces) > size:
+        raise ValueError(f"The texts have {len(letters)} letters, each of which takes two ids; raise `vocab`.")
+    built.model = models.WordPiece({token: id for id, token in enumerate(tokens[:size])}, unk_token=_unknown(special))
     return built
 
 
 def _unigram(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
-    """Pieces with probabilities; a text is cut where the product is greatest (Kudo 2018).
-
-    SentencePiece learns the pieces, since the trainer in `tokenizers` gives another vocabulary every time.
-    """
+    """Pieces with probabilities; a text is cut where the product is greatest (Kudo 2018)."""
     size = _size(vocab, len(special) + 1)
+    unknown = special.index(_unknown(special))
+    pieces = _learn((unicodedata.normalize("NFKC", text) for text in texts), "unigram", size - len(special))
+    built = Built(models.Unigram([(name, 0.0) for name in special] + pieces, unknown, byte_fallback=False))
+    built.normalizer = normalizers.NFKC()
+    built.pre_tokenizer = pre_tokenizers.Metaspace()
+    built.decoder = decoders.Metaspace()
+    return built
+
+
+def _learn(texts: Iterator[str], kind: str, size: int) -> list[tuple[str, float]]:
+    """Pieces and scores from SentencePiece; the trainers in `tokenizers` number these two kinds differently every time."""
     learnt = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=_stretches(texts),
+        sentence_iterator=iter(_drawn(_stretches(texts), SENTENCES)),
         model_writer=learnt,
-        model_type="unigram",
-        vocab_size=size - len(special) + 1,
+        model_type=kind,
+        vocab_size=size + 1,
         hard_vocab_limit=False,
         normalization_rule_name="identity",
         unk_id=0,
         bos_id=-1,
         eos_id=-1,
         pad_id=-1,
-        input_sentence_size=SENTENCES,
         max_sentence_length=8 * STRETCH,
         num_threads=1,
-        random_seed=0,
         minloglevel=2,
     )
     model = sentencepiece.SentencePieceProcessor(model_proto=learnt.getvalue())
-    pieces = [(model.id_to_piece(i), model.get_score(i)) for i in range(1, len(model))]
-    unknown = special.index(_unknown(special))
-    built = Built(models.Unigram([(name, 0.0) for name in special] + pieces, unknown, byte_fallback=False))
-    built.normalizer = normalizers.NFKC()
-    built.pre_tokenizer = pre_tokenizers.Metaspace()
-    built.decoder = decoders.Metaspace()
-    return built
+    return [(model.id_to_piece(i), model.get_score(i)) for i in range(1, len(model))]
+
+
+def _spaced(built: Built, text: str) -> str:
+    """The words and marks of a text as BERT sees them, with spaces between."""
+    words = built.pre_tokenizer.pre_tokenize_str(built.normalizer.normalize_str(text))
+    return " ".join(word for word, _ in words)
 
 
 def _words(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
@@ -201,11 +214,20 @@ def _unknown(special: list[str]) -> str:
 
 
 def _stretches(texts: Iterator[str]) -> Iterator[str]:
-    """Lines, as the model will see them, cut where they are longer than SentencePiece takes."""
+    """Lines, cut where they are longer than SentencePiece takes."""
     for line in itertools.chain.from_iterable(text.splitlines() for text in texts):
-        clean = unicodedata.normalize("NFKC", line)
-        for start in range(0, len(clean), STRETCH):
-            yield clean[start : start + STRETCH]
+        for start in range(0, len(line), STRETCH):
+            yield line[start : start + STRETCH]
+
+
+def _drawn(items: Iterator[str], most: int) -> list[str]:
+    """At most so many of the items, each as likely as any other, the same ones every time."""
+    kept, chance = list(itertools.islice(items, most)), random.Random(0)
+    for seen, item in enumerate(items, start=most + 1):
+        place = chance.randrange(seen)
+        if place < most:
+            kept[place] = item
+    return kept
 
 
 def _known(name: Any, table: dict[str, Any], what: str) -> None:

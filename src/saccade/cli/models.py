@@ -1,0 +1,100 @@
+"""`saccade models [NAME]`: every family in a table, or one of them drawn as it is assembled."""
+
+import json as encoder
+import sys
+from dataclasses import asdict, fields
+from typing import Annotated
+
+import tyro
+
+Name = tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]]
+
+
+def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False) -> int:
+    """List every family of models, a line each; with a NAME, draw how it is assembled at its usual size.
+
+    saccade models
+
+    saccade models gpt2
+
+    Args:
+        name: The family to draw, such as bert, gpt2, t5 or rnn.
+        json: Print the same as JSON.
+    """
+    from saccade.models.load import family
+    from saccade.models.table import FAMILIES
+
+    if name is None:
+        lines = [{"name": f.name, "said": f.said, "published": f.names is not None} for f in FAMILIES]
+        wide = max(len(line["name"]) for line in lines) + 2
+        table = [
+            f"{x['name']:{wide}}{'weights in and out' if x['published'] else 'from scratch':20}{x['said']}"
+            for x in lines
+        ]
+        print(encoder.dumps(lines, indent=2) if json else "\n".join([*table, "", "saccade models NAME draws one."]))
+        return 0
+    try:
+        found = family(name)
+    except ValueError as error:
+        print(f"saccade models: {error}", file=sys.stderr)
+        return 2
+    import torch
+
+    with torch.device("meta"):  # shapes only: nothing is allocated
+        model = found.build(found.config())
+    count = sum(p.numel() for p in model.parameters())
+    if json:
+        print(
+            encoder.dumps({"name": name, "parameters": count, "config": asdict(found.config())}, default=str, indent=2)
+        )
+        return 0
+    print(f"{found.name}: {found.said}\n")
+    usual = found.config()
+    print("  " + "  ".join(f"{f.name}={getattr(usual, f.name)}" for f in fields(usual)) + "\n")
+    print("\n".join(f"  {line}" for line in assembly(model)))
+    print(f"\n  {count:,} parameters; heads: {', '.join(found.heads) or 'its own'}")
+    return 0
+
+
+def assembly(model) -> list[str]:
+    """A line for each part, with repeated layers folded into one: what it is, how many parameters, who looks at whom."""
+    from torch import nn
+
+    from saccade.attention import Mechanism
+    from saccade.parts.multihead import Attention
+    from saccade.parts.stack import Stack
+
+    lines: list[str] = []
+
+    def size(module) -> str:
+        return f"{sum(p.numel() for p in module.parameters()):>13,}"
+
+    def walk(name: str, module: nn.Module, depth: int) -> None:
+        label = f"{'  ' * depth}{name}"
+        said = type(module).__name__
+        if isinstance(module, Attention):
+            look = "looks across" if "across" in name else "looks at itself"
+            heads = module.query.out_features // module.head_width
+            said += f" {look}: {heads} heads of {module.head_width}, {type(module.mechanism).__name__}"
+        elif isinstance(module, Stack):
+            said += (
+                f" of {len(module.layers)} layers, sees {module.pattern}, {type(module.position).__name__} positions"
+            )
+        elif isinstance(module, nn.Linear):
+            said += f" {module.in_features} to {module.out_features}"
+        elif isinstance(module, nn.Embedding):
+            said += f" {module.num_embeddings} x {module.embedding_dim}"
+        lines.append(f"{label:42}{size(module)}  {said}")
+        if isinstance(module, (Attention, Mechanism, nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm)):
+            return
+        children = list(module.named_children())
+        if isinstance(module, nn.ModuleList) and len(children) > 1:
+            walk(f"0 (one of {len(children)})", children[0][1], depth + 1)
+            return
+        for child, part in children:
+            inner = f"{name.split('.')[-1]} branch" if child == "branch" and name == "across" else child
+            if any(True for _ in part.parameters()):
+                walk(inner, part, depth + 1)
+
+    walk("model", model, 0)
+    return lines
