@@ -236,7 +236,8 @@ def main() -> None:
         return child(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     from saccade.studies.measure import machine
 
-    parts = {"overhead": overhead, "watching": watching, "encoder": encoder}
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    parts = {"overhead": overhead, "watching": watching, "encoder": lambda: encoder(rounds)}
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     for name in parts if what == "all" else [what]:
         print(f"{name} ...", flush=True)

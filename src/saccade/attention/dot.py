@@ -44,7 +44,7 @@ class Dot(ScaledDot):
     >>> import torch
     >>> from saccade.attention import FULL, Sight
     >>> q, k = torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[[0.0, 5.0], [2.0, 0.0]]]])
-    >>> Dot().weights(q, k, Sight(FULL))  # e^0 and e^2 of 1 + e^2
+    >>> Dot().weights(q, k, Sight(FULL, cross=True))  # e^0 and e^2 of 1 + e^2
     tensor([[[[0.1192, 0.8808]]]])
     """
 

@@ -4,7 +4,7 @@ Longformer's pattern (Beltagy et al. 2020, arXiv 2004.05150). Time and memory gr
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -77,7 +77,11 @@ class Beside(Pattern):
     window: Window
     marked: Tensor  # (..., G) positions, shaped to meet those of queries and keys
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # it holds what belongs to one batch
+    def __eq__(self, other: object) -> bool:
+        return self is other  # it holds what belongs to one batch
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def holds(self, at: Tensor) -> Tensor:
         """Whether each of these positions is marked."""
@@ -97,11 +101,8 @@ class Local(Windowed):
         marked = sight.marked
         if marked is None:
             return super().narrow(q, k, sight)
-
-        def make() -> Sight:
-            return replace(sight, pattern=sight.pattern & Beside(self.window, marked[:, None, None, None, :]), made={})
-
-        return sight.once((type(self), self.window), make)
+        shaped = marked[:, None, None, None, :]
+        return sight.within(sight.once((type(self), self.window), lambda: Beside(self.window, shaped)))
 
     def parts(self, row: Row) -> list[blocks.Part]:
         marked, n = row.marked, row.length

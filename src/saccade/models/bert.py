@@ -142,8 +142,8 @@ FAMILY = Family(
         "is_decoder": False,
         "add_cross_attention": False,
         "tie_word_embeddings": True,
-        "position_embedding_type": "absolute",
     },
+    only={"position_embedding_type": "absolute"},
     heads={
         "words": Head(
             word_head,

@@ -53,6 +53,7 @@ class Family:
     names: Callable[[Any], Names] | None = None  # published names -> ours; None where there is no published form
     keys: Mapping[str, str] = field(default_factory=dict)  # published config key -> our field
     fixed: Mapping[str, Any] = field(default_factory=dict)  # published keys of which we know one value only
+    only: Mapping[str, Any] = field(default_factory=dict)  # the same, of keys that are read and no longer written
     also: Callable[[Any], Mapping[str, Any]] = lambda config: {}  # further published keys that follow from a config
     adapt: Callable[[dict[str, Any]], dict[str, Any]] = lambda raw: raw  # what a published config leaves unsaid
     heads: Mapping[str, Head] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Family:
     def read(self, raw: Mapping[str, Any]) -> Any:
         """A published config as one of ours; what we would compute differently is refused by name."""
         raw = self.adapt(dict(raw))
-        for key, value in self.fixed.items():
+        for key, value in {**self.fixed, **self.only}.items():
             if key in raw and raw[key] != value:
                 raise ValueError(f"{self.name}: {key} = {raw[key]!r} is not built here; only {value!r} is.")
         for key, ours in self.keys.items():

@@ -101,7 +101,7 @@ class Model(nn.Module):
 def family(name: str) -> Family:
     """The family of that name, or an error with the nearest."""
     for entry in FAMILIES:
-        if entry.name == name:
+        if name in (entry.name, entry.fixed.get("model_type")):
             return entry
     raise ValueError(f"There is no family {name!r}; {nearest(name, [entry.name for entry in FAMILIES])}")
 

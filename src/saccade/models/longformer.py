@@ -1,0 +1,150 @@
+"""Longformer: RoBERTa for long texts; a token sees its neighbours and a few global tokens, and only these see all.
+
+Beltagy et al. 2020, arXiv 2004.05150. Which tokens are global is data: those that the batch has `marked` (a question, say),
+or the first token of each text where nothing is said.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import Pattern, ScaledDot, Sight, positions
+from saccade.attention.windowed import Local
+from saccade.data import Batch, Text
+from saccade.models import bert, roberta
+from saccade.models.bert import Bert
+from saccade.models.family import Family
+from saccade.models.weights import Names
+from saccade.parts.multihead import Attention
+from saccade.parts.position import Learned, Turn
+from saccade.parts.state import State
+
+
+@dataclass(frozen=True)
+class Config(roberta.Config):
+    length: int = 4096
+    windows: tuple[int, ...] = (
+        512,
+    )  # neighbours that a token sees, both sides together; one for all layers or one each
+
+
+class Longformer(Bert):
+    """RoBERTa's words and positions; in every layer two looks."""
+
+    def __init__(self, config: Config):
+        drop = config.weight_dropout if config.drop_weights else 0.0
+        reach = [window // 2 for window in windows(config)]
+        super().__init__(
+            config,
+            Learned(config.length, config.width, offset=config.padding + 1),
+            lambda number: TwoLooks(config.width, config.heads, reach[number], dropout=drop),
+        )
+        self.paired = config.segments > 1
+
+    def forward(self, batch: Batch) -> Tensor:
+        text = batch.source
+        assert isinstance(text, Text), "Longformer reads text"
+        x = self.segments(self.words(text.tokens), text.segment if self.paired else None)
+        return self.stack(x, text.keep, marked=marks(text))
+
+
+class TwoLooks(nn.Module):
+    """All tokens look near, the marked ones look far, each with projections of its own; one output joins them.
+
+    A marked token sees nothing near, so what it sees far is simply added in its place.
+    """
+
+    def __init__(self, width: int, heads: int, reach: int, *, dropout: float = 0.0):
+        super().__init__()
+        self.near = Attention(width, heads, Local(reach, dropout=dropout), output=False)
+        self.far = Attention(width, heads, ScaledDot(dropout=dropout), output=False)
+        self.output = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, sight: Sight, *, turn: Turn | None = None, state: State | None = None) -> Tensor:
+        seen = self.near(x, sight, turn=turn, state=state)  # (B, L, W)
+        if sight.marked is not None:
+            at = sight.once("places", lambda: places(sight)).unsqueeze(-1).expand(-1, -1, x.size(-1))  # (B, G, W)
+            far = sight.once("far", lambda: Sight(Counted(), q_pos=sight.marked, keep=sight.keep, cross=True))
+            seen = seen.scatter_add(1, at, self.far(x.gather(1, at), far, memory=x))
+        return self.output(seen)
+
+
+@dataclass(frozen=True)
+class Counted(Pattern):
+    """Whoever has a position sees all; a filler at -1 sees nothing."""
+
+    def allows(self, q: Tensor, k: Tensor) -> Tensor:
+        return (q >= 0) & (k >= 0)
+
+
+def marks(text: Text) -> Tensor | None:
+    """The positions of the global tokens in their texts, (B, G), -1 where a text has fewer; None if there is none at all."""
+    if text.marked is None:
+        return text.tokens.new_zeros(len(text.tokens), 1)  # the first of each
+    real = torch.ones_like(text.marked) if text.keep is None else text.keep
+    marked, beyond = text.marked & real, text.tokens.size(1)
+    count = int(marked.sum(1).amax())
+    at = positions(real).masked_fill(~marked, beyond).sort(1).values[:, :count]
+    return at.masked_fill(at == beyond, -1) if count else None
+
+
+def places(sight: Sight) -> Tensor:
+    """In which columns of the batch the marked positions stand, (B, G); a filler borrows the first."""
+    assert sight.marked is not None
+    at = sight.marked.clamp(min=0)
+    return at if sight.keep is None else sight.keep.long().argsort(dim=1, descending=True, stable=True).gather(1, at)
+
+
+def windows(config: Config) -> list[int]:
+    """The window of each layer."""
+    each = list(config.windows) * (config.layers if len(config.windows) == 1 else 1)
+    if len(each) != config.layers or any(window < 2 or window % 2 for window in each):
+        raise ValueError(
+            f"{config.layers} layers need one window for all or {config.layers} of them, each even (half of it lies on "
+            f"either side); got {config.windows}."
+        )
+    return each
+
+
+LOOKS: Names = {
+    "encoder.layer.{}.attention.self.query": "stack.layers.{}.attention.branch.near.query",
+    "encoder.layer.{}.attention.self.key": "stack.layers.{}.attention.branch.near.key",
+    "encoder.layer.{}.attention.self.value": "stack.layers.{}.attention.branch.near.value",
+    "encoder.layer.{}.attention.self.query_global": "stack.layers.{}.attention.branch.far.query",
+    "encoder.layer.{}.attention.self.key_global": "stack.layers.{}.attention.branch.far.key",
+    "encoder.layer.{}.attention.self.value_global": "stack.layers.{}.attention.branch.far.value",
+}
+
+
+def adapt(raw: dict[str, Any]) -> dict[str, Any]:
+    """As RoBERTa's, with the window as one number for all layers or a list."""
+    raw = roberta.adapt({"vocab_size": 30522, "attention_window": 512, "num_hidden_layers": 12} | raw)
+    window = raw["attention_window"]
+    each = list(window) if isinstance(window, list | tuple) else [window]
+    if any(type(one) is not int for one in each):
+        raise ValueError(f"longformer: attention_window is a whole number, or one for each layer; got {window!r}.")
+    same = len(each) == raw["num_hidden_layers"] and len(set(each)) == 1
+    raw["attention_window"] = tuple(each[:1] if same else each)
+    return raw
+
+
+FAMILY = Family(
+    name="longformer",
+    said="encoder: RoBERTa for long texts, neighbours and a few global tokens",
+    config=Config,
+    build=Longformer,
+    names=lambda config: {**bert.EMBEDDINGS, **bert.LAYERS, **LOOKS},
+    keys={**roberta.FAMILY.keys, "attention_window": "windows"},
+    fixed={"tie_word_embeddings": True},
+    also=lambda config: {**roberta.FAMILY.also(config), "attention_window": windows(config)},
+    adapt=adapt,
+    heads={
+        name: replace(head, architecture=head.architecture.replace("Roberta", "Longformer"))
+        for name, head in roberta.FAMILY.heads.items()
+    },
+    prefix="longformer.",
+    ignored=roberta.FAMILY.ignored,
+    architecture="LongformerModel",
+)
