@@ -4,6 +4,7 @@ from saccade.models import (
     bart,
     bert,
     bigbird,
+    captioner,
     distilbert,
     electra,
     gpt2,
@@ -11,15 +12,24 @@ from saccade.models import (
     llama,
     longformer,
     marian,
+    painter,
     reformer,
+    rnn,
     roberta,
     senet,
     t5,
+    transformer,
     vit,
 )
 from saccade.models.family import Family
 
 FAMILIES: list[Family] = [
+    rnn.FAMILY,
+    rnn.LANGUAGE,
+    rnn.READER,
+    transformer.FAMILY,
+    transformer.LANGUAGE,
+    transformer.READER,
     bert.FAMILY,
     roberta.FAMILY,
     distilbert.FAMILY,
@@ -35,4 +45,8 @@ FAMILIES: list[Family] = [
     marian.FAMILY,
     vit.FAMILY,
     senet.FAMILY,
+    captioner.FAMILY,
+    captioner.TRANSFORMER,
+    captioner.PATCHES,
+    painter.FAMILY,
 ]

@@ -1,0 +1,1 @@
+"""Pixels to tensors and back; so far, the discrete autoencoder."""
