@@ -1,4 +1,4 @@
-"""Weights that somebody trained: a small LLaMA writes a story. Needs the data beside the repository (SACCADE_DATA)."""
+"""Weights that somebody trained: a small LLaMA writes a story. SACCADE_DATA names the directory that has them."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from saccade.models.llama2c import read_llama2c
 from saccade.models.weights import to_theirs
 from saccade.text import from_llama2c
 
-DATA = Path(os.environ.get("SACCADE_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = Path(os.environ.get("SACCADE_DATA", "data"))
 STORIES, PIECES = DATA / "weights" / "stories260K.bin", DATA / "weights" / "tok512.bin"
 pytestmark = [
     pytest.mark.nightly,

@@ -1,6 +1,6 @@
 """Ids and offsets equal `transformers` on ten thousand strings for each kind, and llama.cpp's vectors for real vocabularies.
 
-The vectors and vocabularies are not part of the project: SACCADE_DATA names their directory (default: ../shared/data).
+The vectors and vocabularies are not part of the project: SACCADE_DATA names their directory.
 """
 
 import functools
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from saccade.text import KINDS, from_llama2c, load, train
 
 pytestmark = pytest.mark.nightly
-DATA = Path(os.environ.get("SACCADE_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = Path(os.environ.get("SACCADE_DATA", "data"))
 STRINGS = 10_000
 CORPUS = [
     "the cat sat on the mat, didn't it? 12 = 42",
