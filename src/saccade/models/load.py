@@ -316,7 +316,8 @@ def save(model: Model, directory: Path) -> Path:
     else:
         raw = kind.write(model.config)
         if model.kind in ("label", "tag"):
-            labels = model.head.score.out_features  # type: ignore[union-attr]
+            labels = model.get_submodule("head.score").out_features
+            assert isinstance(labels, int)
             raw |= {"id2label": {str(i): f"LABEL_{i}" for i in range(labels)}, "num_labels": labels}
         raw["architectures"] = [kind.architecture if model.kind is None else kind.heads[model.kind].architecture]
         tensors = _published(model, tensors)

@@ -83,7 +83,8 @@ def relative(module: Relative, case: Case) -> Count:
 def additive(module: Additive, case: Case) -> Count:
     """Projections once for each token; for each pair `inner` tanh, a product with u, and one scaled value."""
     pairs, inner = dense(module, case).pairs, module.outer.in_features
-    projections = case.heads * case.length * (module.query.weight.numel() + module.key.weight.numel())
+    weights = module.query.weight.numel() + sum(p.numel() for p in module.key.parameters() if p.dim() > 1)
+    projections = case.heads * case.length * weights
     return Count(pairs, projections + pairs * (inner + case.head_width), tanh=pairs * inner)
 
 
