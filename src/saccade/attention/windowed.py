@@ -19,7 +19,7 @@ from saccade.attention.sparse import Row, Sparse
 class Windowed(Sparse):
     """`left` tokens back, `right` ahead (as many if not given), and the first `count` tokens as global ones.
 
-    Below about a thousand tokens full attention is as fast; the gain begins there.
+    Below about two thousand tokens full attention is as fast; the gain begins there.
     """
 
     def __init__(
