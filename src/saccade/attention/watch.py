@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 Chunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
 Reduced = tuple[Tensor | None, Tensor | None]  # (weights, columns)
-CHUNK = 2**24  # numbers computed at a time: 64 MB in float32
+CHUNK = 2**22  # numbers computed at a time: 16 MB in float32, and a few times that in between
 LIMIT = 2**29  # numbers kept of one module without being asked to choose: 2 GB in float32
 
 
@@ -37,11 +37,28 @@ class Look:
     columns: Tensor | None = None  # the key behind each weight, where only the top ones are kept
 
 
+class _Kept:
+    """What is kept of all chunks, in one piece that is made at the first: small pieces between large ones that come and go
+    would break up the heap, and memory would grow without end."""
+
+    def __init__(self, axis: int, count: int):
+        self.axis, self.count, self.done = axis, count, 0
+        self.all = torch.empty(0)
+
+    def add(self, part: Tensor) -> None:
+        if not self.done:
+            shape = list(part.shape)
+            shape[self.axis] = self.count
+            self.all = part.new_empty(shape)
+        self.all.narrow(self.axis, self.done, part.size(self.axis)).copy_(part)
+        self.done += part.size(self.axis)
+
+
 @dataclass(frozen=True)
 class Everything:
     """Keep all weights as they are."""
 
-    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
+    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
         return torch.cat([weights for _, weights in chunks], dim=axis), None
 
 
@@ -51,9 +68,13 @@ class Top:
 
     count: int
 
-    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
-        best = [weights.topk(min(self.count, weights.size(-1)), dim=-1) for _, weights in chunks]
-        return torch.cat([b.values for b in best], dim=axis), torch.cat([b.indices for b in best], dim=axis)
+    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
+        values, columns = _Kept(axis, count), _Kept(axis, count)
+        for _, weights in chunks:
+            best = weights.topk(min(self.count, weights.size(-1)), dim=-1)
+            values.add(best.values)
+            columns.add(best.indices)
+        return values.all, columns.all
 
 
 @dataclass(frozen=True)
@@ -62,14 +83,14 @@ class Pooled:
 
     size: int = 256
 
-    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
-        rows, parts = [], []
+    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
+        parts = _Kept(-2, count)
         for _, weights in chunks:
             weights = weights.movedim(axis, -2)  # (..., rows, keys)
             group = -(-weights.size(-1) // self.size)
             weights = F.pad(weights, (0, -weights.size(-1) % group))
-            parts.append(weights.unflatten(-1, (-1, group)).sum(-1))
-        whole = torch.cat(parts, dim=-2)
+            parts.add(weights.unflatten(-1, (-1, group)).sum(-1))
+        whole = parts.all
         group = -(-whole.size(-2) // self.size)
         rows = [part.mean(-2) for part in whole.split(group, dim=-2)]
         return torch.stack(rows, dim=-2).movedim(-2, axis), None
@@ -81,7 +102,7 @@ class Stream:
 
     function: Callable[[Tensor, Tensor], None]
 
-    def __call__(self, chunks: Chunks, axis: int) -> Reduced:
+    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
         for rows, weights in chunks:
             self.function(rows, weights)
         return None, None
@@ -217,5 +238,5 @@ def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, ro
                 part = part.index_select(axes.index("head"), torch.tensor(list(heads), device=part.device))
             yield some, part
 
-    kept_weights, columns = reduce(chunks(), axis)
+    kept_weights, columns = reduce(chunks(), axis, len(wanted))
     return Look(name, kept_weights, axes, None if rows is None else wanted, columns)
