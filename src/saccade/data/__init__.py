@@ -1,5 +1,6 @@
-"""Files to batches; so far, the batch itself."""
+"""Files to batches."""
 
 from saccade.data.batch import Batch, Image, Text
+from saccade.data.item import DataError, Example, Role, Table
 
-__all__ = ["Batch", "Image", "Text"]
+__all__ = ["Batch", "DataError", "Example", "Image", "Role", "Table", "Text"]

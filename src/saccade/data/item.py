@@ -1,0 +1,61 @@
+"""One record of a person's data, what a task asks of it, and the error that says what is wrong with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Role:
+    """One field that a task needs, how its values are read, and the column names by which it is known.
+
+    The kinds: `text`, `line` (a line of running text, its newline kept), `label`, `labels` (several, or none), `number`,
+    `numbers`, `words` and `tags` (equally many), `image` (a path or an array of pixels).
+    """
+
+    name: str
+    kind: str = "text"
+    known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Example:
+    """One record: its values by role, and where it stands."""
+
+    values: Mapping[str, Any]
+    file: str = ""
+    line: int = 0
+
+    def __getitem__(self, role: str) -> Any:
+        return self.values[role]
+
+    def __contains__(self, role: str) -> bool:
+        return role in self.values
+
+
+class DataError(ValueError):
+    """What came, where it stands, what is needed and what to do.
+
+    >>> print(DataError("a label is missing", file="reviews.tsv", line=7, column="stars", value="", cure="fill it in"))
+    reviews.tsv:7: a label is missing; column stars is ''. Fill it in.
+    """
+
+    def __init__(
+        self, what: str, *, file: object = "", line: int = 0, column: str = "", value: object = None, cure: str = ""
+    ):
+        self.what, self.file, self.line, self.column, self.value, self.cure = what, str(file), line, column, value, cure
+        where = ":".join(part for part in (self.file, str(line) if line else "") if part)
+        shown = repr(value if not isinstance(value, str) or len(value) < 60 else value[:57] + "...")
+        came = f"; column {column} is {shown}" if column else f"; got {shown}" if value is not None else ""
+        text = f"{where}: " if where else ""
+        super().__init__(f"{text}{what}{came}.{' ' + cure[0].upper() + cure[1:] + '.' if cure else ''}")
+
+
+@dataclass
+class Table:
+    """All records of one split, what was said while reading them, the rejects, and a fingerprint of the bytes read."""
+
+    examples: list[Example]
+    said: list[str] = field(default_factory=list)
+    bad: list[DataError] = field(default_factory=list)
+    digest: str = ""
