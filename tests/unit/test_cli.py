@@ -80,12 +80,22 @@ def test_output_to_a_pipe_is_plain_text(tmp_path):
     assert (tmp_path / "hashed.png").exists()
 
 
-def test_demo_takes_the_whole_tour(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path / "pictures")]) == 0
+def test_the_tour_is_taken_to_its_end(tmp_path, capsys):
+    assert main(["demo", "tour", "--out", str(tmp_path / "pictures")]) == 0
     out = capsys.readouterr().out
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 10
     assert "equal bit for bit" in out
     assert "NOT" not in out
+
+
+def test_the_demo_trains_both_translators_and_draws_where_they_looked(tmp_path, capsys):
+    assert main(["demo", "--minutes", "0.1", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("exact_match") >= 2
+    assert out.count("3. Oktober 1990") == 2
+    for name in ("dates", "dates-bahdanau"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / name / "report.html").exists()
 
 
 def test_lazy_top_level():

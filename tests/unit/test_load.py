@@ -1,9 +1,7 @@
-"""Models in and out: published directories, our own, and hostile ones."""
+"""Models in and out: published directories, and our own; hostile ones are in test_hostile.py."""
 
 import json
 import os
-import struct
-import sys
 
 import pytest
 import torch
@@ -75,12 +73,10 @@ def test_out_and_in_again(published, tmp_path):
         ours = load(home / name, head=head)
         save(ours, tmp_path / name)
         theirs, info = auto.from_pretrained(tmp_path / name, output_loading_info=True)
-        missing = [key for key in info["missing_keys"] if "pooler" not in key]  # a pooler is no part of our body
-        assert not missing, name
+        assert not info["missing_keys"], name
         assert not info["unexpected_keys"], name
         for key, value in made[name].state_dict().items():
-            if "pooler" not in key:
-                assert torch.equal(theirs.state_dict()[key], value), key
+            assert torch.equal(theirs.state_dict()[key], value), key
         again = load(tmp_path / name, head=head)
         save(again, tmp_path / f"{name} again")
         for file in ("model.safetensors", "config.json"):
@@ -200,175 +196,12 @@ def config(change):
     return apply
 
 
-def text(name, content):
-    return lambda directory: (directory / name).write_text(content)
-
-
-def header(size, body=b"{}"):
-    return lambda directory: (directory / "model.safetensors").write_bytes(struct.pack("<Q", size) + body)
-
-
-def cut(share):
-    def apply(directory):
-        path = directory / "model.safetensors"
-        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-
-    return apply
-
-
-def index(name):
-    def apply(directory):
-        (directory / "model.safetensors").unlink()
-        (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-
-    return apply
-
-
-def link(name, target):
-    def apply(directory):
-        (directory / name).unlink()
-        (directory / name).symlink_to(target)
-
-    return apply
-
-
 def pickled(name):
     def apply(directory):
         (directory / "model.safetensors").unlink()
         torch.save({"a": torch.zeros(1)}, directory / name)
 
     return apply
-
-
-def declared(dtype="F32", shape=(4,), offsets=(0, 16), length=16):
-    body = json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}).encode()
-    return lambda directory: (directory / "model.safetensors").write_bytes(
-        struct.pack("<Q", len(body)) + body + b"\0" * length
-    )
-
-
-HOSTILE = {
-    **{
-        f"{key} = {value!r}": config({key: value})
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "vocab_size",
-            "intermediate_size",
-            "max_position_embeddings",
-            "num_attention_heads",
-        )
-        for value in (10**9, -1, 0, "many", 1.5, None, [], True, 10**30)
-    },
-    **{f"header of {size}": header(size) for size in (0, 1, 2**20, 2**40, 2**63, 2**64 - 1)},
-    **{f"cut to {share}": cut(share) for share in (0, 0.0001, 0.01, 0.3, 0.9, 0.999)},
-    **{
-        f"index names {name!r}": index(name)
-        for name in (
-            "../x.safetensors",
-            "/etc/passwd",
-            "..",
-            "",
-            ".",
-            "a/b.safetensors",
-            "a\\b.safetensors",
-            "x.bin",
-            "missing.safetensors",
-            "\0.safetensors",
-            "C:\\x.safetensors",
-            "\\\\host\\x.safetensors",
-            "./model.safetensors",
-            "x.safetensors/..",
-            "....safetensors",
-            "NUL.safetensors",
-        )
-    },
-    **{
-        f"index is {value!r}": (
-            lambda d, value=value: (
-                (d / "model.safetensors").unlink(),
-                (d / "model.safetensors.index.json").write_text(json.dumps(value)),
-            )
-        )
-        for value in ([], {}, {"weight_map": []}, {"weight_map": {"a": 1}}, {"weight_map": {"a": None}}, 7, None)
-    },
-    **{
-        f"{name} leads to {target}": link(name, target)
-        for name in ("model.safetensors", "config.json")
-        for target in ("/etc/passwd", "/dev/zero", "../outside", "/proc/self/mem", "/nowhere")
-    },
-    **{f"pickle {name}": pickled(name) for name in ("pytorch_model.bin", "model.pt", "weights.pth", "last.ckpt")},
-    **{
-        f"config is {content[:12]!r}": text("config.json", content)
-        for content in (
-            "",
-            "{",
-            "[]",
-            "null",
-            "7",
-            '"x"',
-            "{}",
-            '{"model_type": 3}',
-            '{"model_type": "nothing"}',
-            "[" * 100_000,
-            '{"a":' * 50_000,
-            "\ufeff{}",
-            "NaN",
-            '{"model_type": "bert", "hidden_size": NaN}',
-            '{"saccade": {"family": "bert", "wdith": 3}}',
-            '{"saccade": {}}',
-            '{"saccade": {"family": ["bert"]}}',
-        )
-    },
-    "config of 20 MB": text("config.json", '{"a": "' + "x" * (20 * 2**20) + '"}'),
-    "config in latin-1": lambda d: (d / "config.json").write_bytes(b'{"a": "\xe9"}'),
-    "offsets past the end": declared(offsets=(0, 10**12)),
-    "offsets backwards": declared(offsets=(16, 0)),
-    "shape too large": declared(shape=(2**40,)),
-    "shape overflows": declared(shape=(2**40, 2**40)),
-    "unknown type": declared(dtype="F99"),
-    "bytes left over": declared(length=32),
-    "another model": declared(),
-    "decoder": config({"is_decoder": True}),
-    "activation": config({"hidden_act": "__import__('os').system('x')"}),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_directories_are_refused_by_name(published, tmp_path, name):
-    """A ValueError that says what is wrong; no code, no socket, no file written, little memory."""
-    home, _ = published
-    (tmp_path / "outside").write_text("{}")
-    directory = clone(home / "bert", tmp_path / "model")
-    HOSTILE[name](directory)
-    before = sorted(os.listdir(directory))
-    events = []
-    AUDIT.append(events)
-    try:
-        with pytest.raises(ValueError) as refused:
-            load(directory)
-    finally:
-        AUDIT.clear()
-    assert (
-        str(tmp_path) in str(refused.value)
-        or "bert" in str(refused.value)
-        or "family" in str(refused.value)
-        or "activation" in str(refused.value)
-    )
-    assert not events
-    assert sorted(os.listdir(directory)) == before
-
-
-AUDIT: list[list[str]] = []
-FORBIDDEN = ("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "socket.connect", "exec")
-
-
-def _audit(event, args):
-    if AUDIT and (event in FORBIDDEN or (event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"))):
-        AUDIT[-1].append(event)
-
-
-sys.addaudithook(_audit)
 
 
 def test_code_in_a_config_is_ignored_and_said(published, tmp_path):

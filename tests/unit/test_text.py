@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from saccade.text import FRAMES, KINDS, SPECIAL, Stream, Tokenizer, from_llama2c, load, train
 from saccade.text.fast import Fast
-from saccade.text.files import check_pattern
+from saccade.text.pattern import check_pattern
 
 CORPUS = ["the cat sat on the mat, didn't it?", "a naïve café: 12 euros!", "the dog and the cat — friends (really)"] * 5
 TEXTS = [
@@ -462,12 +462,12 @@ BOMB = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
         (hostile(pre_tokenizer={"type": "Evil"}), "cannot be read"),
         (hostile(model={"type": "WordLevel", "vocab": {"a": -1}, "unk_token": "a"}), "has the id -1"),
         (hostile(model={"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}), "cannot be read"),
-        (hostile(model={"type": "BPE", "vocab": {"a": 0}, "merges": [[], 3]}), "cannot be read"),
+        (hostile(model={"type": "BPE", "vocab": {"a": 0}, "merges": [[], 3]}), "two tokens are needed"),
         (hostile(model={"type": "WordPiece", "vocab": {"a": 0}, "max_input_chars_per_word": 10**9}), "quadratic"),
         (hostile(added_tokens=[{"id": 0}]), "not a list of tokens"),
         (hostile(normalizer={"type": "Sequence", "normalizers": [GROW] * 5}), "times longer"),
         (hostile(normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 1001}), "list of 1,001 entries"),
-        (hostile(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "cannot be read"),
+        (hostile(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "longer by its own account"),
     ],
 )
 def test_a_hostile_file_is_refused_by_name(content, said, tmp_path):
@@ -515,10 +515,10 @@ def test_patterns_that_explode_do_not(pattern):
 
 
 def test_a_panic_in_the_library_is_a_value_error(tmp_path):
-    spec = json.loads(hostile(pre_tokenizer=BOMB | {"pattern": {"Regex": "^(a|a)*$"}}))
+    spec = json.loads(hostile(pre_tokenizer=BOMB | {"pattern": {"Regex": "^a*a*a*$"}}))
     tokenizer = Tokenizer(Fast(spec), {})
     with pytest.raises(ValueError, match="failed on a text"):
-        tokenizer.encode("a" * 60 + "b")
+        tokenizer.encode("a" * 600 + "b")
 
 
 def test_every_frame_is_written_for_both_libraries():

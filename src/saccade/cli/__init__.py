@@ -1,5 +1,6 @@
 """The command line: one file for each command, imported only when it is called, so that help answers at once."""
 
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -7,15 +8,27 @@ from importlib import import_module
 
 from saccade import __version__
 
-COMMANDS = {  # name -> one line of help; the file of that name (import: bring_in) has `main`
-    "demo": "a tour of attention: prints, and saves pictures",
+COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `call` where it reads its arguments itself
+    "demo": "train two translators of dates, watch them learn, and see where they look",
+    "train": "a file in, a model out; the same command again goes on where it stopped",
+    "evaluate": "how good a model is on data whose answers are known",
+    "predict": "answers of any trained model",
+    "label": "a label for each text",
+    "tag": "the names in each text",
+    "translate": "each text in the other language",
+    "generate": "go on with a text",
+    "recipes": "the results we claim, each a short file that trains it",
+    "data": "check a data file before training; or write a built-in sample to a file",
+    "find-lr": "try learning rates from small to large and name a good one",
     "models": "every family of models, a line each; draw one by name",
     "import": "read a model from a file or a directory and write it down as a run",
     "export": "write a model as a directory that other programs read",
     "mechanisms": "every attention mechanism: formula, cost, what it honours; draw one by name",
     "check": "test the invariants of attention on a module of your own",
     "bench": "measure time and memory, and how they grow",
+    "doctor": "what this machine has, and whether saccade works on it",
 }
+FILES = {"import": "bring_in", "label": "predict", "tag": "predict", "translate": "predict", "find-lr": "find_lr"}
 HELP = """saccade: attention and transformers you can train, watch, measure and compare
 
 usage: saccade COMMAND ...          saccade COMMAND --help explains a command
@@ -23,6 +36,7 @@ usage: saccade COMMAND ...          saccade COMMAND --help explains a command
 {commands}
 
   --version    print the version        --help    print this
+  --print-completion bash|zsh|fish      print a script that completes commands, flags and names
 
 exit codes: 0 done, 1 a bug of ours, 2 a wrong call, 3 data, 4 model, 5 resources, 6 diverged, 130 and 143 stopped
 start with: saccade demo
@@ -43,27 +57,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in ("-V", "--version"):
         print(f"saccade {__version__}")
         return 0
+    if name == "--print-completion":
+        from saccade.cli.completion import print_completion
+
+        return print_completion(rest[0] if rest else "", COMMANDS)
     if name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}."
         print(f"saccade: there is no command {name!r}; {hint}  saccade --help lists them.", file=sys.stderr)
         return 2
-    import tyro
-
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets another, not an error
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    command = import_module(f"saccade.cli.{'bring_in' if name == 'import' else name}").main
     try:
-        return tyro.cli(command, prog=f"saccade {name}", args=rest) or 0
-    except SystemExit as stop:  # wrong flags and --help
-        return stop.code if isinstance(stop.code, int) else 2
+        code = _call(name, rest)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("saccade: stopped.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader went away, as `| head` does
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader went away, as `| head` does: what is left to say goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a directory that cannot be written, a full disk
         print(f"saccade {name}: {error}", file=sys.stderr)
         return 5
+
+
+def _call(name: str, rest: list[str]) -> int:
+    """The command's own file does the work; wrong flags and --help end in SystemExit."""
+    import tyro
+
+    module = import_module(f"saccade.cli.{FILES.get(name, name)}")
+    try:
+        if hasattr(module, "call") and name != "predict":
+            return module.call(name, rest)
+        return tyro.cli(module.main, prog=f"saccade {name}", args=rest) or 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0

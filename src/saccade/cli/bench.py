@@ -2,7 +2,7 @@
 
 import json as json_text
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from saccade.studies.cost import Run
 
 COLUMNS = 120  # of the tables where no terminal says how wide it is
+
+
+def call(name: str, argv: Sequence[str]) -> int:
+    """`bench train` has flags of its own; all else is measured here."""
+    if argv[:1] == ["train"]:
+        from saccade.cli.bench_train import main as train
+
+        return tyro.cli(train, prog="saccade bench train", args=argv[1:])
+    return tyro.cli(main, prog="saccade bench", args=argv) or 0
 
 
 def main(
@@ -41,12 +50,16 @@ def main(
 
     $ saccade bench attention --json > cost.json
 
+    Training throughput beside the peers has flags of its own:
+
+    $ saccade bench train --help
+
     Each case runs in a process of its own, since a process's peak memory never falls. A case that runs out of memory or time
     is noted with its reason and the run goes on. Close other programs first: threads
     that wait for a busy core make short passes many times slower.
 
     Args:
-        subject: What to measure: attention.
+        subject: What to measure: attention or train.
         plan: What to measure, and how often.
         out: Directory for report.json and plot.png.
         json: Print the report as JSON and nothing else.

@@ -1,10 +1,18 @@
 """`saccade import SOURCE RUN`: other people's models, read with care and written down as a run."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import tyro
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saccade.models.family import Family
+    from saccade.models.model import Model
+    from saccade.text import Tokenizer
 
 
 def main(
@@ -14,24 +22,28 @@ def main(
     tokenizer: Path | None = None,
     convert: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
-    """Read a model and write it as a run: a Hugging Face directory, a name on the hub, or a llama2.c file.
+    """Read a model and write it as a run: a Hugging Face directory, a name on the hub, or a single file.
 
     saccade import downloads/all-MiniLM-L6-v2 runs/minilm
 
     saccade import stories260K.bin runs/stories --tokenizer tok512.bin
 
+    saccade import model.enpt.intgemm.alphas.bin runs/enpt --tokenizer vocab.enpt.spm
+
+    Single files are llama2.c's and Marian's (a student of Bergamot or Firefox, in float32 or int8), told apart by content.
     A directory with pickled weights (pytorch_model.bin) is refused, since a pickle can run code when it is read; with
     --convert it is read in a process of its own, tensors only, with limits on memory and time.
 
     Args:
         source: A directory, a name on the hub, or a file.
         run: The directory to write; it must not exist yet.
-        tokenizer: The tokenizer of a llama2.c file (tok512.bin).
+        tokenizer: The tokenizer of a single file: llama2.c's tok512.bin, Marian's vocab.spm.
         convert: Read pickled weights, tensors only, in a process of its own.
     """
     if run.exists():
         _refuse(f"{run} exists already; name a new directory.", 2)
-    from saccade.models.load import load, save
+    from saccade.models.load import load
+    from saccade.models.save import save
 
     try:
         path = Path(source)
@@ -53,21 +65,49 @@ def main(
     return 0
 
 
-def _file(path: Path, tokenizer: Path | None):
+def _file(path: Path, tokenizer: Path | None) -> "Model":
     """A single file, told by content."""
-    from saccade import text
-    from saccade.models import files, llama, llama2c
-    from saccade.models.load import Model, Report
+    from saccade.models import files, marian_bin
 
     if files.pickled(path):
         raise ValueError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert.")
+    return _marian(path, tokenizer) if marian_bin.is_marian(path) else _llama2c(path, tokenizer)
+
+
+def _marian(path: Path, tokenizer: Path | None) -> "Model":
+    from saccade.models import marian_bin, marian_student
+
+    config, tensors = marian_student.read_student(path)
+    words = None if tokenizer is None else marian_bin.read_vocab(tokenizer)
+    if words is not None:
+        if words.vocab != config.vocab:
+            raise ValueError(
+                f"{tokenizer}: has {words.vocab:,} pieces, and {path} {config.vocab:,}; is it another model's?"
+            )
+        config = replace(config, begin=words.end)
+    return _model(marian_student.FAMILY, config, tensors, words, path)
+
+
+def _llama2c(path: Path, tokenizer: Path | None) -> "Model":
+    from saccade import text
+    from saccade.models import llama, llama2c
+
     config, tensors = llama2c.read_llama2c(path)
-    body = llama.FAMILY.build(config)
-    body.load_state_dict(tensors, strict=False)
-    model = Model(llama.FAMILY, config, body).eval()
-    model.tokenizer = None if tokenizer is None else text.from_llama2c(tokenizer)
+    words = None if tokenizer is None else text.from_llama2c(tokenizer)
+    return _model(llama.FAMILY, config, tensors, words, path)
+
+
+def _model(
+    family: "Family", config: Any, tensors: "dict[str, Tensor]", words: "Tokenizer | None", path: Path
+) -> "Model":
+    from saccade.models.model import Model, Report
+
+    body = family.build(config)
+    body.load_state_dict(tensors, strict=False)  # readers give all there is; what is tied comes once
+    model = Model(family, config, body).eval()
+    model.tokenizer = words
     count = sum(p.numel() for p in body.parameters())
-    model.report = Report(f"{len(tensors)} tensors, {count / 1e6:,.2f} M parameters, as llama from {path}")
+    model.report = Report(f"{len(tensors)} tensors, {count / 1e6:,.2f} M parameters, as {family.name} from {path}")
     return model
 
 

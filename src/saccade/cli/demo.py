@@ -1,16 +1,98 @@
-"""`saccade demo`: a tour of attention that prints what it finds and saves pictures."""
+"""`saccade demo`: two translators of dates learn before your eyes, and show where they look."""
 
+import sys
 from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+ASKED = ("mardi 14 juillet 2026", "3. Oktober 1990", "FEBRUARY 29, 2024", "12 de marzo de 1999", "31 dicembre 2031")
+RECIPES = {"dates-bahdanau": "a GRU with Bahdanau's attention (2014)", "dates": "a transformer (2017)"}
+SHARE = {"dates-bahdanau": 0.5, "dates": 0.5}  # of the time
 
 
-def main(*, out: Path = Path("demo")) -> int:
-    """Take a tour of attention: ten short experiments on this machine, each with a few lines of result and a picture.
+def main(
+    what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="dates|tour")] = "dates",
+    *,
+    out: Path = Path("demo"),
+    minutes: float = 3.0,
+) -> int:
+    """Train two translators of dates, one recurrent and one a transformer, and see where they look.
 
-    It needs no data and no network and takes a minute or less.
+    It needs no data and no network. `saccade demo tour` is a tour of attention instead: ten short experiments with a picture
+    each, in a minute.
 
     Args:
-        out: The directory for the pictures.
+        what: dates, or tour.
+        out: The directory for runs and pictures.
+        minutes: How long the two train together.
     """
+    if what == "tour":
+        return _tour(out)
+    if what != "dates":
+        print(f"saccade demo: there is no demo {what!r}; known are dates and tour.", file=sys.stderr)
+        return 2
+    from saccade.cli.running import guarded
+
+    return guarded("demo", lambda: _dates(out, minutes))
+
+
+def _dates(out: Path, minutes: float) -> int:
+    import shutil
+
+    from saccade.cli.progress import Progress
+    from saccade.cli.settings import recipe
+    from saccade.training.job import Job, prepare
+    from saccade.training.run import Result, run
+
+    print("Dates as people write them in 26 languages, into ISO dates; nobody tells the models what a month is.")
+    for name, said in RECIPES.items():
+        print(f"\n{said}", flush=True)
+        shutil.rmtree(out / name, ignore_errors=True)  # a demo begins anew
+        asked = recipe(name)
+        train = {**asked.tables["train"], "max_time": minutes * SHARE[name]}
+        ready = prepare(
+            Job("translate", (), asked.model, {}, "error", asked.tables["model"], asked.tables["task"], train)
+        )
+        with Progress(out / name, sys.stdout) as progress:
+            for event in run(ready, out / name):
+                progress.show(event)
+                if isinstance(event, Result) and event.signal is not None:
+                    return 128 + event.signal
+        for line in shown(out / name, out / f"{name}.png", said):
+            print(f"  {line}")
+    print(f"\npictures   {', '.join(str(out / f'{name}.png') for name in RECIPES)}")
+    print(f"reports    {', '.join(str(out / name / 'report.html') for name in RECIPES)}")
+    print(f'Next: saccade translate {out / "dates"} "5 juin 2030"   ·   saccade train label --data your.tsv')
+    return 0
+
+
+def shown(where: Path, picture: Path, title: str) -> list[str]:
+    """Translate a few dates that no model has seen, and draw where it looked."""
+    from saccade.data import Example
+    from saccade.explain.looking import seen
+    from saccade.explain.picture import Map, save
+    from saccade.tasks.answering import answers
+    from saccade.tasks.opening import open_run
+
+    task, model = open_run(where)
+    examples = [Example({"source": text}) for text in ASKED]
+    found, _ = answers(task, model, examples)
+    panels, lines = [], []
+    for example, answer in zip(examples, found, strict=True):
+        lines.append(f"{example['source']:<26} -> {answer}")
+        item = task.items([example], model)[0]
+        ids = model.tokenizer.encode(answer).ids
+        look = next(look for look in reversed(seen(task, model, item, ids)) if "across" in look.name)
+        head = look.sharpest()
+        panels.append(
+            Map(f"{example['source']}", look.weights[head], "written", "read", names=(look.rows, look.columns))
+        )
+    save(picture, panels[:4], title=f"Where it looked while it wrote: {title}", columns=2)
+    return lines
+
+
+def _tour(out: Path) -> int:
     from saccade.studies.tour import CHAPTERS, tour
 
     print(f"A tour of attention in {len(CHAPTERS)} stops; pictures go to {out}{'/' if out.name else ''}", flush=True)
@@ -19,5 +101,7 @@ def main(*, out: Path = Path("demo")) -> int:
         for line in chapter.said:
             print(f"   {line}")
         print(f"   picture: {path}", flush=True)
-    print("\nNext: saccade mechanisms bigbird   ·   saccade check --help   ·   saccade bench attention --help")
+    print(
+        "\nNext: saccade demo   ·   saccade mechanisms bigbird   ·   saccade check --help   ·   saccade bench attention --help"
+    )
     return 0

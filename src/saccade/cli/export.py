@@ -14,9 +14,10 @@ def main(run: tyro.conf.Positional[str], directory: tyro.conf.Positional[Path], 
     Args:
         run: A run, a model directory, or a name on the hub.
         directory: Where to write it; it must not exist yet.
-        head: Write this head beside the body (words, label, tag or span).
+        head: Write this head beside the body (words, label, tag or span), or body for none; without it, the head it has.
     """
-    from saccade.models.load import load, save
+    from saccade.models.load import load
+    from saccade.models.save import save
 
     if directory.exists():
         print(f"saccade export: {directory} exists already; name a new directory.", file=sys.stderr)

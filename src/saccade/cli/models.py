@@ -21,8 +21,7 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
         name: The family to draw, such as bert, gpt2, t5 or rnn.
         json: Print the same as JSON.
     """
-    from saccade.models.load import family
-    from saccade.models.table import FAMILIES
+    from saccade.models.table import FAMILIES, family
 
     if name is None:
         lines = [{"name": f.name, "said": f.said, "published": f.names is not None} for f in FAMILIES]

@@ -19,27 +19,42 @@ class Text:
 
     @staticmethod
     def of(
-        rows: Sequence[Sequence[int]], *, left: bool = False, segments: Sequence[Sequence[int]] | None = None
+        rows: Sequence[Sequence[int]],
+        *,
+        left: bool = False,
+        segments: Sequence[Sequence[int]] | None = None,
+        marked: Sequence[Sequence[bool]] | None = None,
     ) -> "Text":
-        """Pad rows of ids to the longest, on the right or on the left.
+        """Pad rows of ids to the longest, on the right or on the left, and what goes with them.
 
         >>> Text.of([[5, 6], [7]]).keep.tolist()
         [[True, True], [True, False]]
         >>> Text.of([[5, 6], [7, 8]]).keep is None
         True
+        >>> Text.of([[5, 6], [7]], left=True, marked=[[True, False], [True]]).marked.tolist()
+        [[True, False], [False, True]]
         """
         length = max((len(row) for row in rows), default=0)
         spans = [(length - len(row), length) if left else (0, len(row)) for row in rows]
-        tokens, segment = torch.zeros(len(rows), length, dtype=torch.long), None
-        keep = torch.zeros(len(rows), length, dtype=torch.bool)
-        for i, (row, (start, end)) in enumerate(zip(rows, spans, strict=True)):
-            tokens[i, start:end] = torch.tensor(row, dtype=torch.long)
-            keep[i, start:end] = True
-        if segments is not None:
-            segment = torch.zeros_like(tokens)
-            for i, (row, (start, end)) in enumerate(zip(segments, spans, strict=True)):
-                segment[i, start:end] = torch.tensor(row, dtype=torch.long)
-        return Text(tokens, None if bool(keep.all()) else keep, segment)
+
+        def padded(name: str, values: Sequence[Sequence[int]], dtype: torch.dtype = torch.long) -> Tensor:
+            if [len(row) for row in values] != [len(row) for row in rows]:
+                raise ValueError(
+                    f"{name} need a value for each token: texts of {[len(row) for row in rows][:8]} tokens came with "
+                    f"{[len(row) for row in values][:8]}."
+                )
+            out = torch.zeros(len(rows), length, dtype=dtype)
+            for i, (row, (start, end)) in enumerate(zip(values, spans, strict=True)):
+                out[i, start:end] = torch.tensor(row, dtype=dtype)
+            return out
+
+        keep = padded("Texts", [[1] * len(row) for row in rows], torch.bool)
+        return Text(
+            padded("Texts", rows),
+            None if bool(keep.all()) else keep,
+            None if segments is None else padded("Segments", segments),
+            None if marked is None else padded("Marks", marked, torch.bool),
+        )
 
     def to(self, device: torch.device | str) -> "Text":
         return Text(*(x if x is None else x.to(device) for x in (self.tokens, self.keep, self.segment, self.marked)))  # type: ignore[arg-type]
@@ -56,10 +71,20 @@ class Image:
 
 
 @dataclass
+class Points:
+    """Several rows of numbers, (B, features)."""
+
+    values: Tensor
+
+    def to(self, device: torch.device | str) -> "Points":
+        return Points(self.values.to(device))
+
+
+@dataclass
 class Batch:
     """What goes in, what should come out, and the examples that it was made from."""
 
-    source: Text | Image
+    source: Text | Image | Points
     target: Text | None = None
     gold: Tensor | None = None
     rows: list[Any] = field(default_factory=list)

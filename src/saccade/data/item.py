@@ -10,7 +10,7 @@ class Role:
     """One field that a task needs, how its values are read, and the column names by which it is known.
 
     The kinds: `text`, `line` (a line of running text, its newline kept), `label`, `labels` (several, or none), `number`,
-    `numbers`, `words` and `tags` (equally many), `image` (a path or an array of pixels).
+    `numbers`, `words` and `tags` (equally many), `image` (a path or an array of pixels), `answers` (places in a text).
     """
 
     name: str
@@ -59,3 +59,87 @@ class Table:
     said: list[str] = field(default_factory=list)
     bad: list[DataError] = field(default_factory=list)
     digest: str = ""
+
+
+TEXT = Role(
+    "text",
+    "text",
+    (
+        "text",
+        "sentence",
+        "review",
+        "content",
+        "message",
+        "body",
+        "tweet",
+        "comment",
+        "document",
+        "description",
+        "title",
+    ),
+)
+LINE = Role("text", "line", (*TEXT.known, "smiles", "sequence"))
+LABEL = Role(
+    "label",
+    "label",
+    (
+        "label",
+        "labels",
+        "class",
+        "category",
+        "sentiment",
+        "target",
+        "stars",
+        "rating",
+        "topic",
+        "polarity",
+        "gold",
+        "y",
+    ),
+)
+LABELS = Role("labels", "labels", ("labels", "tags", "topics", "categories", "genres", *LABEL.known))
+SOURCE = Role("source", "text", ("source", "src", "input", "en", "eng", "english", "original", "article", "document"))
+TARGET = Role(
+    "target",
+    "text",
+    (
+        "target",
+        "tgt",
+        "output",
+        "translation",
+        "de",
+        "deu",
+        "german",
+        "fr",
+        "fra",
+        "french",
+        "es",
+        "spanish",
+        "summary",
+    ),
+)
+WORDS = Role("words", "words", ("words", "tokens", "word", "token", "form"))
+TAGS = Role("tags", "tags", ("tags", "ner_tags", "tag", "ner", "label", "labels", "upos", "pos_tags", "pos"))
+IMAGE = Role("image", "image", ("image", "file_name", "filename", "path", "file", "img", "picture"))
+X = Role("x", "numbers", ("x", "features", "inputs"))
+Y = Role("y", "number", ("y", "target", "value", "score", "output", "price", "label"))
+CONTEXT = Role("context", "text", ("context", "passage", "paragraph"))
+QUESTION = Role("question", "text", ("question", "query"))
+ANSWERS = Role("answers", "answers", ("answers", "answer"))
+
+ROLES = {  # what the tasks ask for; a role of the same name may be read in two ways, so the keys are our own
+    "text": TEXT,
+    "line": LINE,
+    "label": LABEL,
+    "labels": LABELS,
+    "source": SOURCE,
+    "target": TARGET,
+    "words": WORDS,
+    "tags": TAGS,
+    "image": IMAGE,
+    "x": X,
+    "y": Y,
+    "context": CONTEXT,
+    "question": QUESTION,
+    "answers": ANSWERS,
+}

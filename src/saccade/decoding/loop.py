@@ -13,14 +13,10 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch, Text
+from saccade.decoding.choose import greedy
 from saccade.models.family import Writer
 
 Choose = Callable[[Tensor], Tensor]  # scores (B, V) to tokens (B,)
-
-
-def greedy(scores: Tensor) -> Tensor:
-    """The best token of each row."""
-    return scores.argmax(-1)
 
 
 def generate(

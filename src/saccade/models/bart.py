@@ -8,6 +8,7 @@ from torch import nn
 from saccade.attention import CAUSAL, FULL, ScaledDot
 from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
 from saccade.models.family import Family
+from saccade.models.fresh import spread
 from saccade.models.weights import Names, Row
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
@@ -158,4 +159,5 @@ FAMILY = Family(
     optional=("head.shift",),
     ignored=(r"(encoder|decoder)\.version",),
     architecture="BartForConditionalGeneration",
+    fresh=spread,
 )

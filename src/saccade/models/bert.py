@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Text
-from saccade.models.family import Family, Head
+from saccade.models.family import Family, Head, Spares
+from saccade.models.fresh import dense, spread
 from saccade.models.weights import Names
 from saccade.parts.embed import Segments, Words
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
@@ -35,6 +36,7 @@ class Config:
     dropout: float = 0.1
     weight_dropout: float = 0.1  # as published; applies when `drop_weights` asks for it
     drop_weights: bool = False
+    head_dropout: float | None = None  # before a head for labels or tags: as `dropout`, unless said otherwise
 
 
 class Bert(nn.Module):
@@ -103,6 +105,7 @@ KEYS = {
     "layer_norm_eps": "eps",
     "hidden_dropout_prob": "dropout",
     "attention_probs_dropout_prob": "weight_dropout",
+    "classifier_dropout": "head_dropout",
 }
 
 
@@ -117,6 +120,11 @@ class Bend(nn.Module):
         return ACTIVATIONS[self.name](x)
 
 
+def head_drop(config) -> float:
+    """How much is dropped before the scores of labels and tags."""
+    return config.dropout if config.head_dropout is None else config.head_dropout
+
+
 def word_head(config, body, labels: int = 0) -> WordHead:
     """A dense layer and a norm, then the words' own vectors."""
     between = nn.Sequential(
@@ -128,7 +136,12 @@ def word_head(config, body, labels: int = 0) -> WordHead:
 def label_head(config: Config, body: Bert, labels: int) -> LabelHead:
     """The first token, through a dense layer and tanh."""
     between = nn.Sequential(nn.Linear(config.width, config.width), nn.Tanh())
-    return LabelHead(config.width, labels, pool=First(), between=between, dropout=config.dropout)
+    return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
+
+
+def pooler(config) -> Spares:
+    """A dense layer that the published body has for its summary; here it belongs to the head that uses it."""
+    return dense("pooler.dense", config.width)
 
 
 FAMILY = Family(
@@ -160,7 +173,7 @@ FAMILY = Family(
             label_head, {"bert.pooler.dense": "between.0", "classifier": "score"}, "BertForSequenceClassification"
         ),
         "tag": Head(
-            lambda config, body, labels: TagHead(config.width, labels, dropout=config.dropout),
+            lambda config, body, labels: TagHead(config.width, labels, dropout=head_drop(config)),
             {"classifier": "score"},
             "BertForTokenClassification",
         ),
@@ -171,4 +184,6 @@ FAMILY = Family(
     prefix="bert.",
     ignored=(r"embeddings\.position_ids", r"pooler\..*", r"cls\.seq_relationship\..*"),
     architecture="BertModel",
+    spare=pooler,
+    fresh=spread,
 )

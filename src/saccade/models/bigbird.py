@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from saccade.attention import BigBird as BlockSparse
 from saccade.attention import Links, Mechanism, RandomBlocks, ScaledDot
 from saccade.models import bert
-from saccade.models.bert import Bend, Bert
+from saccade.models.bert import Bend, Bert, head_drop
 from saccade.models.family import Family, Head
+from saccade.models.fresh import dense, spread
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead
@@ -58,8 +59,8 @@ def mechanism(config: Config, number: int) -> Mechanism:
 def label_head(config: Config, body: Bert, labels: int) -> LabelHead:
     """The first token, through a dense layer and the model's own activation, with dropout on both sides."""
     dense = nn.Linear(config.width, config.width)
-    between = nn.Sequential(nn.Dropout(config.dropout), dense, Bend(config.activation))
-    return LabelHead(config.width, labels, pool=First(), between=between, dropout=config.dropout)
+    between = nn.Sequential(nn.Dropout(head_drop(config)), dense, Bend(config.activation))
+    return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
 
 
 class DeepSpanHead(nn.Module):
@@ -113,7 +114,7 @@ FAMILY = Family(
             "BigBirdForSequenceClassification",
         ),
         "tag": Head(
-            lambda config, body, labels: TagHead(config.width, labels, dropout=config.dropout),
+            lambda config, body, labels: TagHead(config.width, labels, dropout=head_drop(config)),
             {"classifier": "score"},
             "BigBirdForTokenClassification",
         ),
@@ -131,4 +132,7 @@ FAMILY = Family(
     prefix="bert.",
     ignored=bert.FAMILY.ignored,
     architecture="BigBirdModel",
+    spare=lambda config: dense("pooler", config.width),
+    spare_with=("words", "label", "tag"),
+    fresh=spread,
 )

@@ -4,17 +4,24 @@ The child reads with `weights_only=True`, which admits tensors and plain contain
 around it here. It has no network where the system lets a process give that up.
 """
 
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from saccade.models.files import pickled, regular
+from saccade.models.files import pickles, regular
+from saccade.text.files import shown
 
-SECONDS, MEMORY = 600, 32 * 2**30
+SECONDS = 600
+MEMORY = 4 << 30  # what torch itself maps; the weights come on top of it
+NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare(2)
 
 
 @contextmanager
@@ -22,59 +29,130 @@ def converted(directory: Path) -> Iterator[Path]:
     """A copy of the directory, for the time of the block, with safetensors in place of its pickles."""
     if not directory.is_dir():
         raise ValueError(f"{directory}: a directory with config.json and pickled weights is needed.")
-    found = [
-        p for p in sorted(directory.iterdir()) if p.is_file() and p.suffix in (".bin", ".pt", ".pth") and pickled(p)
-    ]
+    found = [regular(path, directory) for path in pickles(directory)]
+    found = [path for path in found if path.name.startswith("pytorch_model")] or found  # not what training left beside
     if not found:
         raise ValueError(f"{directory}: has no pickled weights; import it without --convert.")
+    for path in found:
+        _check_archive(path)
     with tempfile.TemporaryDirectory(prefix="saccade-convert-") as home:
         clean = Path(home) / "model"
         clean.mkdir()
         for path in directory.iterdir():
             if path.is_file() and path.suffix in (".json", ".txt", ".model", ".spm"):
                 shutil.copy(regular(path, directory), clean / path.name)
-        command = [sys.executable, "-m", "saccade.models.convert", str(clean / "model.safetensors")]
-        command += [str(regular(path, directory)) for path in found]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired as error:
-            raise ValueError(
-                f"{directory}: reading the pickle took more than {SECONDS} seconds and was stopped."
-            ) from error
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise ValueError(f"{directory}: the pickle is refused: {last[:300]}")
+        _convert(found, clean / "model.safetensors")
         yield clean
 
 
-def _limit() -> None:
-    """Little to do harm with: no more memory, time or file than a model needs, and no network where that can be had."""
+def _check_archive(path: Path) -> None:
+    """An archive whose parts are larger than itself is a bomb: torch stores weights as they are, without packing them."""
+    if not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise ValueError(f"{path}: the pickle is refused: a broken archive ({error}).") from error
+    if size > path.stat().st_size:
+        raise ValueError(
+            f"{path}: the pickle is refused: its parts have {size:,} bytes and the file {path.stat().st_size:,}; "
+            "torch writes weights unpacked."
+        )
+
+
+def _convert(sources: list[Path], target: Path) -> None:
+    """Run the child, and turn its last words into an error."""
+    # -P: the directory one stands in is no place to import from, and it may be the one that is being imported
+    command = [sys.executable, "-P", "-m", "saccade.models.convert", str(target), *map(str, sources)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(
+            f"{sources[0]}: reading the pickle took more than {SECONDS} seconds and was stopped."
+        ) from error
+    if done.returncode or not target.exists():
+        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+        last = lines[-1].strip() if lines else f"the process ended with {done.returncode} and without a word"
+        raise ValueError(f"{sources[0]}: the pickle is refused: {shown(last, 400)}")
+
+
+def _limit(size: int) -> None:
+    """Little to do harm with: no more memory, time or file than the weights need, and no network where that can be had."""
     with suppress(ImportError, OSError, ValueError):  # Windows has none of it
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
-    with suppress(AttributeError, OSError):
-        import os
+        for kind, most in (
+            (resource.RLIMIT_AS, MEMORY + 4 * size),
+            (resource.RLIMIT_FSIZE, 2 * size + (1 << 20)),
+            (resource.RLIMIT_CPU, SECONDS),
+            (resource.RLIMIT_CORE, 0),
+        ):
+            resource.setrlimit(kind, (most, most))
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
 
-        os.unshare(os.CLONE_NEWNET)  # type: ignore[attr-defined] - Python 3.12 on Linux, as root
+        system = ctypes.CDLL(None)
+        if system.unshare(NEW_NET):  # for root; anybody else needs a user namespace, where the system has them
+            system.unshare(NEW_USER | NEW_NET)
 
 
 def _child(target: str, sources: list[str]) -> None:
-    _limit()
     import torch
     from safetensors.torch import save_file
 
+    size = sum(os.stat(source).st_size for source in sources)
     tensors: dict[str, torch.Tensor] = {}
     for source in sources:
         read = torch.load(source, map_location="cpu", weights_only=True)
+        read = read.get("state_dict", read) if isinstance(read, dict) else read
         if not isinstance(read, dict):
             raise ValueError(f"{source}: a dictionary of tensors is needed; found {type(read).__name__}.")
-        read = read.get("state_dict", read)
-        tensors |= {str(name): x.clone() for name, x in read.items() if isinstance(x, torch.Tensor)}
-    save_file({name: x.contiguous() for name, x in tensors.items()}, target, {"format": "pt"})
+        for name, x in read.items():
+            if isinstance(x, torch.Tensor):
+                tensors[_name(name)] = _plain(_name(name), x, size)
+    if not tensors:
+        raise ValueError(f"{sources[0]}: there is no tensor in it.")
+    save_file(tensors, target, {"format": "pt"})
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name.isprintable() or len(name) > 500:
+        raise ValueError(f"{shown(name)} is no name of a tensor.")
+    return name
+
+
+def _plain(name: str, x: Any, size: int) -> Any:
+    """A tensor of its own, if it is an ordinary one and not larger than the file it came from."""
+    import torch
+
+    ordinary = type(x) in (torch.Tensor, torch.nn.Parameter) and x.layout == torch.strided and x.device.type == "cpu"
+    if not ordinary or x.is_quantized:
+        raise ValueError(f"{name} is no plain tensor but {type(x).__name__}, {x.layout}, on {x.device}.")
+    if x.numel() * x.element_size() > size:
+        raise ValueError(f"{name} would take {x.numel() * x.element_size():,} bytes, and the file has {size:,}.")
+    return x.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _reason(error: Exception) -> str:
+    """Why a pickle is refused, in one line; torch's advice to read it without a guard is left out.
+
+    >>> _reason(ValueError("Weights only load failed. Do as you like. Unsupported global: GLOBAL os.system was not allowed."))
+    'Unsupported global: GLOBAL os.system'
+    """
+    said = " ".join(str(error).split())
+    if isinstance(error, EOFError | IndexError | MemoryError):
+        said = {EOFError: "it ends early", IndexError: "its stack is empty"}.get(
+            type(error), "it needs too much memory"
+        )
+    found = re.search(r"Unsupported (?:operand|global: GLOBAL) \S+|load unsupported GLOBAL \S+", said)
+    said = found[0] if found else said.partition("WeightsUnpickler error:")[2].strip() or said
+    return re.split(r" Check the doc| If you are seeing", said)[0].strip()[:400]
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1], sys.argv[2:])
+    _limit(sum(os.stat(source).st_size for source in sys.argv[2:]))
+    try:
+        _child(sys.argv[1], sys.argv[2:])
+    except Exception as error:  # the last line is what the user reads
+        raise SystemExit(_reason(error)) from None

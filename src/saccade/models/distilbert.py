@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from saccade.data import Batch, Text
 from saccade.models.bert import stack, word_head
 from saccade.models.family import Family, Head
+from saccade.models.fresh import spread
 from saccade.models.weights import Names
 from saccade.parts.embed import Words
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead
@@ -25,6 +26,7 @@ class Config:
     activation: str = "gelu"
     dropout: float = 0.1
     label_dropout: float = 0.2
+    span_dropout: float = 0.1
     weight_dropout: float = 0.1  # as published; applies when `drop_weights` asks for it
     drop_weights: bool = False
     eps: ClassVar[float] = 1e-12  # the published form leaves no choice
@@ -80,6 +82,7 @@ FAMILY = Family(
         "activation": "activation",
         "dropout": "dropout",
         "seq_classif_dropout": "label_dropout",
+        "qa_dropout": "span_dropout",
         "attention_dropout": "weight_dropout",
     },
     fixed={"tie_word_embeddings": True},
@@ -100,7 +103,7 @@ FAMILY = Family(
             "DistilBertForTokenClassification",
         ),
         "span": Head(
-            lambda config, body, labels: SpanHead(config.width),
+            lambda config, body, labels: SpanHead(config.width, dropout=config.span_dropout),
             {"qa_outputs": "score"},
             "DistilBertForQuestionAnswering",
         ),
@@ -108,4 +111,5 @@ FAMILY = Family(
     prefix="distilbert.",
     ignored=(r"embeddings\.position_ids",),
     architecture="DistilBertModel",
+    fresh=spread,
 )

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from saccade.data import Batch, Text
 from saccade.models import bert
-from saccade.models.bert import Bend, stack
+from saccade.models.bert import Bend, head_drop, stack
 from saccade.models.family import Family, Head
+from saccade.models.fresh import spread
 from saccade.parts.embed import Segments, Words
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
 from saccade.parts.position import Learned
@@ -72,8 +73,8 @@ def replaced_head(config: Config, body: Electra, labels: int = 0) -> ReplacedHea
 
 def label_head(config: Config, body: Electra, labels: int) -> LabelHead:
     """The first token, through a dense layer and GELU, with dropout on both sides."""
-    between = nn.Sequential(nn.Dropout(config.dropout), nn.Linear(config.width, config.width), nn.GELU())
-    return LabelHead(config.width, labels, pool=First(), between=between, dropout=config.dropout)
+    between = nn.Sequential(nn.Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.GELU())
+    return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
 
 
 class Pretraining(nn.Module):
@@ -154,7 +155,7 @@ FAMILY = Family(
             "ElectraForSequenceClassification",
         ),
         "tag": Head(
-            lambda config, body, labels: TagHead(config.width, labels, dropout=config.dropout),
+            lambda config, body, labels: TagHead(config.width, labels, dropout=head_drop(config)),
             {"classifier": "score"},
             "ElectraForTokenClassification",
         ),
@@ -165,4 +166,5 @@ FAMILY = Family(
     prefix="electra.",
     ignored=(r"embeddings\.position_ids",),
     architecture="ElectraModel",
+    fresh=spread,
 )

@@ -43,10 +43,13 @@ class EncoderDecoder(nn.Module):
         state.put("memory_keep", keep, axis=1)
         return state, Text(torch.full_like(source.tokens[:, :1], self.begin))
 
-    def step(self, text: Text, state: State) -> Tensor:
+    def think(self, text: Text, state: State) -> Tensor:
         words = self.target_words or self.words
         memory, keep = state.get("memory"), state.get("memory_keep")
-        return self.head(self.decoder(words(text.tokens), text.keep, state, memory=memory, memory_keep=keep))
+        return self.decoder(words(text.tokens), text.keep, state, memory=memory, memory_keep=keep)
+
+    def step(self, text: Text, state: State) -> Tensor:
+        return self.head(self.think(text, state))
 
 
 class ShiftedWordHead(WordHead):

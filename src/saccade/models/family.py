@@ -33,13 +33,16 @@ class Writer(Protocol):
         ...
 
 
+Spares = Mapping[str, Callable[[], Tensor]]  # a published name, and what stands there in a new model
+
+
 @dataclass(frozen=True)
 class Head:
     """One way to read answers off a body: how it is built, and its published names (into the head's own parameters)."""
 
     build: Callable[..., nn.Module]  # (config, body, labels) -> head
-    names: Names
-    architecture: str  # the published class that has this head
+    names: Names = field(default_factory=dict)
+    architecture: str = ""  # the published class that has this head
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,20 @@ class Family:
     optional: tuple[str, ...] = ()  # tensors of ours that a published file may lack: they stay as built
     ignored: tuple[str, ...] = ()  # published tensors that hold nothing learned, as patterns
     architecture: str = ""  # the published class of the bare body
+    current: Callable[[Any, Any], Any] = lambda config, body: config  # (config, body) -> that of a body resized since
+    spare: Callable[[Any], Spares] = lambda config: {}  # what that class has and our body does not: how it is made
+    spare_with: tuple[str, ...] = ()  # the heads whose published classes have it too
+    fresh: Callable[[nn.Module, Any], None] | None = None  # how new weights are drawn; None: as the parts do
+
+    def head(self, name: str) -> Head:
+        """The head of that name, or an error with the names of all."""
+        if name not in self.heads:
+            raise ValueError(f"{self.name} has no head {name!r}; known are {', '.join(self.heads) or 'none'}.")
+        return self.heads[name]
+
+    def spares(self, config: Any, head: str | None) -> Spares:
+        """Published tensors without a place in ours, for the class that has this head."""
+        return self.spare(config) if head is None or head in self.spare_with else {}
 
     def read(self, raw: Mapping[str, Any]) -> Any:
         """A published config as one of ours; what we would compute differently is refused by name."""
@@ -92,7 +109,7 @@ PUBLISHED_BENDS = {"gelu_tanh": "gelu_new"}
 
 def _activation(name: str) -> str:
     """The published name of an activation as ours."""
-    name = BENDS.get(name, name)
-    if name not in ACTIVATIONS:
+    name = BENDS.get(name, name) if isinstance(name, str) else name
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"The activation {name!r} is not built here; known are {', '.join([*ACTIVATIONS, *BENDS])}.")
     return name

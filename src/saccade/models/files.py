@@ -1,8 +1,7 @@
 """Other people's model directories, read with care: sizes are known before anything is allocated, names cannot leave the
 directory, nothing names code, and pickles are refused."""
 
-import json
-import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,26 +10,27 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from saccade.models.header import pickled, read_header
+from saccade.text.files import parse, shown, stay_inside
+
 JSON_LIMIT = 2**24  # bytes; a real config has a few thousand, a real index a few million
+ENTRIES, SHARDS = 100_000, 2_000  # of an index; the largest published ones have about 60,000 and 200
 NAMES_CODE = ("auto_map", "custom_pipelines", "trust_remote_code", "_target_")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+RESERVED = ("con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10)))  # by Windows
 
 
-def read_json(path: Path, *, limit: int = JSON_LIMIT) -> dict[str, Any]:
+def read_json(path: Path, *, limit: int = JSON_LIMIT, inside: Path | None = None) -> dict[str, Any]:
     """A JSON object from a file of bounded size."""
-    try:
-        found = json.loads(read_text(path, limit=limit))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from error
-    except RecursionError as error:
-        raise ValueError(f"{path}: JSON nested too deeply to be a config.") from error
+    found = parse(read_text(path, limit=limit, inside=inside), str(path))
     if not isinstance(found, dict):
         raise ValueError(f"{path}: a JSON object is needed; found {type(found).__name__}.")
     return found
 
 
-def read_text(path: Path, *, limit: int = JSON_LIMIT) -> str:
-    """The text of an ordinary file of bounded size."""
-    size = regular(path).stat().st_size
+def read_text(path: Path, *, limit: int = JSON_LIMIT, inside: Path | None = None) -> str:
+    """The text of a regular file of bounded size."""
+    size = regular(path, inside).stat().st_size
     if size > limit:
         raise ValueError(f"{path}: {size:,} bytes where at most {limit:,} make sense; this is no model config.")
     try:
@@ -40,19 +40,10 @@ def read_text(path: Path, *, limit: int = JSON_LIMIT) -> str:
 
 
 def regular(path: Path, inside: Path | None = None) -> Path:
-    """The path, if it is an ordinary file that stays inside its directory (or inside its own hub cache)."""
-    home = (inside or path.parent).resolve()
-    if home.parent.name == "snapshots":  # a hub cache keeps the files beside its snapshots and links to them
-        home = home.parent.parent
-    try:
-        real = path.resolve(strict=True)
-        mode = os.stat(real).st_mode
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}).") from error
-    if not real.is_relative_to(home):
-        raise ValueError(f"{path}: leads out of the model directory, to {real}; copy the file there if you trust it.")
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"{path}: is not an ordinary file.")
+    """The path, if it is a regular file that stays inside its directory (or inside its own hub cache)."""
+    real = stay_inside(path, inside or path.parent)
+    if not stat.S_ISREG(real.stat().st_mode):
+        raise ValueError(f"{path}: is not a regular file.")
     return real
 
 
@@ -60,54 +51,73 @@ def tensor_files(directory: Path) -> list[Path]:
     """The safetensors files of a directory: one, or the shards of an index."""
     index = directory / "model.safetensors.index.json"
     if index.exists():
-        named = read_json(index).get("weight_map")
-        if not isinstance(named, dict) or not all(isinstance(x, str) for x in named.values()):
-            raise ValueError(f"{index}: `weight_map` from tensor names to file names is needed.")
-        return [_shard(directory, name, index) for name in sorted(set(named.values()))]
+        return _shards(directory, index)
     single = directory / "model.safetensors"
     if single.exists():
         return [regular(single, directory)]
-    pickles = [p for p in sorted(directory.iterdir()) if p.suffix in (".bin", ".pt", ".pth", ".ckpt") and pickled(p)]
-    if pickles:
+    found = pickles(directory)
+    if found:
         raise ValueError(
-            f"{pickles[0]}: is a pickle, which can run code when it is read. "
+            f"{found[0]}: is a pickle, which can run code when it is read. "
             f"Turn it into safetensors first: saccade import --convert {directory} NEW_DIRECTORY"
         )
     raise ValueError(f"{directory}: has no model.safetensors; is this a model directory?")
 
 
+def _shards(directory: Path, index: Path) -> list[Path]:
+    """The files that an index names, each of which has the tensors that the index says it has."""
+    named = read_json(index).get("weight_map")
+    if not isinstance(named, dict) or not named or not all(isinstance(x, str) for x in named.values()):
+        raise ValueError(f"{index}: `weight_map` from tensor names to file names is needed.")
+    shards: dict[str, set[str]] = {}
+    for tensor, name in named.items():
+        shards.setdefault(name, set()).add(tensor)
+    if len(named) > ENTRIES or len(shards) > SHARDS:
+        raise ValueError(
+            f"{index}: {len(named):,} tensors in {len(shards):,} files; at most {ENTRIES:,} in {SHARDS:,} are read."
+        )
+    paths = []
+    for name in sorted(shards):
+        paths.append(_shard(directory, name, index))
+        gone = sorted(shards[name] - read_header(paths[-1]).keys())
+        if gone:
+            raise ValueError(f"{index}: the tensor {shown(gone[0])} is not in {name}; the index is of another model.")
+    return paths
+
+
 def _shard(directory: Path, name: str, index: Path) -> Path:
-    plain = name == os.path.basename(name) and name not in ("", ".", "..") and "\\" not in name and "\0" not in name
-    if not plain or not name.endswith(".safetensors"):
-        raise ValueError(f"{index}: {name!r} is no plain name of a .safetensors file in this directory.")
+    plain = re.fullmatch(r"[A-Za-z0-9_][\w.+=-]{0,200}\.safetensors", name, re.ASCII)
+    if plain is None or name.split(".")[0].lower() in RESERVED:
+        raise ValueError(f"{index}: {shown(name)} is no plain name of a .safetensors file in this directory.")
     return regular(directory / name, directory)
 
 
-def pickled(path: Path) -> bool:
-    """Told by content, not by name: a zip archive as torch writes it, or a bare pickle."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError:
-        return False
-    return start[:2] == b"PK" or (len(start) > 1 and start[0] == 0x80 and start[1] in range(2, 6))
+def pickles(directory: Path) -> list[Path]:
+    """The pickles of a directory, by their names and their content."""
+    return [p for p in sorted(directory.iterdir()) if p.suffix in PICKLES and p.is_file() and pickled(p)]
 
 
 def tensors(paths: list[Path]) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of some files, mapped from disk rather than read; none may come twice."""
     seen: set[str] = set()
     for path in paths:
+        for name in read_header(path):
+            if name in seen:
+                raise ValueError(f"{path}: the tensor {shown(name)} stands in two files.")
+            seen.add(name)
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 - not a dictionary
-                    if name in seen:
-                        raise ValueError(f"{path}: the tensor {name} stands in two files.")
-                    seen.add(name)
                     yield name, file.get_tensor(name)
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, RuntimeError) as error:
             raise ValueError(f"{path}: not a whole safetensors file ({error}).") from error
 
 
 def named_code(config: dict[str, Any]) -> list[str]:
-    """The keys of a config that would have another program run code; here they are ignored, and said."""
-    return [key for key in NAMES_CODE if key in config]
+    """The keys of a config, at any depth, that would have another program run code; here they are ignored, and said."""
+    found, open_nodes = set(), [config]
+    while open_nodes:
+        node = open_nodes.pop()
+        found |= {key for key in NAMES_CODE if key in node}
+        open_nodes += [inner for inner in node.values() if isinstance(inner, dict)]
+    return sorted(found)

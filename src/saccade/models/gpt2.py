@@ -1,5 +1,6 @@
 """GPT-2: a decoder of words and learned positions, norm before each branch and at the end (Radford et al. 2019)."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,11 +9,12 @@ from torch import Tensor, nn
 from saccade.attention import CAUSAL, ScaledDot
 from saccade.data import Batch, Text
 from saccade.models.family import Family
+from saccade.models.fresh import STD, spread
 from saccade.models.weights import Names, Split, Transposed
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
-from saccade.parts.layer import layer
+from saccade.parts.layer import Layer, layer
 from saccade.parts.multihead import Attention
 from saccade.parts.position import Learned
 from saccade.parts.stack import Stack
@@ -61,8 +63,11 @@ class GPT2(nn.Module):
         assert isinstance(batch.source, Text), "GPT-2 continues a text"
         return State(), batch.source
 
+    def think(self, text: Text, state: State) -> Tensor:
+        return self.stack(self.words(text.tokens), text.keep, state)
+
     def step(self, text: Text, state: State) -> Tensor:
-        return self.head(self.stack(self.words(text.tokens), text.keep, state))
+        return self.head(self.think(text, state))
 
 
 NAMES: Names = {
@@ -76,6 +81,17 @@ NAMES: Names = {
     "h.{}.mlp.c_proj": Transposed("stack.layers.{}.feedforward.branch.down"),
     "ln_f": "stack.leave",
 }
+
+
+def fresh(model: nn.Module, config: Config) -> None:
+    """As BERT's, with what is added to the residual stream made smaller, the more so the more layers add to it."""
+    spread(model, config)
+    for module in model.modules():
+        if isinstance(module, Layer):
+            for last in (module.attention.branch.output, module.feedforward.branch.down):
+                nn.init.normal_(last.weight, std=STD / math.sqrt(2 * config.layers))  # type: ignore[arg-type]
+
+
 FAMILY = Family(
     name="gpt2",
     said="decoder: words, learned positions, norm before",
@@ -105,4 +121,5 @@ FAMILY = Family(
     prefix="transformer.",
     ignored=(r"h\.\d+\.attn\.(bias|masked_bias)", r"lm_head\.weight"),
     architecture="GPT2LMHeadModel",
+    fresh=fresh,
 )

@@ -27,4 +27,5 @@ def fetch(name: str) -> Path:
             "Give a local directory, or try again with a connection."
         ) from error
     except (HfHubHTTPError, OSError) as error:
-        raise ValueError(f"{name}: the hub does not give it ({str(error).splitlines()[0]}); check the name.") from error
+        said = next(iter(str(error).splitlines()), type(error).__name__)  # some errors have no words
+        raise ValueError(f"{name}: the hub does not give it ({said[:300]}); check the name.") from error

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from saccade.attention import CAUSAL
 from saccade.data import Batch, Text
 from saccade.models.family import Family
+from saccade.models.fresh import spread
 from saccade.models.weights import Names
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
@@ -70,8 +71,11 @@ class Llama(nn.Module):
         assert isinstance(batch.source, Text), "LLaMA continues a text"
         return State(), batch.source
 
+    def think(self, text: Text, state: State) -> Tensor:
+        return self.stack(self.words(text.tokens), text.keep, state)
+
     def step(self, text: Text, state: State) -> Tensor:
-        return self.head(self.stack(self.words(text.tokens), text.keep, state))
+        return self.head(self.think(text, state))
 
 
 class Stretched(Sinusoidal):
@@ -174,4 +178,5 @@ FAMILY = Family(
     beside=(r"lm_head\.weight",),
     ignored=(r"lm_head\.weight", r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
     architecture="LlamaForCausalLM",
+    fresh=spread,
 )

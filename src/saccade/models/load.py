@@ -1,27 +1,29 @@
-"""Models in and out: a directory of ours or of Hugging Face, or a name on the hub, becomes a `Model`, and goes back."""
+"""Models in: a directory of ours or of Hugging Face, or a name on the hub, becomes a `Model`."""
 
-import json
-import re
-import shutil
-import tempfile
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade import text
 from saccade.attention.table import nearest
-from saccade.data import Batch, Text
 from saccade.models import files, hub
 from saccade.models.family import Family
-from saccade.models.table import FAMILIES
-from saccade.models.weights import to_ours, to_theirs
-from saccade.parts.stack import Stack
-from saccade.parts.state import State
+from saccade.models.fill import fill
+from saccade.models.labels import LABELLED, MANY, named, read_labels, unnamed
+from saccade.models.model import Model, Report
+from saccade.models.new import new
+from saccade.models.pooling import Pooling, read_pooling
+from saccade.models.save import save
+from saccade.models.table import family
+from saccade.text.files import guarded, shown
 
+__all__ = ["BODY", "Model", "Pooling", "Report", "family", "load", "new", "save"]
+
+BODY = "body"  # asked for as a head: none, only the body
 CAPS = {
     "width": 16_384,
     "inner": 131_072,
@@ -30,136 +32,119 @@ CAPS = {
     "vocab": 2_000_000,
     "length": 1_000_000,
     "side": 65_536,
+    "breadth": 65_536,
     "patch": 4_096,
     "channels": 4_096,
     "word_width": 16_384,
+    "decoder_layers": 512,
+    "decoder_heads": 1_024,
+    "decoder_inner": 131_072,
+    "key_heads": 1_024,
+    "head_width": 16_384,
+    "target_vocab": 2_000_000,
+    "segments": 2_000_000,
+    "buckets": 65_536,
+    "distance": 1_000_000,
+    "first_length": 1_000_000_000,
+    "block": 65_536,
+    "count": 65_536,
+    "rank": 1_000_000,
+    "rounds": 1_024,
+    "near": 65_536,
+    "stages": 16,
+    "blocks": 512,
+    "reduction": 16_384,
+    "size": 65_536,
+    "cell": 4_096,
+    "codes": 2_000_000,
+    "code_width": 16_384,
 }
-
-
-@dataclass
-class Report:
-    """What loading found: three lines for a person."""
-
-    loaded: str
-    new: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        few = lambda names: (
-            ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") or "nothing"
-        )
-        lines = [f"loaded     {self.loaded}", f"new        {few(self.new)}", f"left over  {few(self.left)}"]
-        return "\n".join(lines + self.said)
-
-
-@dataclass(frozen=True)
-class Pooling:
-    """How one vector is made of a text: the mean of its tokens or the first of them, at length one or as it is."""
-
-    first: bool = False
-    unit: bool = False
-
-
-class Model(nn.Module):
-    """A body, a head if there is one, and what is needed to write both down again."""
-
-    def __init__(
-        self, family: Family, config: Any, body: nn.Module, head: nn.Module | None = None, kind: str | None = None
-    ):
-        super().__init__()
-        self.family, self.config, self.kind = family, config, kind
-        self.body, self.head = body, head
-        self.tokenizer: Any = None
-        self.pooling = Pooling()
-        self.report = Report("built, with new weights")
-
-    @property
-    def limit(self) -> int | None:
-        """How many tokens it reads at most, where that is fixed."""
-        limits = [
-            m.position.limit for m in self.body.modules() if isinstance(m, Stack) and m.position.limit is not None
-        ]
-        return min(limits, default=None)
-
-    def forward(self, batch: Batch) -> Tensor:
-        x = self.body(batch)
-        keep = batch.source.keep if isinstance(batch.source, Text) else None
-        return x if self.head is None else self.head(x, keep)
-
-    def start(self, batch: Batch) -> tuple[State, Text]:
-        return self.body.start(batch)  # type: ignore[operator]
-
-    def step(self, words: Text, state: State) -> Tensor:
-        return self.body.step(words, state)  # type: ignore[operator]
-
-    def save(self, directory: str | Path) -> Path:
-        """Write config, weights and tokenizer; where the family is published, in the published form."""
-        return save(self, Path(directory))
-
-
-def family(name: str) -> Family:
-    """The family of that name, or an error with the nearest."""
-    for entry in FAMILIES:
-        if name in (entry.name, entry.fixed.get("model_type")):
-            return entry
-    raise ValueError(f"There is no family {name!r}; {nearest(name, [entry.name for entry in FAMILIES])}")
-
-
-def load(
-    where: str | Path, *, head: str | None = None, labels: int | None = None, dtype: torch.dtype = torch.float32
-) -> Model:
-    """A model from a directory or a name on the hub, in evaluation mode.
-
-    `head` asks for a way to answer ("words", "label", "tag", "span"): loaded if it is there, new if it is not. A weight of
-    the body that is missing is an error that lists it.
-    """
-    directory = _local(where)
-    raw = files.read_json(directory / "config.json")
-    kind = family(_kind(raw, directory))
-    config = _capped(_read(kind, raw), directory)
-    with torch.device("meta"):  # sizes are checked against the file before anything is allocated
-        body = kind.build(config)
-        top = (
-            None
-            if head is None
-            else _head(kind, config, body, head, labels or raw.get("num_labels") or len(raw.get("id2label", {})) or 2)
-        )
-    model = Model(kind, config, body, top, head)
-    found = dict(files.tensors(files.tensor_files(directory)))
-    _fill(model, found, published="saccade" not in raw, dtype=dtype, directory=directory)
-    model.pooling = _pooling(directory)
-    if any((directory / name).exists() for name in TOKENIZER_FILES):
-        model.tokenizer = text.load(directory)
-    code = files.named_code(raw)
-    if code:
-        model.report.said.append(f"ignored    {', '.join(code)} in config.json: nothing in a directory runs code")
-    return model.eval()
-
-
+REPEATED = ("layers", "decoder_layers", "stages", "blocks")  # each has tensors of its own
+SPARE = 100_000  # special tokens that a tokenizer may have and the model not
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "source.spm")
 
 
-def _pooling(directory: Path) -> Pooling:
-    """What a directory of sentence vectors says of its pooling; the mean where it says nothing."""
-    config, modules = directory / "1_Pooling" / "config.json", directory / "modules.json"
-    raw = files.read_json(config) if config.exists() else {}
-    unit = modules.exists() and '"sentence_transformers.models.Normalize"' in files.read_text(modules)
-    return Pooling(first=raw.get("pooling_mode_cls_token") is True, unit=unit)
+def load(
+    where: str | Path,
+    *,
+    head: str | None = None,
+    labels: Sequence[str] | int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Model:
+    """A model from a directory or a name on the hub, in evaluation mode.
+
+    Without `head` it has the head that the directory says it has. `head` asks for one ("words", "label", "tag", "span"),
+    loaded if it is there and new if it is not; `head="body"` asks for none. `labels` are names for what a label or tag head
+    tells apart (or how many); a stored head with another number of them is left, and a new one begun. A weight of the body
+    that is missing is an error that lists it.
+    """
+    directory = _local(where)
+    raw = files.read_json(directory / "config.json")
+    with guarded(str(directory / "config.json")):
+        kind = family(_kind(raw, directory))
+        config = _capped(_read(kind, raw), directory)
+    found = dict(files.tensors(files.tensor_files(directory)))
+    said = _said(kind, raw)
+    asked = None if head == BODY else head or said
+    names = _labels(raw, said, asked, labels, directory)
+    with guarded(str(directory / "config.json")), torch.device("meta"):  # nothing is allocated before sizes are checked
+        _check_repeats(config, len(found))
+        body = kind.build(config)
+    with torch.device("meta"):
+        top = None if asked is None else kind.head(asked).build(config, body, len(names))
+    model = Model(kind, config, body, top, asked, labels=names, many=raw.get("problem_type") == MANY)
+    _fill(model, found, directory, raw, said, labels is not None, dtype)
+    model.pooling = read_pooling(directory)
+    _speak(model, directory)
+    return model.eval()
 
 
-def _write_pooling(pooling: Pooling, directory: Path) -> None:
-    """The same, as sentence-transformers writes it."""
-    kinds = ["Transformer", "Pooling", *(["Normalize"] if pooling.unit else [])]
-    homes = ["", "1_Pooling", "2_Normalize"]
-    modules = [
-        {"idx": i, "name": str(i), "path": homes[i], "type": f"sentence_transformers.models.{kind}"}
-        for i, kind in enumerate(kinds)
-    ]
-    (directory / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
-    (directory / "1_Pooling").mkdir()
-    said = {"pooling_mode_cls_token": pooling.first, "pooling_mode_mean_tokens": not pooling.first}
-    (directory / "1_Pooling" / "config.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+def _fill(
+    model: Model,
+    found: dict[str, Tensor],
+    directory: Path,
+    raw: dict,
+    said: str | None,
+    relabelled: bool,
+    dtype: torch.dtype,
+) -> None:
+    """Weights from the files into the model, and a report of it."""
+    published = "saccade" not in raw
+    with guarded(str(directory)):
+        try:
+            fill(model, found, published=published, other=said, relabelled=relabelled, dtype=dtype, directory=directory)
+        except RuntimeError as error:
+            whole = [f"{n} is of {x.dtype}" for n, x in found.items() if not x.is_floating_point()]
+            raise ValueError(f"the weights cannot be used ({error}): {', '.join(whole[:5]) or 'see there'}.") from error
+    stored = read_labels(raw, directory / "config.json") if relabelled and "id2label" in raw else model.labels
+    if model.kind == said and len(stored) == len(model.labels) and stored != model.labels:
+        model.report.said.append(f"renamed    {', '.join(stored[:6])} to {', '.join(model.labels[:6])}")
+    code = files.named_code(raw)
+    if code:
+        model.report.said.append(f"ignored    {', '.join(code)} in config.json: nothing in a directory runs code")
+
+
+def _speak(model: Model, directory: Path) -> None:
+    """The tokenizer of a directory, if there is one and the model has a vector for what it reads."""
+    present = [name for name in TOKENIZER_FILES if (directory / name).exists()]
+    if not present:
+        return
+    model.tokenizer = text.load(directory)
+    model.report.said += [f"tokenizer  {note}" for note in model.tokenizer.notes]
+    vocab = {field.name: getattr(model.config, field.name) for field in fields(model.config)}.get("vocab")
+    if vocab is None or model.tokenizer.vocab <= vocab:
+        return
+    where, last = f"{directory}: {' and '.join(present)}", model.tokenizer.vocab - 1
+    special = set(model.tokenizer.special.values()) - set(model.tokenizer.encode("").ids)
+    spare = last - vocab < SPARE and not any(
+        model.tokenizer.token(id) for id in range(vocab, last + 1) if id not in special
+    )
+    if not spare:
+        raise ValueError(
+            f"{where} can give ids up to {last:,} ({shown(model.tokenizer.token(last))}), and the model has vectors for "
+            f"{vocab:,} tokens; the tokenizer is another model's."
+        )
+    model.report.said.append(f"unused     special tokens beyond the model's {vocab:,} vectors, up to {last:,}: {where}")
 
 
 def _local(where: str | Path) -> Path:
@@ -190,6 +175,11 @@ def _kind(raw: dict, directory: Path) -> str:
 def _read(kind: Family, raw: dict) -> Any:
     own = raw.get("saccade")
     if not isinstance(own, dict):
+        if kind.names is None:
+            raise ValueError(f"{kind.name} has no published form; its config.json has a table `saccade`.")
+        for theirs, ours in kind.keys.items():
+            if ours == "activation" and not isinstance(raw.get(theirs, ""), str):
+                raise ValueError(f"{theirs} = {shown(raw[theirs])} where the name of an activation is needed.")
         return kind.read(raw)
     given = {key: value for key, value in own.items() if key != "family"}
     known = [f.name for f in fields(kind.config)]
@@ -203,159 +193,44 @@ def _capped(config: Any, directory: Path) -> Any:
     """Values of the wrong kind, and numbers that no real model has, are refused before anything is built."""
     for item in fields(config):
         value, usual = getattr(config, item.name), item.default
+        assert usual is not MISSING, f"{item.name} needs a usual value"
         if value is None and usual is None:
             continue
-        kinds = (int, float) if isinstance(usual, float) else int if usual is None else type(usual)
-        cap = CAPS.get(item.name, 2_147_483_648)
+        usual_kind = next(iter(get_args(item.type))) if usual is None else type(usual)
+        kinds = (int, float) if usual_kind is float else usual_kind
+        cap = 1 if item.name.endswith("dropout") else CAPS.get(item.name, 2_147_483_648)
         right = isinstance(value, kinds) and (isinstance(usual, bool) or not isinstance(value, bool))
         if isinstance(value, int | float) and not isinstance(value, bool):
             right = right and (item.name in CAPS) <= value <= cap  # false for NaN too; 1 is the least of sizes
         if not right:
-            wanted = (
-                f"a number up to {cap:,}"
-                if kinds is int or isinstance(usual, float)
-                else getattr(kinds, "__name__", kinds)
-            )
-            raise ValueError(f"{directory / 'config.json'}: {item.name} = {value!r} where {wanted} is needed.")
+            wanted = f"a number up to {cap:,}" if usual_kind in (int, float) else usual_kind.__name__
+            raise ValueError(f"{directory / 'config.json'}: {item.name} = {shown(value)} where {wanted} is needed.")
     return config
 
 
-def _head(kind: Family, config: Any, body: nn.Module, name: str, labels: int) -> nn.Module:
-    if name not in kind.heads:
-        raise ValueError(f"{kind.name} has no head {name!r}; known are {', '.join(kind.heads) or 'none'}.")
-    if not 0 < labels <= 100_000:
-        raise ValueError(f"A head has from 1 to 100,000 labels; got {labels}.")
-    return kind.heads[name].build(config, body, labels)
+def _check_repeats(config: Any, tensors: int) -> None:
+    """A layer takes time and memory even when its tensors are empty, and there is no layer without a tensor."""
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if item.name in REPEATED and isinstance(value, int) and value > tensors:
+            raise ValueError(f"{item.name} = {value} and the files hold {tensors} tensors; they are of another model.")
 
 
-def _fill(model: Model, found: dict[str, Tensor], *, published: bool, dtype: torch.dtype, directory: Path) -> None:
-    """Put tensors from files into a model that has shapes only; report what is new and what is left over."""
-    ours, left = _renamed(model, found) if published else (found, [])
-    wanted = dict(model.state_dict(keep_vars=True))
-    wrong = [
-        f"{n} is {tuple(x.shape)}, {tuple(wanted[n].shape)} is needed"
-        for n, x in ours.items()
-        if n in wanted and x.shape != wanted[n].shape
-    ]
-    if wrong:
-        raise ValueError(f"{directory}: the weights do not fit the config: {'; '.join(wrong[:5])}.")
-    left += [name for name in ours if name not in wanted]
-    tied = {id(p): n for n, p in reversed(wanted.items()) if n in ours}
-    missing = [n for n, p in wanted.items() if n not in ours and id(p) not in tied]
-    spare = [n for n in missing if any(re.fullmatch(p, n.removeprefix("body.")) for p in model.family.optional)]
-    for name in spare:  # built as zeros, and a file may leave them out
-        ours[name] = torch.zeros(wanted[name].shape)
-    missing = [n for n in missing if n not in spare]
-    gone = [n for n in missing if n.startswith("body.")]
-    if gone:
-        raise ValueError(
-            f"{directory}: {len(gone)} weights of the body are missing ({', '.join(gone[:6])}), and these have no place: "
-            f"{', '.join(left[:6]) or 'none'}. Is it another family, or an incomplete file?"
-        )
-    same = {n: ours[tied[id(p)]] for n, p in wanted.items() if id(p) in tied}
-    ready = {
-        n: (same | ours)[n].to(dtype) if (same | ours)[n].is_floating_point() else (same | ours)[n]
-        for n in wanted
-        if n in same or n in ours
-    }
-    shared: dict[int, Tensor] = {}
-    for name, p in wanted.items():  # tied parameters stay one
-        if name in ready:
-            made = shared.setdefault(id(p), nn.Parameter(ready[name]) if isinstance(p, nn.Parameter) else ready[name])
-            _assign(model, name, made)
-    if missing:
-        assert model.head is not None
-        _new_head(model, missing, dtype)
-    count = sum(p.numel() for p in model.body.parameters())
-    model.report = Report(
-        f"{len(ready)} tensors, {count / 1e6:,.1f} M parameters, as {model.family.name} from {directory}", missing, left
-    )
+def _said(kind: Family, raw: dict) -> str | None:
+    """The head that a directory says it has."""
+    own, classes = raw.get("head"), raw.get("architectures")
+    if "saccade" in raw:
+        return own if isinstance(own, str) else None
+    given = classes if isinstance(classes, list) else []
+    return next((name for name, head in kind.heads.items() if head.architecture in given), None)
 
 
-def _renamed(model: Model, found: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Published names to `body.` and `head.` of ours; and those without a line that hold something learned."""
-    kind = model.family
-    assert kind.names is not None, f"{kind.name} has no published form"
-    stripped = {name.removeprefix(kind.prefix): x for name, x in found.items()}
-    body = to_ours(stripped, kind.names(model.config))
-    ours = {f"body.{name}": x for name, x in body.found.items()}
-    left = [name for name in body.left if not any(re.fullmatch(pattern, name) for pattern in kind.ignored)]
-    if model.kind is not None:
-        names = {theirs.removeprefix(kind.prefix): ours for theirs, ours in kind.heads[model.kind].names.items()}
-        head = to_ours({name: stripped[name] for name in body.left}, names)
-        ours |= {f"head.{name}": x for name, x in head.found.items()}
-        left = [name for name in left if name in head.left]
-    return ours, left
-
-
-def _assign(model: nn.Module, name: str, value: Tensor) -> None:
-    path, leaf = name.rsplit(".", 1)
-    owner = model.get_submodule(path)
-    (owner._buffers if leaf in owner._buffers else owner._parameters)[leaf] = value  # type: ignore[index]
-
-
-def _new_head(model: Model, missing: list[str], dtype: torch.dtype) -> None:
-    """A head that the files do not have begins like any new layer."""
-    for name in missing:
-        shape = model.get_parameter(name).shape
-        fresh = torch.zeros(shape, dtype=dtype)
-        if len(shape) > 1:
-            nn.init.normal_(fresh, std=0.02)
-        elif name.endswith("weight"):
-            fresh.fill_(1.0)  # a norm
-        _assign(model, name, nn.Parameter(fresh))
-
-
-def save(model: Model, directory: Path) -> Path:
-    """Write a model; an existing directory is replaced only when everything new is on disk."""
-    kind = model.family
-    named = dict(model.named_parameters()) | {n: b for n, b in model.named_buffers() if n in model.state_dict()}
-    tensors = {name: x.detach() for name, x in named.items()}
-    if kind.names is None:
-        raw: dict[str, Any] = {"saccade": {"family": kind.name} | asdict(model.config)}
-    else:
-        raw = kind.write(model.config)
-        if model.kind in ("label", "tag"):
-            labels = model.get_submodule("head.score").out_features
-            assert isinstance(labels, int)
-            raw |= {"id2label": {str(i): f"LABEL_{i}" for i in range(labels)}, "num_labels": labels}
-        raw["architectures"] = [kind.architecture if model.kind is None else kind.heads[model.kind].architecture]
-        tensors = _published(model, tensors)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    try:
-        save_file(
-            {n: x.contiguous() for n, x in sorted(tensors.items())}, temporary / "model.safetensors", {"format": "pt"}
-        )
-        (temporary / "config.json").write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        if model.tokenizer is not None:
-            model.tokenizer.save(temporary)
-        if model.pooling != Pooling():
-            _write_pooling(model.pooling, temporary)
-        (temporary / "model.safetensors").chmod(0o644)  # a temporary file is private, a model is not
-        temporary.chmod(0o755)
-        if directory.exists():
-            shutil.rmtree(directory)
-        temporary.rename(directory)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return directory
-
-
-def _published(model: Model, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our names to published ones; with a head, the body's get their prefix."""
-    kind = model.family
-    assert kind.names is not None
-    split = {
-        part: {n.removeprefix(f"{part}."): x for n, x in tensors.items() if n.startswith(f"{part}.")}
-        for part in ("body", "head")
-    }
-    body = to_theirs(split["body"], kind.names(model.config))
-    if model.kind is None:
-        bare = kind.architecture.endswith("Model") and "LMHead" not in kind.architecture
-        return body if bare else {_prefixed(n, kind): x for n, x in body.items()}
-    return {_prefixed(n, kind): x for n, x in body.items()} | to_theirs(split["head"], kind.heads[model.kind].names)
-
-
-def _prefixed(name: str, kind: Family) -> str:
-    return name if any(re.fullmatch(pattern, name) for pattern in kind.beside) else kind.prefix + name
+def _labels(
+    raw: dict, said: str | None, asked: str | None, labels: Sequence[str] | int | None, directory: Path
+) -> tuple[str, ...]:
+    """The names for a head: those asked for, else those stored, if they are not another head's."""
+    if asked not in LABELLED:
+        return ()
+    if labels is not None:
+        return named(labels)
+    return unnamed(2) if said in LABELLED and said != asked else read_labels(raw, directory / "config.json")

@@ -16,6 +16,7 @@ from saccade.data import Batch, Text
 from saccade.models import bert, roberta
 from saccade.models.bert import Bert
 from saccade.models.family import Family
+from saccade.models.fresh import spread
 from saccade.models.weights import Names
 from saccade.parts.multihead import Attention
 from saccade.parts.position import Learned, Turn
@@ -147,4 +148,6 @@ FAMILY = Family(
     prefix="longformer.",
     ignored=roberta.FAMILY.ignored,
     architecture="LongformerModel",
+    spare=bert.pooler,
+    fresh=spread,
 )

@@ -3,12 +3,14 @@
 
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL
 from saccade.models import bart
 from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
-from saccade.models.family import Family
+from saccade.models.family import Family, Spares
+from saccade.models.fresh import spread
 from saccade.models.weights import Names
 from saccade.parts.embed import Words
 from saccade.parts.position import Sinusoidal
@@ -59,6 +61,17 @@ APART: Names = {
     "decoder.embed_tokens": "target_words.vectors",
     "lm_head": "target_words.vectors",
 }
+
+
+def places(config: Config) -> Spares:
+    """The published form stores what `Sinusoidal` computes, once for each side."""
+
+    def table() -> Tensor:
+        return Sinusoidal(config.width, halves=True).table(torch.arange(config.length)[None], torch.float32)[0]
+
+    return {f"{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
+
+
 FAMILY = Family(
     name="marian",
     said="encoder and decoder: sinusoidal positions, norm after, for translation",
@@ -73,4 +86,6 @@ FAMILY = Family(
     optional=("head.shift",),
     ignored=(r"(encoder|decoder)\.embed_positions\.weight",),  # the published table is what `Sinusoidal` computes
     architecture="MarianMTModel",
+    spare=places,
+    fresh=spread,
 )

@@ -10,6 +10,7 @@ from saccade.attention import Hashed
 from saccade.models import bert
 from saccade.models.bert import Bert
 from saccade.models.family import Family
+from saccade.models.fresh import spread
 from saccade.parts.multihead import Attention
 
 
@@ -51,4 +52,5 @@ FAMILY = Family(
     config=Config,
     build=build,
     heads={name: replace(head, names={}, architecture="") for name, head in bert.FAMILY.heads.items()},
+    fresh=spread,
 )

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from saccade.attention import FULL, MECHANISMS, Additive, Mechanism, Sight, Spatial, mechanism
 from saccade.attention.table import nearest
 from saccade.data import Batch, Text
+from saccade.models import reading
 from saccade.models.family import Family
 from saccade.parts.embed import Words
 from saccade.parts.heads import First, WordHead
@@ -94,9 +95,12 @@ class Language(nn.Module):
         assert isinstance(batch.source, Text), "a recurrent language model continues a text"
         return State(), batch.source
 
-    def step(self, text: Text, state: State) -> Tensor:
+    def think(self, text: Text, state: State) -> Tensor:
         state.advance((text.tokens.size(0), text.tokens.size(1)), text.keep)
-        return self.head(self.layers(self.words(text.tokens), text.keep, state.at("layers")))
+        return self.layers(self.words(text.tokens), text.keep, state.at("layers"))
+
+    def step(self, text: Text, state: State) -> Tensor:
+        return self.head(self.think(text, state))
 
 
 class Across(nn.Module):
@@ -203,9 +207,12 @@ class Decoder(nn.Module):
         self.body.layers.resume(hidden, state.at("layers"))
         return state, Text(torch.full((memory.size(0), 1), self.first, device=memory.device))
 
-    def step(self, text: Text, state: State) -> Tensor:
+    def think(self, text: Text, state: State) -> Tensor:
         state.advance((text.tokens.size(0), text.tokens.size(1)), text.keep)
-        return self.head(self.dropout(self.body(self.words(text.tokens), text.keep, state)))
+        return self.dropout(self.body(self.words(text.tokens), text.keep, state))
+
+    def step(self, text: Text, state: State) -> Tensor:
+        return self.head(self.think(text, state))
 
 
 class Bridge(nn.Module):
@@ -244,6 +251,13 @@ class Translator(nn.Module):
             hidden = self.bridge(First()(memory[..., self.width // 2 :], text.keep))
         return self.decoder.begin(memory, text.keep, hidden)
 
+    @property
+    def head(self) -> WordHead:
+        return self.decoder.head
+
+    def think(self, text: Text, state: State) -> Tensor:
+        return self.decoder.think(text, state)
+
     def step(self, text: Text, state: State) -> Tensor:
         return self.decoder.step(text, state)
 
@@ -267,5 +281,9 @@ LANGUAGE = Family(
     name="rnn_language", said="recurrent language model: LSTM or GRU, left to right", config=Config, build=Language
 )
 READER = Family(
-    name="rnn_reader", said="recurrent reader: LSTM or GRU, in both directions", config=Config, build=Reader
+    name="rnn_reader",
+    said="recurrent reader: LSTM or GRU, in both directions",
+    config=Config,
+    build=Reader,
+    heads=reading.HEADS,
 )

@@ -6,8 +6,9 @@ from typing import Any
 from torch import nn
 
 from saccade.models import bert
-from saccade.models.bert import Bert
+from saccade.models.bert import Bert, head_drop
 from saccade.models.family import Family, Head
+from saccade.models.fresh import spread
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
 from saccade.parts.position import Learned
 
@@ -32,8 +33,8 @@ def word_head(config: Config, body: Bert, labels: int = 0) -> WordHead:
 
 def label_head(config: Config, body: Bert, labels: int) -> LabelHead:
     """The first token, through a dense layer and tanh, with dropout on both sides."""
-    between = nn.Sequential(nn.Dropout(config.dropout), nn.Linear(config.width, config.width), nn.Tanh())
-    return LabelHead(config.width, labels, pool=First(), between=between, dropout=config.dropout)
+    between = nn.Sequential(nn.Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.Tanh())
+    return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
 
 
 UNSAID = {
@@ -85,7 +86,7 @@ FAMILY = Family(
             "RobertaForSequenceClassification",
         ),
         "tag": Head(
-            lambda config, body, labels: TagHead(config.width, labels, dropout=config.dropout),
+            lambda config, body, labels: TagHead(config.width, labels, dropout=head_drop(config)),
             {"classifier": "score"},
             "RobertaForTokenClassification",
         ),
@@ -96,4 +97,6 @@ FAMILY = Family(
     prefix="roberta.",
     ignored=(r"embeddings\.position_ids", r"pooler\..*"),
     architecture="RobertaModel",
+    spare=bert.pooler,
+    fresh=spread,
 )

@@ -117,5 +117,5 @@ FAMILY = Family(
     said="convolutional encoder of pictures: plain, SE-Inception or SE-ResNet",
     config=Config,
     build=SENet,
-    heads={"label": Head(lambda config, body, labels: LabelHead(config.width, labels), {}, "")},
+    heads={"label": Head(lambda config, body, labels: LabelHead(config.width, labels))},
 )

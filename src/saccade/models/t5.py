@@ -142,6 +142,18 @@ def also(config: Config) -> dict[str, Any]:
     }
 
 
+def fresh(model: nn.Module, config: Config) -> None:
+    """Words of variance one, and every matrix by what enters it; queries make up for scores that are not scaled."""
+    for name, module in model.named_modules():
+        if isinstance(module, Words):
+            nn.init.normal_(module.vectors.weight)
+        elif isinstance(module, Buckets):
+            nn.init.normal_(module.table.weight, std=config.width**-0.5)
+        elif isinstance(module, nn.Linear) and not (config.tied and name.endswith("head.score")):
+            scale = config.head_width if name.endswith("query") else 1
+            nn.init.normal_(module.weight, std=(module.in_features * scale) ** -0.5)
+
+
 FAMILY = Family(
     name="t5",
     said="encoder and decoder: tilts by distance, RMS norm before, text in and text out",
@@ -170,4 +182,5 @@ FAMILY = Family(
     also=also,
     ignored=(r"lm_head\.weight", r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
     architecture="T5ForConditionalGeneration",
+    fresh=fresh,
 )

@@ -1,5 +1,6 @@
 """Every family of the package, in order: the table that tests and tools run over."""
 
+from saccade.attention.table import nearest
 from saccade.models import (
     bart,
     bert,
@@ -8,10 +9,12 @@ from saccade.models import (
     distilbert,
     electra,
     gpt2,
+    kernel,
     linformer,
     llama,
     longformer,
     marian,
+    marian_student,
     painter,
     reformer,
     rnn,
@@ -43,10 +46,20 @@ FAMILIES: list[Family] = [
     t5.FAMILY,
     bart.FAMILY,
     marian.FAMILY,
+    marian_student.FAMILY,
     vit.FAMILY,
     senet.FAMILY,
     captioner.FAMILY,
     captioner.TRANSFORMER,
     captioner.PATCHES,
     painter.FAMILY,
+    kernel.FAMILY,
 ]
+
+
+def family(name: str) -> Family:
+    """The family of that name, or an error with the nearest."""
+    for entry in FAMILIES:
+        if name in (entry.name, entry.fixed.get("model_type")):
+            return entry
+    raise ValueError(f"There is no family {name!r}; {nearest(name, [entry.name for entry in FAMILIES])}")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL, Mechanism, Pattern, mechanism
 from saccade.data import Batch, Text
+from saccade.models import reading
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.parts.embed import Words
@@ -66,8 +67,11 @@ class Language(nn.Module):
         assert isinstance(batch.source, Text), "this decoder continues a text"
         return State(), batch.source
 
+    def think(self, text: Text, state: State) -> Tensor:
+        return self.stack(self.words(text.tokens), text.keep, state)
+
     def step(self, text: Text, state: State) -> Tensor:
-        return self.head(self.stack(self.words(text.tokens), text.keep, state))
+        return self.head(self.think(text, state))
 
 
 def transformer(config: Config) -> EncoderDecoder:
@@ -136,4 +140,10 @@ FAMILY = Family(
 LANGUAGE = Family(
     name="transformer_language", said="the transformer's decoder alone: a language model", config=Config, build=Language
 )
-READER = Family(name="transformer_reader", said="the transformer's encoder alone", config=Config, build=Reader)
+READER = Family(
+    name="transformer_reader",
+    said="the transformer's encoder alone",
+    config=Config,
+    build=Reader,
+    heads=reading.HEADS,
+)

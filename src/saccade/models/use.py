@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.data import Batch, Text
-from saccade.models.load import Model
+from saccade.models.model import Model
 from saccade.parts.heads import First, Mean
 
 BATCH = 8192  # tokens at a time, padding counted

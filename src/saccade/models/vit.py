@@ -1,7 +1,7 @@
 """ViT: a picture as a text of patches, read by a transformer (Dosovitskiy et al. 2021, arXiv 2010.11929)."""
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Image
+from saccade.models.bert import pooler
 from saccade.models.family import Family, Head
+from saccade.models.fresh import spread
 from saccade.models.weights import Names, Row
 from saccade.parts.embed import Patches
 from saccade.parts.feedforward import FeedForward
@@ -23,7 +25,8 @@ from saccade.parts.stack import Stack
 
 @dataclass(frozen=True)
 class Config:
-    side: int = 224  # of the picture, in pixels
+    side: int = 224  # of the picture, in pixels; its rows where it is not square
+    breadth: int | None = None  # its columns, where they are not as many
     patch: int = 16  # the side of a patch
     channels: int = 3
     width: int = 768
@@ -44,11 +47,7 @@ class ViT(nn.Module):
         super().__init__()
         width, norm = config.width, partial(nn.LayerNorm, eps=config.eps)
         drop = config.weight_dropout if config.drop_weights else 0.0
-        cells, rest = divmod(config.side, config.patch)
-        if rest:
-            raise ValueError(
-                f"Patches of {config.patch} pixels do not tile a side of {config.side}; choose a multiple."
-            )
+        rows, columns = cells(config)
         layers = [
             layer(
                 Attention(width, config.heads, ScaledDot(dropout=drop)),
@@ -62,7 +61,7 @@ class ViT(nn.Module):
         self.width = width
         self.patches = Patches(config.patch, config.channels, width)
         self.whole = nn.Parameter(torch.randn(1, 1, width) * 0.02)
-        position = Grid(cells, cells, width, first=1)
+        position = Grid(rows, columns, width, first=1)
         self.stack = Stack(layers, FULL, position, enter=nn.Dropout(config.dropout), leave=norm(width))
 
     def forward(self, batch: Batch) -> Tensor:
@@ -75,16 +74,17 @@ class ViT(nn.Module):
     def resized(self, rows: int, columns: int) -> "ViT":
         """A copy for pictures of rows x columns pixels: positions are resampled, all else is the same."""
         new, size = deepcopy(self), self.patches.size
-        new.stack.position = self._grid().resized(rows // size, columns // size)
+        new.stack.position = self.grid().resized(rows // size, columns // size)
         return new
 
-    def _grid(self) -> Grid:
+    def grid(self) -> Grid:
+        """The positions of its patches."""
         assert isinstance(self.stack.position, Grid)
         return self.stack.position
 
     def _fits(self, picture: Image) -> None:
         """The positions are those of one size of picture; a smaller one would be read with the wrong ones."""
-        grid, size = self._grid(), self.patches.size
+        grid, size = self.grid(), self.patches.size
         rows, columns = picture.pixels.shape[-2:]
         if (rows, columns) != (grid.rows * size, grid.columns * size):
             raise ValueError(
@@ -119,15 +119,41 @@ NEWER: Names = {  # what `transformers` 5 calls them in memory; read, never writ
 }
 
 
+def cells(config: Config) -> tuple[int, int]:
+    """Rows and columns of patches."""
+    sides = (config.side, config.side if config.breadth is None else config.breadth)
+    for side in sides:
+        if config.patch < 1 or side < 1 or side % config.patch:
+            raise ValueError(f"Patches of {config.patch} pixels do not tile a side of {side}; choose a multiple.")
+    return sides[0] // config.patch, sides[1] // config.patch
+
+
 def adapt(raw: dict[str, Any]) -> dict[str, Any]:
-    """Sides may be published as a pair; pictures and patches are square here."""
+    """Sides may be published as a pair; a picture need not be square, patches are."""
     for key in ("image_size", "patch_size"):
         pair = raw.get(key)
-        if isinstance(pair, list | tuple):
-            if len(set(pair)) != 1:
-                raise ValueError(f"vit: {key} = {list(pair)} is not square; build a square one and use `resized`.")
-            raw[key] = pair[0]
+        if not isinstance(pair, list | tuple):
+            continue
+        if len(pair) != 2 or any(type(side) is not int for side in pair):
+            raise ValueError(f"vit: {key} is a number of pixels, or two of them; got {str(pair)[:80]}.")
+        if pair[0] != pair[1]:
+            if key == "patch_size":
+                raise ValueError(f"vit: {key} = {list(pair)} is not square; only square patches are built here.")
+            raw["image_size.columns"] = pair[1]
+        raw[key] = pair[0]
     return raw
+
+
+def also(config: Config) -> dict[str, Any]:
+    """The size of a picture is one number where it is square, as it was first published."""
+    return {} if config.breadth is None else {"image_size": [config.side, config.breadth]}
+
+
+def current(config: Config, body: ViT) -> Config:
+    """The config that a body has now, if it was `resized` after it was built."""
+    grid, patch = body.grid(), config.patch
+    rows, columns = grid.rows * patch, grid.columns * patch
+    return replace(config, side=rows, breadth=None if rows == columns else columns)
 
 
 FAMILY = Family(
@@ -138,6 +164,7 @@ FAMILY = Family(
     names=lambda config: {**NAMES, **NEWER},
     keys={
         "image_size": "side",
+        "image_size.columns": "breadth",
         "patch_size": "patch",
         "num_channels": "channels",
         "hidden_size": "width",
@@ -151,6 +178,8 @@ FAMILY = Family(
     },
     fixed={"qkv_bias": True},
     adapt=adapt,
+    also=also,
+    current=current,
     heads={
         "label": Head(
             lambda config, body, labels: LabelHead(config.width, labels, pool=First()),
@@ -161,4 +190,6 @@ FAMILY = Family(
     prefix="vit.",
     ignored=(r"pooler\..*",),
     architecture="ViTModel",
+    spare=pooler,
+    fresh=spread,
 )

@@ -60,12 +60,13 @@ class TagHead(nn.Module):
 class SpanHead(nn.Module):
     """Where an answer begins and where it ends, (B, L, 2); padding is out of the question."""
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, *, dropout: float = 0.0):
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.score = nn.Linear(width, 2)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        scores = self.score(x)
+        scores = self.score(self.dropout(x))
         return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-1), -torch.inf)
 
 

@@ -14,8 +14,11 @@ from typing import Any
 import tokenizers
 from tokenizers import models
 
-from saccade.text.files import check_spec, guarded
+from saccade.text.files import guarded, shown
+from saccade.text.spec import check_spec
 from saccade.text.tokenizer import Encoded
+
+AROUND = 64  # tokens that a letter and what is put around it may make; published files make up to six
 
 
 class Fast:
@@ -34,6 +37,31 @@ class Fast:
         self.special = {name: id for name, id in found.items() if id is not None}
         self._names = {id: name for name, id in self.special.items()}
         self.vocab = 1 + max(_highest(spec), *self.special.values(), self._reader.get_vocab_size() - 1)
+        self._check_added(hidden)
+        self._check_frame()
+
+    def _check_added(self, hidden: dict[str, str]) -> None:
+        """The library numbers added tokens in their order; a file that numbers them otherwise would be misread."""
+        for token in self._spec.get("added_tokens") or []:
+            name: str = token["content"]
+            id = self._reader.token_to_id(hidden.get(name, name))
+            if id != token.get("id", id):
+                raise ValueError(
+                    f"{self.where}: the added token {shown(name)} has the id {token['id']}, and its place makes it {id}."
+                )
+
+    def _check_frame(self) -> None:
+        """What is put around a text: few tokens, and none without an id in the vocabulary."""
+        for pair in (None, "b"):
+            with guarded(f"{self.where} failed on a text"):
+                framed = self._reader.encode("a", pair)
+            if len(framed) > AROUND:
+                raise ValueError(f"{self.where} makes {len(framed):,} tokens of one letter and what it puts around it.")
+            beyond = max(framed.ids, default=0)
+            if beyond >= self.vocab:
+                raise ValueError(
+                    f"{self.where} puts the id {beyond:,} around a text; the vocabulary has ids up to {self.vocab - 1:,}."
+                )
 
     def token(self, id: int) -> str:
         return self._names.get(id) or self._reader.id_to_token(id) or ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.text.files import TOKENS, read_json
+from saccade.text.files import TOKENS, read_json, shown, stay_inside
 from saccade.text.frame import CLASSES, FRAMES, NAMES, ROLES, Frame
 
 
@@ -50,20 +50,38 @@ class Folder:
                 found[role] = there[0]
         return found
 
+    def remarks(self, roles: dict[str, int]) -> tuple[str, ...]:
+        """The notes, with the roles whose stated token is not there."""
+        lost = [f"{ROLES[role]} = {shown(self.stated[role])}" for role in self.stated if role not in roles]
+        said = f"{self.path / SMALL[0]} or its neighbours name tokens that are not there: {', '.join(lost)}."
+        return (*self.notes, *([said] if lost else []))
+
     def usual(self, vocab: dict[str, int]) -> list[str]:
         """The special tokens of a bare vocabulary: those that the files name, and those of a usual name."""
         names = [*self.special, *(name for usual in NAMES.values() for name in usual)]
         return [name for name in dict.fromkeys(names) if name in vocab]
 
 
+SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+
+
 def open_folder(path: Path) -> Folder:
     """Read the small files; none of them has to be there."""
-    config, listed = read_json(path / "tokenizer_config.json"), read_json(path / "special_tokens_map.json")
+    for name in SMALL:
+        if (path / name).exists():
+            stay_inside(path / name, path)
+    config, listed = (read_json(path / name) for name in SMALL[:2])
     stated = {}
     for role, key in ROLES.items():
+        for file, found in zip(SMALL, (config, listed), strict=False):
+            if found.get(key) is not None and not isinstance(found[key], str | dict):
+                raise ValueError(f"{path / file}: {key} is {shown(found[key])}; a token is needed.")
         name = _content(config.get(key)) or _content(listed.get(key))
         if name:
             stated[role] = name
+    length = config.get("model_max_length")
+    if length is not None and (type(length) not in (int, float) or not length > 0):
+        raise ValueError(f"{path / SMALL[0]}: model_max_length is {shown(length)}; a number above 0 is needed.")
     added, special = _added(path, config)
     for more in (config, listed):
         for key in ("additional_special_tokens", "extra_special_tokens"):
@@ -91,11 +109,13 @@ def _added(path: Path, config: dict[str, Any]) -> tuple[dict[str, int], list[str
             special += [name] if isinstance(token, dict) and token.get("special") else []
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < 10 * TOKENS:
-            raise ValueError(f"{path}: the added token {name[:40]!r} has the id {id!r}; a number from 0 is needed.")
+            raise ValueError(
+                f"{path}: the added token {shown(name)} has the id {shown(id)}; a number from 0 is needed."
+            )
     return ids, special
 
 
 def _notes(path: Path, config: dict[str, Any]) -> tuple[str, ...]:
     if "auto_map" not in config:
         return ()
-    return (f"{path / 'tokenizer_config.json'} names code (auto_map: {config['auto_map']!r}); it was not run.",)
+    return (f"{path / 'tokenizer_config.json'} names code (auto_map: {shown(config['auto_map'])}); it was not run.",)

@@ -11,11 +11,12 @@ from tokenizers import Tokenizer as Built
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from saccade.text.fast import Fast
-from saccade.text.files import check_vocab, guarded, read, read_json, read_text
+from saccade.text.files import guarded, read, read_json, read_text, shown, stay_inside
 from saccade.text.folder import Folder, open_folder
 from saccade.text.frame import FRAMES, NAMES, Frame
 from saccade.text.pieces import Pieces, Source, open_model
 from saccade.text.proto import llama2c_model
+from saccade.text.spec import MERGES, check_merges, check_vocab
 from saccade.text.tokenizer import Tokenizer
 
 
@@ -37,6 +38,8 @@ def load(where: str | Path) -> Tokenizer:
     for names, reader in READERS:
         found = [sorted(path.glob(name)) for name in names]
         if all(found):
+            for files in found:
+                stay_inside(files[0], path)
             return reader(open_folder(path), *(files[0] for files in found))
     there = ", ".join(sorted(file.name for file in path.iterdir())[:10]) or "nothing"
     raise ValueError(f"{path} has no tokenizer files; it has {there}. Known are {_known()}.")
@@ -56,12 +59,16 @@ def _json(folder: Folder, path: Path) -> Tokenizer:
     cut = spec.get("truncation")
     length = cut.get("max_length") if isinstance(cut, dict) else None
     length = folder.length or (length if isinstance(length, int) and length > 0 else None)
-    return Tokenizer(engine, folder.roles(engine.special), length=length, notes=folder.notes)
+    roles = folder.roles(engine.special)
+    return Tokenizer(engine, roles, length=length, notes=folder.remarks(roles))
 
 
 def _wordpiece(folder: Folder, path: Path) -> Tokenizer:
     """BERT's vocab.txt: one token a line."""
-    lines = re.sub(r"\r\n?", "\n", read_text(path)).removesuffix("\n").split("\n")
+    content = read_text(path)
+    if "\0" in content:
+        raise ValueError(f"{path} has a NUL at character {content.index(chr(0)):,}; a vocabulary is text.")
+    lines = re.sub(r"\r\n?", "\n", content).removesuffix("\n").split("\n")
     built = Built(models.WordPiece({}, unk_token=folder.stated.get("unknown", "[UNK]")))
     built.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -79,14 +86,18 @@ def _bpe(folder: Folder, path: Path, merges_path: Path) -> Tokenizer:
     """Byte-level BPE: GPT-2, RoBERTa, BART; the latter two have <s> in their vocabulary."""
     vocab = read_json(path)
     check_vocab(vocab, str(path))
-    lines = [line for line in read_text(merges_path).split("\n") if line.strip() and not line.startswith("#version")]
+    content = read_text(merges_path)
+    if content.count("\n") > MERGES + 1:
+        raise ValueError(f"{merges_path} has {content.count(chr(10)):,} lines; at most {MERGES:,} merges are read.")
+    merges = [line.rstrip("\r").split(" ") for line in content.split("\n") if line.strip() and line[:8] != "#version"]
+    check_merges(merges, str(merges_path))
     frame = folder.frame("roberta" if {"<s>", "</s>"} <= vocab.keys() else "none")
     if frame == FRAMES["roberta"]:  # the ends of a text also play BERT's roles
         folder = replace(folder, stated={"classify": "<s>", "separator": "</s>"} | folder.stated)
     built = Built(models.BPE({}, [], continuing_subword_prefix="", end_of_word_suffix="", fuse_unk=False))
     built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(folder.config.get("add_prefix_space", False)))
     built.decoder = decoders.ByteLevel()
-    model = {"vocab": vocab, "merges": [line.rstrip("\r").split(" ") for line in lines]}
+    model = {"vocab": vocab, "merges": merges}
     return _from_vocab(folder, path, built, model, frame)
 
 
@@ -96,9 +107,8 @@ def _from_vocab(folder: Folder, path: Path, built: Built, model: dict[str, Any],
     roles = folder.roles(special)
     missing = sorted(frame.roles() - roles.keys())
     if missing:
-        raise ValueError(
-            f"{path}: the family puts {', '.join(missing)} around a text; the vocabulary has no such token."
-        )
+        named = [f"{role} ({shown(folder.stated[role])})" if role in folder.stated else role for role in missing]
+        raise ValueError(f"{path}: the family puts {', '.join(named)} around a text; the vocabulary has no such token.")
     names = {role: next(name for name in special if special[name] == roles[role]) for role in frame.roles()}
     ends = {role: (names[role], roles[role]) for role in frame.roles()}
     with guarded(f"{path} cannot be read"):
@@ -112,7 +122,8 @@ def _from_vocab(folder: Folder, path: Path, built: Built, model: dict[str, Any],
     spec["model"] |= model
     spec["added_tokens"] = [_flagged(name, id) for name, id in sorted(special.items(), key=lambda pair: pair[1])]
     engine = Fast(spec, str(path), folder.special)
-    return Tokenizer(engine, folder.roles(engine.special), length=folder.length, notes=folder.notes)
+    roles = folder.roles(engine.special)
+    return Tokenizer(engine, roles, length=folder.length, notes=folder.remarks(roles))
 
 
 def _flagged(name: str, id: int) -> dict[str, Any]:
@@ -145,7 +156,7 @@ def _from_model(folder: Folder, model: bytes, name: str, where: str) -> Tokenize
     source = Source(processor, where, config=config, files={name: model})
     engine = Pieces(source, frame, _names(folder, processor, added), added)
     roles = {role: engine.special[token] for role, token in engine.names.items()}
-    return Tokenizer(engine, roles, length=folder.length, notes=folder.notes)
+    return Tokenizer(engine, roles, length=folder.length, notes=folder.remarks(roles))
 
 
 def _names(folder: Folder, processor: Any, added: dict[str, int]) -> dict[str, str]:
@@ -175,6 +186,7 @@ def _marian(folder: Folder, source: Path, target: Path, vocab_path: Path) -> Tok
     vocab = other = read_json(vocab_path)
     if folder.config.get("separate_vocabs"):
         paths.append(source.parent / "target_vocab.json")
+        stay_inside(paths[-1], source.parent)
         other = read_json(paths[-1])
     keys = ("source_lang", "target_lang", "separate_vocabs")
     config = {"tokenizer_class": "MarianTokenizer"} | {key: folder.config[key] for key in keys if key in folder.config}

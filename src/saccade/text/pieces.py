@@ -22,6 +22,8 @@ def open_model(content: bytes, where: str) -> sentencepiece.SentencePieceProcess
     with guarded(f"{where} is not a SentencePiece model"):
         processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(content)
+        for id in range(len(processor)):  # a piece that is no text would only be found out when it is first written
+            processor.id_to_piece(id)
         return processor
 
 

@@ -1,0 +1,95 @@
+"""`saccade bench train`: training throughput beside the peers, as ratios from one interleaved run."""
+
+import json as json_text
+import statistics
+import sys
+from datetime import date
+from pathlib import Path
+
+import tyro
+
+RIVALS = ("transformers", "by hand")
+
+
+def main(
+    *,
+    cases: tuple[str, ...] = ("causal", "encoder-decoder", "short texts"),
+    dropouts: tuple[float, ...] = (0.0, 0.1),
+    rounds: int = 3,
+    seconds: float = 12.0,
+    out: Path = Path("bench/train.json"),
+    json: tyro.conf.FlagCreatePairsOff[bool] = False,
+) -> int:
+    """Tokens a second in training, padding not counted: saccade, `transformers` with sdpa, and a loop written by hand.
+
+    Each runs in a process of its own, and they take turns. `transformers` has to be installed.
+
+    $ saccade bench train
+
+    $ saccade bench train --cases causal --dropouts 0 --rounds 5
+
+    Args:
+        cases: What to train: causal (a GPT on windows of 256), encoder-decoder (Marian on pairs of sentences), short texts.
+        dropouts: The dropout of branches and of attention weights, on both sides.
+        rounds: How often the rivals take turns.
+        seconds: How long each is measured.
+        out: Where the record goes.
+        json: Print the record as JSON and nothing else.
+    """
+    from saccade.attention.table import nearest
+    from saccade.studies.measure import machine
+    from saccade.studies.throughput import CASES, race
+
+    for name in cases:
+        if name not in CASES:
+            print(f"saccade bench train: there is no case {name!r}; {nearest(name, list(CASES))}", file=sys.stderr)
+            return 2
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for case, turn, figure in race(list(cases), list(dropouts), rounds=rounds, seconds=seconds):
+        key = f"{case.name}, dropout {case.dropout:g}"
+        found.setdefault(key, {}).setdefault(case.who, []).append(figure)
+        said = f"{key}, round {turn + 1}: {case.who} {figure['tokens_per_second']:,.0f} tokens/s"
+        print(f"{said}, peak {figure['peak_mb']:,.0f} MB", file=sys.stderr, flush=True)
+    record = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "figures": {k: summary(v) for k, v in found.items()},
+    }
+    text = json_text.dumps(record, indent=1)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text + "\n", encoding="utf-8")
+    print(text if json else table(record["figures"]))
+    return 0
+
+
+def summary(runs: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Median tokens a second of each, and for each rival how many times as fast we are, round by round."""
+    speed = {who: [figure["tokens_per_second"] for figure in figures] for who, figures in runs.items()}
+    out: dict[str, dict[str, float]] = {
+        "tokens/s": {who: round(statistics.median(found)) for who, found in speed.items()},
+        "peak MB": {who: round(max(figure["peak_mb"] for figure in figures)) for who, figures in runs.items()},
+    }
+    for rival in RIVALS:
+        if rival in speed:
+            ratios = [a / b for a, b in zip(speed["saccade"], speed[rival], strict=True)]
+            out[f"times {rival}"] = {
+                "median": round(statistics.median(ratios), 3),
+                "low": round(min(ratios), 3),
+                "high": round(max(ratios), 3),
+            }
+    return out
+
+
+def table(figures: dict[str, dict[str, dict[str, float]]]) -> str:
+    """A line for each case."""
+    lines = []
+    for key, figure in figures.items():
+        speeds = ", ".join(f"{who} {speed:,.0f}" for who, speed in figure["tokens/s"].items())
+        ratios = [
+            f"{figure[f'times {rival}']['median']:.2f} ({figure[f'times {rival}']['low']:.2f} to "
+            f"{figure[f'times {rival}']['high']:.2f}) times {rival}"
+            for rival in RIVALS
+            if f"times {rival}" in figure
+        ]
+        lines.append(f"{key}: {'; '.join(ratios)}   [tokens/s: {speeds}]")
+    return "\n".join(lines)

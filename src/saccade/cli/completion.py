@@ -1,0 +1,144 @@
+"""`saccade --print-completion SHELL`: a script that completes commands, flags and names. It never starts Python itself."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from io import StringIO
+
+SHELLS = ("bash", "zsh", "fish")
+FLAG = re.compile(r"^(?:│ |  )(?:-h, )?(--[a-z][\w-]*)(?:, (--[a-z][\w-]*))?", re.MULTILINE)
+HOWTO = {
+    "bash": 'put this into ~/.bashrc:  eval "$(saccade --print-completion bash)"',
+    "zsh": 'put this into ~/.zshrc, after compinit:  eval "$(saccade --print-completion zsh)"',
+    "fish": "run once:  saccade --print-completion fish > ~/.config/fish/completions/saccade.fish",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that a script can complete."""
+
+    commands: Mapping[str, str]  # name -> what it is for
+    flags: Mapping[str, Sequence[str]]  # of each command
+    first: Mapping[str, Sequence[str]]  # what may follow a command at once
+    families: Sequence[str]
+    settings: Sequence[str]  # dotted flags of the commands that train
+
+
+def print_completion(shell: str, commands: Mapping[str, str]) -> int:
+    """Print the script for a shell; how to use it goes to the error stream, so that the script can be piped."""
+    if shell not in SHELLS:
+        near = get_close_matches(shell, SHELLS, n=1)
+        hint = f"did you mean {near[0]!r}? Known" if near else "known"
+        print(f"saccade --print-completion: no shell {shell!r}; {hint} are {', '.join(SHELLS)}.", file=sys.stderr)
+        return 2
+    known = everything(commands)
+    print(fish(known) if shell == "fish" else bash(known, zsh=shell == "zsh"), end="")
+    if sys.stdout.isatty():
+        print(HOWTO[shell], file=sys.stderr)
+    return 0
+
+
+def everything(commands: Mapping[str, str]) -> Known:
+    """The tables as they are now; after an upgrade the script is printed again."""
+    from saccade.attention import MECHANISMS
+    from saccade.cli.settings import recipes
+    from saccade.data.samples import SAMPLES
+    from saccade.models.table import FAMILIES
+    from saccade.tasks.table import TASKS
+    from saccade.training.config import Config
+
+    families = [family.name for family in FAMILIES]
+    trained = [*(task.name for task in TASKS), *recipes()]
+    first = {
+        "train": trained,
+        "find-lr": trained,
+        "models": families,
+        "mechanisms": [entry.name for entry in MECHANISMS],
+        "recipes": ["show"],
+        "show": list(recipes()),
+        "data": ["check", "get"],
+        "get": list(SAMPLES),
+        "bench": ["attention"],
+    }
+    kinds = {"train": [Config], "task": [task.Config for task in TASKS], "model": [f.config for f in FAMILIES]}
+    dotted = {
+        f"--{table}.{item.name.replace('_', '-')}"
+        for table, found in kinds.items()
+        for kind in found
+        for item in fields(kind)
+    }
+    return Known(commands, {name: flags_of(name) for name in commands}, first, families, sorted(dotted))
+
+
+def flags_of(command: str) -> list[str]:
+    """The flags of a command, from its own help: there is no second list to forget."""
+    from saccade.cli import main
+
+    shown = StringIO()
+    with redirect_stdout(shown):
+        main([command, "--help"])
+    return sorted({flag for pair in FLAG.findall(shown.getvalue()) for flag in pair if flag})
+
+
+BASH = """\
+# completes saccade; printed by saccade --print-completion
+_saccade() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" names=""
+    case "$before" in
+        --model) names="{families}" ;;
+        {first}
+    esac
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        names="{commands}"
+    elif [ "${{word#-}}" != "$word" ]; then
+        case "${{COMP_WORDS[1]}}" in
+            {flags}
+        esac
+        case "${{COMP_WORDS[1]}} $word" in
+            "train --model."*|"train --task."*|"train --train."*|"find-lr --model."*|"find-lr --task."*|"find-lr --train."*)
+                names="{settings}" ;;
+        esac
+    fi
+    COMPREPLY=( $(compgen -W "$names" -- "$word") )
+}}
+complete -o bashdefault -o default -F _saccade saccade
+"""
+
+
+def bash(known: Known, *, zsh: bool = False) -> str:
+    """For bash 3.2 and later; zsh reads the same through its own bridge. What is no name is completed as a file."""
+    first = [f'{after}) names="{" ".join(names)}" ;;' for after, names in known.first.items()]
+    flags = [f'{name}) names="{" ".join(names)}" ;;' for name, names in known.flags.items()]
+    script = BASH.format(
+        families=" ".join(known.families),
+        first=f"\n{' ' * 8}".join(first),
+        flags=f"\n{' ' * 12}".join(flags),
+        commands=" ".join([*known.commands, "--help", "--version", "--print-completion"]),
+        settings=" ".join(known.settings),
+    )
+    return f"autoload -U +X bashcompinit && bashcompinit\n{script}" if zsh else script
+
+
+def fish(known: Known) -> str:
+    """One line for each thing; fish completes files where nothing else fits."""
+    lines = ["# completes saccade; printed by saccade --print-completion"]
+    for name, said in known.commands.items():
+        lines.append(f"complete -c saccade -f -n __fish_use_subcommand -a {name} -d '{_quoted(said)}'")
+    for name, found in known.flags.items():
+        seen = f"-n '__fish_seen_subcommand_from {name}'"
+        for flag in found:
+            families = f" -x -a '{' '.join(known.families)}'" if flag == "--model" else ""
+            lines.append(f"complete -c saccade {seen} -l {flag.removeprefix('--')}{families}")
+    for after, names in known.first.items():
+        lines.append(f"complete -c saccade -n '__fish_seen_subcommand_from {after}' -a '{' '.join(names)}'")
+    for flag in known.settings:
+        lines.append(f"complete -c saccade -n '__fish_seen_subcommand_from train find-lr' -l {flag.removeprefix('--')}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

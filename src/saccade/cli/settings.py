@@ -1,0 +1,219 @@
+"""The settings of a run as flags: --model.width, --task.length, --train.rate; and recipes, which are settings in a file."""
+
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from saccade.training.job import Job, Ready
+
+TABLES = ("model", "task", "train")
+Given = dict[str, dict[str, Any]]  # what dotted flags have set, by table
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+
+
+class Wrong(ValueError):
+    """A call that cannot be meant: a name or a setting that does not exist."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What every command that trains is told, beside the settings of the model, the task and the training."""
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RECIPE")]
+    """A task (label, tag, translate, language, regress), a recipe (saccade recipes) or a config.toml."""
+    data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
+    """Files or directories; none: the package's own sample."""
+    model: str = ""
+    """A family, a run, or a name on the hub; none: what suits the task."""
+    columns: str = ""
+    """Which column is what, by name or number: text=review,label=2."""
+    on_bad_record: Literal["error", "skip"] = "error"
+    """Stop at a bad record, or leave it out and go on."""
+    json: Flag = False
+    """Print the result as JSON, and all else on the error stream."""
+    settings: Flag = False
+    """List the flags of the model, the task and the training."""
+
+    def say(self, text: str) -> None:
+        """Tell a person; a program that reads the result is not disturbed."""
+        print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A run in a file: what to train on what, and the settings that differ from the usual."""
+
+    task: str
+    name: str = ""
+    said: str = ""
+    data: tuple[str, ...] = ()
+    model: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in TABLES})
+
+
+def recipes() -> dict[str, Recipe]:
+    """Every recipe that comes with the package, by name."""
+    found = [path for path in (files("saccade") / "recipes").iterdir() if path.name.endswith(".toml")]
+    names = sorted(path.name.removesuffix(".toml") for path in found)
+    return {
+        name: _read(name, (files("saccade") / "recipes" / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
+        for name in names
+    }
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
+    from saccade.attention.table import nearest
+    from saccade.tasks.table import TASKS
+
+    if any(task.name == name for task in TASKS):
+        return Recipe(name)
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise Wrong(f"{name}: there is no such file.")
+        return _read("", Path(name).read_text(encoding="utf-8"), name)
+    known = recipes()
+    if name in known:
+        return known[name]
+    raise Wrong(f"There is no task or recipe {name!r}; {nearest(name, [task.name for task in TASKS] + list(known))}")
+
+
+def _read(name: str, text: str, where: str) -> Recipe:
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Wrong(f"{where}: not TOML: {error}") from None
+    run = raw.get("run", {})
+    known = {"task", "data", "model", "columns", "said", "family", "digest"}
+    odd = [key for key in raw if key not in ("run", *TABLES)] + [key for key in run if key not in known]
+    if odd or "task" not in run:
+        wrong = f"it has {odd[0]!r}" if odd else "it names no task"
+        raise Wrong(f"{where}: {wrong}; needed are [run] with task, data, model, and {', '.join(TABLES)}.")
+    tables = {table: dict(raw.get(table, {})) for table in TABLES}
+    tables["task"].pop("labels", None)  # a run's config.toml tells them; they come from the data
+    model = run.get("model") or run.get("family", "")
+    return Recipe(
+        run["task"], name, run.get("said", ""), tuple(run.get("data", ())), model, run.get("columns", {}), tables
+    )
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Plain arguments, and dotted flags with their values.
+
+    >>> split(["label", "--train.seed", "7", "--data", "a.tsv", "--task.many", "--model.width=8"])
+    (['label', '--data', 'a.tsv'], ['--train.seed', '7', '--task.many', '--model.width=8'])
+    """
+    plain: list[str] = []
+    dotted: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith(tuple(f"--{table}." for table in TABLES)):
+            plain.append(word)
+            continue
+        dotted.append(word)
+        if "=" not in word and rest and not _flag(rest[0]):
+            dotted.append(rest.pop(0))
+    return plain, dotted
+
+
+def _flag(word: str) -> bool:
+    """A flag, not a negative number."""
+    return word.startswith("-") and not word[1:2].isdigit()
+
+
+@dataclass(frozen=True)
+class Request:
+    """A training that was asked for: the job, and which of its settings came from where."""
+
+    job: "Job"
+    recipe: Recipe
+    given: Given
+
+    def prepare(self, say: Callable[[str], None]) -> "Ready":
+        """Read the data and build the model, and say so."""
+        from saccade.training.job import prepare
+
+        say(f"reading    {', '.join(self.job.data) or 'the sample'}")
+        ready = prepare(self.job)
+        for line in ready.said:
+            say(line)
+        return ready
+
+
+def request(command: str, asked: Call, dotted: list[str]) -> Request:
+    """What the recipe says, and over it what the flags say."""
+    from saccade.data.read import parse_columns
+    from saccade.training.job import Job
+
+    found = recipe(asked.task)
+    model, data = asked.model or found.model, asked.data or found.data
+    kinds = _kinds(found.task, model, data)
+    _check(found, kinds)
+    given = _parse(kinds, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)
+    columns = parse_columns(asked.columns) if asked.columns else found.columns
+    tables = {name: {**found.tables[name], **given[name]} for name in TABLES}
+    job = Job(
+        found.task, tuple(data), model, columns, asked.on_bad_record, tables["model"], tables["task"], tables["train"]
+    )
+    return Request(job, found, given)
+
+
+def _parse(kinds: Mapping[str, type], dotted: list[str], *, prog: str, show: bool) -> Given:
+    """What the dotted flags set, by table; the help of the flags where `show` asks for it."""
+    if "model" not in kinds and any(word.startswith("--model.") for word in dotted):
+        word = next(word for word in dotted if word.startswith("--model."))
+        raise Wrong(
+            f"{word}: a model that is stored has its sizes already; name a family with --model, or leave it out."
+        )
+    whole = make_dataclass("Settings", [(name, kind, field(default_factory=kind)) for name, kind in kinds.items()])
+    parsed = tyro.cli(whole, prog=prog, args=["--help"] if show else dotted)
+    given: Given = {name: {} for name in TABLES}
+    for word in dotted:
+        if word.startswith("--"):
+            table, _, name = word[2:].partition("=")[0].replace("-", "_").partition(".")
+            name = name if any(item.name == name for item in fields(kinds[table])) else name.removeprefix("no_")
+            given[table][name] = getattr(getattr(parsed, table), name)
+    return given
+
+
+def _kinds(task: str, model: str, data: Sequence[str]) -> dict[str, type]:
+    """The config of the family, of the task and of the training; a stored model has its own already."""
+    from saccade.tasks.table import task_class
+    from saccade.training.config import Config
+    from saccade.training.job import family_for, is_stored
+
+    kind = _known(lambda: task_class(task))
+    made = kind()
+    kinds = {"task": kind.Config, "train": Config}
+    if is_stored(model):
+        return kinds
+    made.roles(data)
+    return {"model": _known(lambda: family_for(model or made.usual(), made)).config} | kinds
+
+
+def _known(find: Callable[[], Any]) -> Any:
+    """What a name stands for; a name that nobody knows is a wrong call."""
+    try:
+        return find()
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+
+
+def _check(recipe: Recipe, kinds: Mapping[str, type]) -> None:
+    """A recipe's settings exist; a misspelt one fails with the nearest."""
+    from saccade.attention.table import nearest
+
+    for table, kind in kinds.items():
+        known = [item.name for item in fields(kind)]
+        for name in recipe.tables[table]:
+            if name not in known:
+                raise Wrong(f"{recipe.name or 'The recipe'}: [{table}] has no setting {name!r}; {nearest(name, known)}")

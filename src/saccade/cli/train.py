@@ -1,0 +1,129 @@
+"""`saccade train TASK|RECIPE`: a file in, a model out. The same command again goes on where it stopped."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from saccade.cli import settings as flags
+
+if TYPE_CHECKING:
+    from saccade.training.job import Ready
+
+HELP = """Train a model on your data: a file in, a model out. The same command again goes on where it stopped.
+
+saccade train label --data reviews.tsv --out runs/reviews
+
+saccade train translate --data train.en train.de --model rnn --model.width 128
+
+saccade train tag --data wnut17/ --model runs/minilm --train.epochs 5 --train.rate 2e-4
+
+Without --data a task trains on the package's own sample. A file named dev, valid or test is held out; without one, a tenth of
+the data is. --model is a family (saccade models), a run, or a name on the hub. Every number has a flag:
+saccade train TASK --settings lists them."""
+
+
+@dataclass(frozen=True)
+class Call(flags.Call):
+    """What is not a setting of the model, the task or the training."""
+
+    out: Path | None = None
+    """The directory of the run; none: runs/TASK."""
+    dry_run: flags.Flag = False
+    """Say what would happen, with memory and time measured on three steps; write nothing."""
+    print_config: flags.Flag = False
+    """Print every setting and where it came from."""
+
+
+def call(name: str, argv: Sequence[str]) -> int:
+    """Run the command; `argv` is what follows its name."""
+    plain, dotted = flags.split(argv)
+    asked = tyro.cli(Call, prog="saccade train", description=HELP, args=plain)
+    from saccade.cli.running import guarded
+
+    return guarded("train", lambda: _train(asked, dotted))
+
+
+def _train(asked: Call, dotted: list[str]) -> int:
+    request = flags.request("train", asked, dotted)
+    ready = request.prepare(asked.say)
+    if asked.print_config:
+        found = sources(ready, request)
+        print(json.dumps(found) if asked.json else _tables(found))
+        return 0
+    if asked.dry_run:
+        from saccade.training.dry import rehearse
+
+        told = rehearse(ready)
+        print(json.dumps(dict(line.split(maxsplit=1) for line in told.splitlines())) if asked.json else told)
+        return 0
+    out = asked.out or Path("runs") / (request.recipe.name or request.job.task)
+    return _run(ready, out, as_json=asked.json)
+
+
+def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
+    from saccade.cli.progress import Progress
+    from saccade.data.read import write_rejects
+    from saccade.training.run import Result, run
+
+    if ready.splits.train.bad:
+        out.mkdir(parents=True, exist_ok=True)
+        write_rejects(ready.splits.train.bad, out / "bad_records.jsonl")
+    result: Result | None = None
+    with Progress(out, sys.stderr if as_json else sys.stdout) as progress:
+        for event in run(ready, out):
+            progress.show(event)
+            if isinstance(event, Result):
+                result = event
+    assert result is not None
+    if as_json:
+        scores = {split: [vars(score) for score in found] for split, found in result.scores.items()}
+        print(json.dumps({"out": str(out), "steps": result.steps, "ended_by": result.why, "scores": scores}))
+    return 0 if result.signal is None else 128 + result.signal
+
+
+def sources(ready: "Ready", request: flags.Request) -> dict[str, dict[str, dict[str, Any]]]:
+    """Every setting by table, its value, and where that came from."""
+    from saccade.training.job import is_stored
+
+    configs = {"model": ready.model.config, "task": ready.task.config, "train": ready.config}
+    stored = is_stored(request.job.model)
+
+    def source(table: str, name: str, value: Any) -> str:
+        if name in request.given[table]:
+            return "your flag"
+        if name in request.recipe.tables[table]:
+            return f"recipe {request.recipe.name}".rstrip()
+        if table == "model" and stored:
+            return request.job.model
+        chosen = getattr(ready.chosen, table, {}).get(name) == value or value != getattr(type(configs[table])(), name)
+        return "chosen for this task and data" if chosen else "default"
+
+    return {
+        table: {name: {"value": value, "from": source(table, name, value)} for name, value in asdict(config).items()}
+        for table, config in configs.items()
+    }
+
+
+def _tables(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """As TOML, each source as a comment."""
+    parts = []
+    for table, settings in found.items():
+        lines = [f"{_toml(name, item['value']):34}  # {item['from']}" for name, item in settings.items()]
+        parts.append("\n".join([f"[{table}]", *lines]))
+    return "\n\n".join(parts)
+
+
+def _toml(name: str, value: Any) -> str:
+    """A setting as TOML writes it, which has no word for nothing.
+
+    >>> _toml("norm_first", True), _toml("sizes", (1, 2)), _toml("inner", None)
+    ('norm_first = true', 'sizes = [1, 2]', '# inner is not set')
+    """
+    if value is None:
+        return f"# {name} is not set"
+    return f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)}"

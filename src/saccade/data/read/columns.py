@@ -1,0 +1,210 @@
+"""Which column plays which role: as the caller says, by its name, or by what stands in it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from saccade.data.item import DataError, Role
+from saccade.data.read.header import is_number
+from saccade.data.read.record import Ask, Record, plain_name
+from saccade.data.read.source import Source
+
+SPANS = ("spans", "entities", "labels", "label", "annotations")
+MISSING = object()
+IDS = ("id", "guid", "uid", "idx", "index", "example_id")
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """role -> its columns (one, or several for numbers); for words that have to be cut from a text, where that stands."""
+
+    columns: Mapping[str, list[str]]
+    text: str = ""
+    spans: str = ""
+
+    def said(self) -> str:
+        parts = [f"{role} is {_listed(names)}" for role, names in self.columns.items()]
+        if self.text:
+            parts.append(f"words are cut from column {self.text}" + (f", tags from {self.spans}" if self.spans else ""))
+        return "; ".join(parts)
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"column {names[0]}"
+    return f"columns {', '.join(names if len(names) < 8 else [*names[:3], '...', names[-1]])}"
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """What --columns says.
+
+    >>> parse_columns("text=review,label=2")
+    {'text': 'review', 'label': '2'}
+    >>> parse_columns("x=1,2,3,y=4")
+    {'x': '1,2,3', 'y': '4'}
+    """
+    found: dict[str, str] = {}
+    role = ""
+    for part in filter(None, text.split(",")):
+        if "=" in part:
+            role, _, name = part.partition("=")
+            role = role.strip()
+            found[role] = name.strip()
+        elif role:
+            found[role] += f",{part.strip()}"
+        if not role or not found[role]:
+            cure = "write ROLE=COLUMN, for example --columns text=review,label=stars or text=1,label=2"
+            raise DataError("--columns is not understood", value=text, cure=cure)
+    return found
+
+
+def look_up(fields: Mapping[str, Any], name: str) -> Any:
+    """A field by its name, or a nested one by a dotted path; MISSING if it is not there."""
+    if name in fields:
+        return fields[name]
+    found: Any = fields
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return MISSING
+        found = found[part]
+    return found
+
+
+def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
+    """The columns for every role, from the first records of a file."""
+    names = _names(records)
+    numbered = bool(names) and all(name == str(i + 1) for i, name in enumerate(names))
+    _check_roles(source, ask)
+    if numbered and len(names) < len(ask.roles):
+        wanted = " and ".join(role.name for role in ask.roles)
+        what, cure = f"too few columns, {len(names)}, for {wanted}", "put a tab or a comma between the cells of a row"
+        first = records[0]
+        raise DataError(what, file=source.path, line=first.line, column="1", value=first.fields["1"], cure=cure)
+    chosen: dict[str, list[str]] = {}
+    for role in ask.roles:
+        if role.name in ask.columns:
+            chosen[role.name] = [_named(source, ask, role, part, names) for part in ask.columns[role.name].split(",")]
+    for role in ask.roles:
+        if role.name not in chosen and not numbered:
+            found = _known(role, names, {name for used in chosen.values() for name in used})
+            if found:
+                chosen[role.name] = [found]
+    cut = _cut(ask, names, chosen, records)
+    if cut is not None:
+        return cut
+    left = [role for role in ask.roles if role.name not in chosen]
+    if any(role.kind == "numbers" for role in left) or numbered:
+        _by_content(left, names, chosen, records, guess=numbered)
+    elif left and len(names) == len(ask.roles) == 1:
+        chosen[left[0].name] = names
+    for role in left:
+        if role.name not in chosen:
+            raise _unknown(source, role, role.known, names)
+    return Choice({role.name: chosen[role.name] for role in ask.roles})
+
+
+def _names(records: Sequence[Record]) -> list[str]:
+    names: dict[str, None] = {}
+    for record in records:
+        for name, value in record.fields.items():
+            if isinstance(value, Mapping):
+                names |= dict.fromkeys(f"{name}.{inner}" for inner in value)
+            names[name] = None
+    return list(names)
+
+
+def _check_roles(source: Source, ask: Ask) -> None:
+    for name in ask.columns:
+        if name not in {role.name for role in ask.roles}:
+            wanted = ", ".join(role.name for role in ask.roles)
+            cure = f"name one of {wanted}: --columns {ask.roles[0].name}=COLUMN"
+            raise DataError(
+                f"--columns names a role that is not asked for; asked for are {wanted}", value=name, cure=cure
+            )
+
+
+def _named(source: Source, ask: Ask, role: Role, given: str, names: list[str]) -> str:
+    """The column that the caller means: its name, else its number."""
+    if given in names:
+        return given
+    near = [name for name in names if plain_name(name) == plain_name(given)]
+    if near:
+        return near[0]
+    if given.isdecimal() and 1 <= int(given) <= len(names):
+        return names[int(given) - 1]
+    raise _unknown(source, role, (given,), names)
+
+
+def _unknown(source: Source, role: Role, wanted: Sequence[str], names: list[str]) -> DataError:
+    plain = {plain_name(name): name for name in names}
+    near = [match for name in wanted for match in get_close_matches(plain_name(name), plain, n=1, cutoff=0.7)]
+    hold = [name for name in names if set(plain_name(name).split("_")) & set(wanted)]
+    guess = plain[near[0]] if near else hold[0] if hold else names[-1] if names else "NAME"
+    there = ", ".join(names if len(names) <= 12 else [*names[:12], f"and {len(names) - 12:,} more"])
+    sought = ", ".join(list(wanted)[:6]) or role.name
+    what = f"no column for {role.name}: looked for {sought}; there are {there or 'none'}"
+    cure = f"name it: --columns {role.name}={guess}" + (" (the nearest)" if near or hold else "")
+    return DataError(what, file=source.path, line=1, cure=cure)
+
+
+def _known(role: Role, names: list[str], used: set[str]) -> str | None:
+    """The first of a role's known names that is there, whole or as the end of a dotted path."""
+    free = [name for name in names if name not in used]
+    for known in (role.name, *role.known):
+        for name in free:
+            if plain_name(name) == known:
+                return name
+    for known in (role.name, *role.known):
+        ends = [name for name in free if "." in name and plain_name(name.rsplit(".", 1)[1]) == known]
+        if len(ends) == 1:
+            return ends[0]
+    return None
+
+
+def _cut(ask: Ask, names: list[str], chosen: dict[str, list[str]], records: Sequence[Record]) -> Choice | None:
+    """Words that are not there as a list, but can be cut from a text, with or without spans."""
+    words = next(iter(ask.of("words")), None)
+    if words is None or words.name in chosen:
+        return None
+    text = next((name for name in names if plain_name(name) in ("text", "sentence", "content", "tweet")), "")
+    if not text:
+        return None
+    if not ask.has("tags"):
+        return Choice({}, text)
+    spans = [name for name in SPANS if name in names and any(isinstance(r.fields.get(name), list) for r in records)]
+    return Choice({}, text, spans[0]) if spans else None
+
+
+def _by_content(
+    left: list[Role], names: list[str], chosen: dict[str, list[str]], records: Sequence[Record], *, guess: bool
+) -> None:
+    """Fill the roles left over by what stands in the columns; without `guess` only all the numbers that nobody claims."""
+    cells = {name: [str(r.fields.get(name, "")).strip() for r in records] for name in names}
+    used = {name for columns in chosen.values() for name in columns}
+    free = [name for name in names if name not in used and sum(map(bool, cells[name])) > len(records) / 10]
+    numeric = [name for name in free if all(map(is_number, filter(None, cells[name]))) and plain_name(name) not in IDS]
+    texts = sum(role.kind in ("text", "line", "words") for role in left)
+    for role in sorted(left, key=lambda role: ORDER.index(role.kind) if role.kind in ORDER else len(ORDER)):
+        found: list[str] = []
+        if role.kind == "numbers":
+            found = [name for name in numeric if name in free]
+        elif not guess:
+            continue
+        elif role.kind == "number":
+            found = [name for name in numeric if name in free][-1:]
+        elif role.kind == "image":
+            found = [name for name in free if any(cell.lower().endswith(PICTURES) for cell in cells[name])][:1]
+        elif role.kind in ("label", "labels") and len(free) > texts:
+            found = [min(free, key=lambda name: len(set(cells[name])) * (1 + sum(map(len, cells[name]))))]
+        elif texts == 1 and free:
+            found = [max(free, key=lambda name: sum(map(len, cells[name])))]
+        elif role.kind in ("text", "line"):
+            found = [name for name in free if name not in numeric][:1] or free[:1]
+        if found:
+            chosen[role.name] = found
+            free = [name for name in free if name not in found]
+
+
+ORDER = ("image", "number", "label", "labels", "numbers", "text", "line", "words")  # the harder to mistake, the earlier

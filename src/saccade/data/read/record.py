@@ -1,0 +1,62 @@
+"""What a reader is asked for and what it gives: raw fields by column, each record with its line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from saccade.data.item import DataError, Role
+from saccade.data.read.source import Source
+
+TEXTUAL = ("text", "line")
+
+
+class Record(NamedTuple):
+    """One record as it stands in the file: a value for each column."""
+
+    line: int
+    fields: Mapping[str, Any]
+
+
+@dataclass
+class Ask:
+    """The roles to fill, the columns that the caller named for them, and what the readers say aloud."""
+
+    roles: tuple[Role, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.paired = self.has("tags", "answers")  # what one role says must fit another
+
+    def has(self, *kinds: str) -> bool:
+        return any(role.kind in kinds for role in self.roles)
+
+    def of(self, *kinds: str) -> list[Role]:
+        return [role for role in self.roles if role.kind in kinds]
+
+    def names(self) -> set[str]:
+        """Every column name that would be recognised, as `plain_name` writes it."""
+        known = {plain_name(name) for role in self.roles for name in (role.name, *role.known)}
+        return known | {plain_name(part) for named in self.columns.values() for part in named.split(",")}
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file: how to tell it by its content, and how to read it.
+
+    A record error is yielded, so that the caller may go on; an error of the whole file is raised.
+    """
+
+    name: str
+    looks: Callable[[Source, Ask], bool]
+    records: Callable[[Source, Ask], Iterator[Record | DataError]]
+    columns: bool = True  # has columns to choose from; otherwise the fields are the roles already
+
+
+def plain_name(name: str) -> str:
+    """Column names compared without case, spaces and dashes.
+
+    >>> plain_name(" File-Name ")
+    'file_name'
+    """
+    return name.strip().lower().replace(" ", "_").replace("-", "_")

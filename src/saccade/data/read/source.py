@@ -1,0 +1,201 @@
+"""A file as numbered lines of text: plain or gzip, UTF-8 with or without a mark, any line ends, and of bounded size."""
+
+import gzip
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from saccade.data.item import DataError
+from saccade.data.read.binary import refuse_binary
+
+HEAD = 1 << 16  # bytes looked at to tell what a file is
+CHUNK = 1 << 20
+LINE = 32 << 20  # bytes of one line
+FREE = 16 << 20  # bytes that any gzip file may unpack to
+RATIO = 100  # beyond that, how many times larger than the file; text packs about four times, DNA about ten
+UNPACKED = 1 << 36  # bytes in all
+GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+Numbered = tuple[int, str | DataError]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One ordinary file and how it begins, unpacked and without the byte order mark."""
+
+    path: Path
+    head: bytes
+    whole: bool  # the head is all there is
+
+    @property
+    def suffix(self) -> str:
+        """The last ending of the name, without .gz.
+
+        >>> Source(Path("train.EN.gz"), b"", True).suffix
+        '.en'
+        """
+        name = self.path.name.lower()
+        return Path(name.removesuffix(".gz")).suffix
+
+    @property
+    def newline(self) -> bytes:
+        return b"\r" if b"\n" not in self.head and b"\r" in self.head else b"\n"
+
+    def sample(self) -> list[str]:
+        """The first whole lines, for a look at what they are; what is not UTF-8 is replaced."""
+        text = self.head.decode("utf-8", "replace")
+        lines = re.split(r"\r\n|\n", text) if self.newline == b"\n" else text.split("\r")
+        if not self.whole and len(lines) > 1:
+            lines.pop()
+        return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def open_source(path: str | Path) -> Source:
+    """Look at the beginning of a file; what is missing, unreadable or empty is refused here."""
+    path = regular(Path(path))
+    head = b""
+    for chunk in chunks(path):
+        head += chunk
+        if len(head) >= HEAD:
+            break
+    head = head.removeprefix(MARK)
+    if not head[:HEAD].decode("utf-8", "replace").strip():
+        what = "is empty" if not head else "begins with nothing but empty lines"
+        raise DataError(f"the file {what}", file=path, line=1, value="", cure="give a file with at least one record")
+    return Source(path, head[:HEAD], len(head) <= HEAD)
+
+
+def open_text(path: str | Path) -> Source:
+    """The same for a file that has to be text."""
+    source = open_source(path)
+    refuse_binary(source.path, source.head)
+    return source
+
+
+def regular(path: Path) -> Path:
+    """The path, if it is an ordinary file that may be read."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", file=path, cure=_near(path)) from None
+    except ValueError:  # a NUL in the name
+        raise DataError("is no file name", value=str(path), cure="check the spelling") from None
+    if stat.S_ISDIR(mode):
+        raise DataError("is a directory where a file is needed", file=path, cure="name the files in it")
+    if not stat.S_ISREG(mode):
+        raise DataError("is a device or a pipe, no ordinary file", file=path, cure="write the data to a file first")
+    if not os.access(path, os.R_OK):
+        raise DataError("may not be read", file=path, cure=f"ask for permission, for example chmod u+r {path.name}")
+    return path
+
+
+def _near(path: Path) -> str:
+    try:
+        there = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return f"check the spelling; there is no directory {path.parent}"
+    near = get_close_matches(path.name, there, n=1)
+    return (
+        f"did you mean {near[0]}"
+        if near
+        else f"check the spelling; {path.parent} has {', '.join(there[:8]) or 'nothing'}"
+    )
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file a megabyte at a time, unpacked if it is gzip by content, within the bounds."""
+    try:
+        with path.open("rb") as plain:
+            packed = plain.read(2) == GZIP
+            plain.seek(0)
+            if not packed:
+                while chunk := plain.read(CHUNK):
+                    yield chunk
+                return
+            size, total = os.fstat(plain.fileno()).st_size, 0
+            with gzip.GzipFile(fileobj=plain) as file:
+                while chunk := file.read(CHUNK):
+                    total += len(chunk)
+                    if total > UNPACKED or total > max(FREE, RATIO * size):
+                        what = f"unpacks from {size:,} to more than {total:,} bytes, as no real text does"
+                        cure = f"unpack it yourself if you trust it: gunzip {path.name}"
+                        raise DataError(what, file=path, value=f"{total / size:.0f} times", cure=cure)
+                    yield chunk
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        cure = "fetch it again; the file is damaged or was cut off"
+        raise DataError(f"is not whole gzip ({error})", file=path, value=path.name, cure=cure) from None
+    except OSError as error:
+        raise DataError(
+            f"cannot be read: {error.strerror or error}", file=path, cure="check the disk and the rights"
+        ) from None
+
+
+def lines(source: Source) -> Iterator[Numbered]:
+    """Every line with its number, ended by a newline (the last one perhaps not); a line that is no text as its error."""
+    newline, rest, number = source.newline, b"", 0
+    first = True
+    for chunk in chunks(source.path):
+        if first:
+            chunk, first = chunk.removeprefix(MARK), False
+        pieces = (rest + chunk).split(newline)
+        rest = pieces.pop()
+        for piece in pieces:
+            number += 1
+            yield number, _decoded(source, number, piece, "\n")
+        if len(rest) > LINE:
+            raise DataError(
+                f"the line is longer than {LINE >> 20} MB",
+                file=source.path,
+                line=number + 1,
+                value=rest[:50].decode("utf-8", "replace"),
+                cure="break it into several lines",
+            )
+    if rest:
+        yield number + 1, _decoded(source, number + 1, rest, "")
+
+
+def _decoded(source: Source, number: int, raw: bytes, end: str) -> str | DataError:
+    if raw.endswith(b"\r"):
+        raw = raw[:-1]
+    if b"\0" in raw:
+        cure = "remove the NUL; perhaps the file is damaged"
+        at = raw.index(0)
+        return DataError(
+            "a NUL character",
+            file=source.path,
+            line=number,
+            column=f"(character {at + 1})",
+            value=raw[max(0, at - 10) : at + 10],
+            cure=cure,
+        )
+    try:
+        return raw.decode("utf-8") + end
+    except UnicodeDecodeError as error:
+        around = raw[max(0, error.start - 10) : error.start + 10]
+        guess = around.decode("cp1252", "replace")
+        cure = f"save it as UTF-8; in Windows-1252 it would read {guess!r}: iconv -f WINDOWS-1252 -t UTF-8 {source.path.name}"
+        place = f"(byte {error.start + 1})"
+        return DataError("not UTF-8", file=source.path, line=number, column=place, value=around, cure=cure)
+
+
+def whole_text(source: Source, limit: int = 1 << 28) -> str:
+    """All of a file as one string, for formats that cannot be read by the line."""
+    parts, size = [], 0
+    for chunk in chunks(source.path):
+        size += len(chunk)
+        if size > limit:
+            cure = "turn it into JSON lines, one object a line, which are read one by one"
+            raise DataError(f"one JSON value of more than {limit >> 20} MB", file=source.path, line=1, cure=cure)
+        parts.append(chunk)
+    raw = b"".join(parts).removeprefix(MARK)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        around, cure = raw[max(0, error.start - 10) : error.start + 10], "save it as UTF-8"
+        raise DataError("not UTF-8", file=source.path, line=line, value=around, cure=cure) from None

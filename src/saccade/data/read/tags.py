@@ -1,0 +1,117 @@
+"""Tag schemes: BIO, BIOES (and BILOU), IO and BIO1 are recognised and written as BIO; steps that BIO forbids are mended."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+from saccade.data.item import DataError, Example
+from saccade.data.read.record import Ask
+
+WINDOW = 10_000  # sentences looked at to tell the scheme
+SPLIT = re.compile(r"([BIESLUM])-(.+)")
+
+
+def scheme(sentences: Iterable[Sequence[str]]) -> str:
+    """bio, bioes, io, bio1, bare (a type without a prefix, and O) or none (not spans at all, such as parts of speech).
+
+    >>> scheme([["O", "I-PER", "I-PER", "B-PER"]]), scheme([["B-PER", "E-PER", "S-LOC", "O"]]), scheme([["NOUN", "VERB"]])
+    ('bio1', 'bioes', 'none')
+    """
+    counts, opened, lone = Counter[str](), 0, 0
+    for tags in sentences:
+        before = "O"
+        for tag in tags:
+            counts[tag] += 1
+            if tag.startswith("I-") and before[2:] != tag[2:]:
+                opened += 1  # an I that opens a span
+            if tag.startswith("B-") and (before == "O" or before[2:] != tag[2:]):
+                lone += 1  # a B where BIO1 would have an I
+            before = tag
+    total, spans = sum(counts.values()), sum(count for tag, count in counts.items() if SPLIT.fullmatch(tag))
+    if spans + counts["O"] < 0.9 * total or not spans:
+        others = [tag for tag in counts if tag != "O"]
+        bare = counts["O"] > total / 2 and all(len(tag) > 1 for tag in others)
+        return "bare" if bare and not spans and others else "none" if not counts["O"] or others else "bio"
+    prefixes = {tag[0] for tag in counts if SPLIT.fullmatch(tag)}
+    if prefixes & set("ESLU"):
+        return "bioes"
+    if "B" not in prefixes:
+        return "io"
+    return "bio1" if opened and not lone else "bio"
+
+
+def misfit(tags: Sequence[str], found: str) -> int | None:
+    """The place of the first tag that the scheme does not have.
+
+    >>> misfit(["O", "B-PER", "PER"], "bio")
+    2
+    """
+    if found in ("none", "bare"):
+        return None
+    return next((i for i, tag in enumerate(tags) if tag != "O" and not SPLIT.fullmatch(tag)), None)
+
+
+def to_bio(tags: Sequence[str], found: str) -> tuple[list[str], int]:
+    """The tags of a sentence in BIO, and how many had to be mended; `misfit` has let them all pass.
+
+    >>> to_bio(["O", "I-PER", "I-PER", "B-PER"], "bio1")
+    (['O', 'B-PER', 'I-PER', 'B-PER'], 0)
+    >>> to_bio(["O", "I-PER", "I-LOC"], "bio")
+    (['O', 'B-PER', 'B-LOC'], 2)
+    """
+    if found == "none":
+        return list(tags), 0
+    out: list[str] = []
+    mended, before, ended = 0, "", True  # the type of the span at hand; whether it is closed
+    for tag in tags:
+        if tag == "O":
+            out.append("O")
+            before, ended = "", True
+            continue
+        prefix, _, kind = tag.partition("-") if found != "bare" else ("I", "-", tag)
+        opens = prefix in "BSU"
+        fits = kind == before and not ended
+        if not opens and not fits and found in ("bio", "bioes"):
+            mended += 1
+        out.append(f"{'B' if opens or not fits else 'I'}-{kind}")
+        before, ended = kind, prefix in "ESLU"
+    return out, mended
+
+
+NAMES = {
+    "bio1": "BIO1 (IOB1)",
+    "bioes": "BIOES",
+    "io": "IO",
+    "bare": "types without a prefix",
+    "bio": "BIO",
+    "none": "not spans",
+}
+
+
+def in_bio(found: Iterator[Example | DataError], ask: Ask) -> Iterator[Example | DataError]:
+    """Recognise the tag scheme by the first sentences and write all tags in BIO."""
+    name = ask.of("tags")[0].name
+    first = list(islice(found, WINDOW))
+    known = scheme([item[name] for item in first if isinstance(item, Example)])
+    if known not in ("bio", "none"):
+        ask.said.append(f"The tags are {NAMES[known]}; they are read as BIO.")
+    total = 0
+    for item in chain(first, found):
+        if isinstance(item, DataError):
+            yield item
+            continue
+        wrong = misfit(item[name], known)
+        if wrong is not None:
+            cure = "write O, or a prefix and a type, such as B-PER"
+            line = item.line if "offsets" in item else item.line + wrong
+            what = f"not a tag of {NAMES[known]}"
+            yield DataError(what, file=item.file, line=line, column=name, value=item[name][wrong], cure=cure)
+            continue
+        tags, mended = to_bio(item[name], known)
+        total += mended
+        yield Example({**item.values, name: tags}, item.file, item.line)
+    if total:
+        ask.said.append(
+            f"{total:,} tags went on with a span that was not open (I after O, or another type); read as B."
+        )

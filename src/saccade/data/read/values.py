@@ -1,0 +1,162 @@
+"""Raw values turned into what a role's kind promises; each refusal says what to do."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from saccade.data.item import DataError
+from saccade.data.read.picture import inside, refuse_broken
+
+
+class Place(NamedTuple):
+    """Where a value stands, so that an error can say so."""
+
+    file: Path
+    line: int
+    column: str
+
+    def bad(self, what: str, value: object, cure: str) -> DataError:
+        return DataError(what, file=self.file, line=self.line, column=self.column, value=value, cure=cure)
+
+
+def text(value: Any, place: Place) -> str:
+    if type(value) is str:
+        found = value.rstrip("\r\n")
+        if found and not found.isspace():
+            return found
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise place.bad("the text is missing", value, "fill it in or remove the record")
+    if isinstance(value, list | Mapping | bool | np.ndarray):
+        raise place.bad(f"text is needed, not {_kind(value)}", value, "write a string in quotes")
+    if not str(value).strip():
+        raise place.bad("the text is empty", value, "fill it in or remove the record")
+    return str(value)
+
+
+def line(value: Any, place: Place) -> str:
+    """Running text: an empty line is a line."""
+    if not isinstance(value, str):
+        value = text(value, place)
+    return value if value.endswith("\n") else value + "\n"
+
+
+def label(value: Any, place: Place) -> str:
+    cure = "write a label or remove the record"
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        raise place.bad("the label is missing", value, cure)
+    if isinstance(value, list | Mapping | np.ndarray):
+        raise place.bad(
+            f"one label is needed, not {_kind(value)}", value, "name one, or use the role labels for several"
+        )
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    found = str(value).strip()
+    if not found or found.lower() == "nan":
+        raise place.bad("the label is missing", value, cure)
+    return found
+
+
+def labels(value: Any, place: Place) -> list[str]:
+    """Several labels, or none: a list, or a string with | ; or , between them (the first of these that occurs)."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        mark = next((mark for mark in "|;," if mark in value), ",")
+        value = [part for part in value.split(mark) if part.strip()]
+    if not isinstance(value, list | tuple | np.ndarray):
+        value = [value]
+    return list(dict.fromkeys(label(part, place) for part in value))
+
+
+def number(value: Any, place: Place) -> float:
+    if isinstance(value, bool | list | Mapping) or value is None:
+        raise place.bad(f"a number is needed, not {_kind(value)}", value, "write one number")
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        cure = "write it with a point and without a unit"
+        if isinstance(value, str) and re.fullmatch(r"\s*-?\d+,\d+\s*", value):
+            cure = "write a point for the decimal comma"
+        elif not str(value).strip():
+            cure = "fill it in or remove the record"
+        raise place.bad("a number is needed", value, cure) from None
+    if not math.isfinite(found):
+        raise place.bad("a finite number is needed", value, "fill it in or remove the record")
+    return found
+
+
+def words(value: Any, place: Place) -> list[str]:
+    return _strings(value, place, "words")
+
+
+def tags(value: Any, place: Place) -> list[str]:
+    return _strings(value, place, "tags")
+
+
+def _strings(value: Any, place: Place, name: str) -> list[str]:
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise place.bad(
+            f"a list of {name} is needed, not {_kind(value)}", value, f"write a list of {name}, one for each word"
+        )
+    if not len(value):
+        raise place.bad(f"the list of {name} is empty", value, "fill it in or remove the record")
+    found = [str(part) for part in value if isinstance(part, str | int | np.integer) and not isinstance(part, bool)]
+    if len(found) != len(value) or not all(part.strip() for part in found):
+        wrong = next((x for x in value if not isinstance(x, str | int | np.integer) or not str(x).strip()), value)
+        raise place.bad(f"one of the {name} is empty or no string", wrong, f"write each of the {name} as a string")
+    return found
+
+
+def image(value: Any, place: Place) -> str | np.ndarray:
+    """The path of a picture beside the file that names it, whose header has been read; or pixels as they are."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Mapping) and isinstance(value.get("path"), str):  # as datasets writes it
+        value = value["path"]
+    if not isinstance(value, str) or not value.strip():
+        raise place.bad("the path of a picture is needed", value, "write the picture's path, as seen from this file")
+    path = inside(place.file.parent, value.strip(), place)
+    refuse_broken(path, place, value)
+    return str(path)
+
+
+def answers(value: Any, place: Place) -> list[tuple[int, str]]:
+    """Where in the context an answer starts, and its text; none if the question has no answer."""
+    if isinstance(value, Mapping):  # as datasets writes it: a list of texts and a list of starts
+        texts, starts = value.get("text"), value.get("answer_start", value.get("start"))
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            raise place.bad("as many texts as starts are needed", value, "write {text: [...], answer_start: [...]}")
+        value = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+    if not isinstance(value, list):
+        raise place.bad("a list of answers is needed", value, 'write [{"text": ..., "answer_start": ...}]')
+    found = []
+    for answer in value:
+        start = answer.get("answer_start", answer.get("start")) if isinstance(answer, Mapping) else None
+        if not isinstance(start, int) or isinstance(start, bool) or not isinstance(answer.get("text"), str):
+            raise place.bad("an answer has a text and a start", answer, 'write {"text": ..., "answer_start": 17}')
+        found.append((start, answer["text"]))
+    return found
+
+
+def _kind(value: object) -> str:
+    names = {bool: "true or false", list: "a list", dict: "an object", type(None): "nothing", str: "text"}
+    return names.get(type(value), type(value).__name__)
+
+
+KINDS: dict[str, Callable[[Any, Place], Any]] = {
+    "text": text,
+    "line": line,
+    "label": label,
+    "labels": labels,
+    "number": number,
+    "words": words,
+    "tags": tags,
+    "image": image,
+    "answers": answers,
+}

@@ -1,0 +1,153 @@
+"""Dates as people write them in many languages, and the same dates in ISO form.
+
+The patterns and the names of months and weekdays are CLDR's, as Babel carries them, so a newer Babel may spell some of them
+otherwise. A writing is kept only if the date can be read from it without knowing the language: years have four digits;
+where only figures are written, the year comes first or dots part them (then it is day, month, year everywhere), or the day
+is above 12. Croatian is left out: its October, *listopada*, is Poland's November. Half the years are from 1990 to
+2029, the others from 1900 to 2099. Now and then somebody writes all in small letters, or all in capitals.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from babel import Locale
+
+from saccade.data.item import Example
+from saccade.data.samples.seeded import Sample, distinct, source
+
+LANGUAGES = (
+    *(
+        "en",
+        "en_GB",
+        "de",
+        "fr",
+        "es",
+        "it",
+        "pt",
+        "nl",
+        "sv",
+        "da",
+        "nb",
+        "fi",
+        "pl",
+        "cs",
+        "hu",
+        "ro",
+        "tr",
+        "id",
+        "ca",
+    ),
+    *("et", "sl", "ru", "uk", "el", "ja", "zh", "ko"),
+)
+STYLES = ("full", "long", "medium", "short")
+SKELETONS = ("yMMMd", "yMMMEd", "yMd", "yMEd")
+ONE_CASE = ("tr", "el")  # capitals follow rules of their own: i to İ, accents dropped
+FIELD = re.compile(r"'([^']*)'|(([EcyMLd])\3*)|([^EcyMLd']+)")
+YEARS = [str(year) for year in range(2101)]
+NUMBERS = [str(number) for number in range(32)]
+PADDED = [f"{number:02}" for number in range(32)]
+
+Piece = tuple[int, list[str]]  # which of (year, month, day, weekday, 0) to look up, and in what list
+
+
+class Writing(NamedTuple):
+    """One way to write a date in one language."""
+
+    language: str
+    pieces: tuple[Piece, ...]
+    late: bool  # only the days above 12 can be told from months
+
+    def write(self, day: date) -> str:
+        values = (day.year, day.month, day.day, day.weekday(), 0)
+        return "".join([table[values[field]] for field, table in self.pieces])
+
+
+@cache
+def writings(language: str) -> tuple[Writing, ...]:
+    """All ways in which a date is written in a language.
+
+    >>> [writing.write(date(2003, 2, 14)) for writing in writings("de")][:3]
+    ['Freitag, 14. Februar 2003', '14. Februar 2003', '14.02.2003']
+    """
+    locale = Locale.parse(language)
+    patterns = [locale.date_formats[style].pattern for style in STYLES]
+    patterns += [locale.datetime_skeletons[name].pattern for name in SKELETONS if name in locale.datetime_skeletons]
+    whole = dict.fromkeys(re.sub(r"y+", "y", re.sub(r"[\u00a0\u202f]", " ", pattern)) for pattern in patterns)
+    return tuple(Writing(language, _compile(locale, pattern), _doubtful(pattern)) for pattern in whole)
+
+
+def cases(language: str, text: str) -> tuple[str, ...]:
+    """A date as it should be written, and as hurried people write it."""
+    return (text,) if language in ONE_CASE else (text, text.lower(), text.upper())
+
+
+def all_ways(day: date) -> Iterator[tuple[str, str]]:
+    """Every (language, text) that the sample may use for a day."""
+    for language in LANGUAGES:
+        for writing in writings(language):
+            if day.day > 12 or not writing.late:
+                yield from ((language, text) for text in cases(language, writing.write(day)))
+
+
+def make(count: int, seed: int) -> list[Example]:
+    """Examples with a `source`, its ISO date as the `target`, and the `language` (which no model is told)."""
+    random = source("dates", seed)
+
+    def draw() -> dict[str, Any]:
+        day = _day(
+            random.randrange(1990, 2030) if random.random() < 0.5 else random.randrange(1900, 2100), random.random()
+        )
+        language = random.choice(LANGUAGES)
+        known = writings(language)
+        if day.day <= 12:
+            known = [writing for writing in known if not writing.late]
+        forms = cases(language, random.choice(known).write(day))
+        text = forms[0] if random.random() < 0.8 else random.choice(forms)
+        return {"source": text, "target": day.isoformat(), "language": language}
+
+    return distinct("dates", draw, count)
+
+
+def _day(year: int, share: float) -> date:
+    """The day at which a share of the year has passed."""
+    first = date(year, 1, 1)
+    return first + timedelta(days=int(share * (date(year + 1, 1, 1) - first).days))
+
+
+def _doubtful(pattern: str) -> bool:
+    """Whether a pattern leaves it open which figure is the day: 3/5/2019."""
+    fields = re.sub(r"'[^']*'", "", pattern)
+    figures = not re.search(r"M{3}|L{3}", fields)
+    return figures and not re.search(r"y.*M.*d", fields) and not re.search(r"d\. ?M+\. ?y", fields)
+
+
+def _compile(locale: Locale, pattern: str) -> tuple[Piece, ...]:
+    """A CLDR pattern as lists to look up in, which is far quicker than Babel's formatter, made for one date at a time."""
+    pieces = []
+    for quoted, field, _, plain in FIELD.findall(pattern):
+        pieces.append(_field(locale, field) if field else (4, [quoted or plain]))
+    return tuple(pieces)
+
+
+def _field(locale: Locale, field: str) -> Piece:
+    kind, length = field[0], len(field)
+    context = "stand-alone" if kind in "cL" else "format"
+    if kind == "y":
+        return 0, YEARS
+    if kind == "d":
+        return 2, NUMBERS if length == 1 else PADDED
+    if kind in "Ec":
+        names = locale.days[context]["wide" if length == 4 else "abbreviated"]
+        return 3, [names[weekday] for weekday in range(7)]
+    if length < 3:
+        return 1, NUMBERS if length == 1 else PADDED
+    names = locale.months[context]["wide" if length == 4 else "abbreviated"]
+    return 1, ["", *(names[month] for month in range(1, 13))]
+
+
+SAMPLE = Sample(
+    "dates", f"dates as people write them in {len(LANGUAGES) - 1} languages, to ISO dates", ("translate",), make, 20_000
+)

@@ -1,0 +1,29 @@
+"""New weights as they were published: small and normal for what multiplies, nothing for what shifts, one for norms."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.models.family import Spares
+
+STD = 0.02
+
+
+def spread(model: nn.Module, config: Any) -> None:
+    """Draw every matrix and every table of vectors with one spread, as BERT does; norms stay as they are built."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
+            nn.init.normal_(module.weight, std=STD)
+            if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def dense(name: str, width: int) -> Spares:
+    """A layer that a published class has and nothing here uses, such as a pooler: drawn the same every time."""
+    return {f"{name}.weight": partial(_drawn, width), f"{name}.bias": partial(torch.zeros, width)}
+
+
+def _drawn(width: int) -> Tensor:
+    return torch.randn(width, width, generator=torch.Generator().manual_seed(0)) * STD

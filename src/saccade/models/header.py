@@ -1,0 +1,129 @@
+"""The header of a safetensors file, read by us before the library reads it: nothing in it is believed beyond the file's size.
+
+A file is a length (8 bytes), that much JSON, and the bytes of the tensors: https://github.com/huggingface/safetensors.
+"""
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from saccade.text.files import parse, shown
+
+HEADER = 2**24  # bytes; a tensor takes about a hundred
+TENSORS = 100_000
+NAME = 500  # characters
+AXES = 16
+BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U64": 8,
+    "U32": 4,
+    "U16": 2,
+    "U8": 1,
+    "BOOL": 1,
+}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One tensor of a file: where its bytes begin and end, behind the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def pickled(path: Path) -> bool:
+    """Told by content, not by name: a zip archive as torch writes it, or a bare pickle."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError:
+        return False
+    return start[:2] == b"PK" or (len(start) > 1 and start[0] == 0x80 and start[1] in range(2, 6))
+
+
+def read_header(path: Path) -> dict[str, Stored]:
+    """The tensors of a file by name: each has the bytes that its shape needs, and together they are the file."""
+    if pickled(path):
+        raise ValueError(f"{path}: is a pickle under another name; it is not read, for reading it can run code.")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        first = file.read(8)
+        if len(first) < 8:
+            raise ValueError(f"{path}: {size} bytes are no safetensors file; it begins with 8 bytes for its header.")
+        (length,) = struct.unpack("<Q", first)
+        if not 1 < length <= min(size - 8, HEADER):
+            raise ValueError(
+                f"{path}: not a whole safetensors file: a header of {length:,} bytes in a file of {size:,} "
+                f"(at most {HEADER:,} are read)."
+            )
+        content = file.read(length)
+    if content.count(b"data_offsets") > TENSORS:  # known before they are parsed
+        raise ValueError(f"{path}: {content.count(b'data_offsets'):,} tensors; at most {TENSORS:,} are read.")
+    try:
+        entries = parse(content.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: the header is not UTF-8 ({error.reason} at byte {error.start}).") from None
+    if not isinstance(entries, dict):
+        raise ValueError(f"{path}: the header is a JSON {type(entries).__name__}; an object is needed.")
+    said = entries.pop("__metadata__", {})
+    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+        raise ValueError(f"{path}: the metadata of the header is not a table of texts.")
+    found = {name: _stored(path, name, entry) for name, entry in entries.items()}
+    _check_cover(path, found, size - 8 - length)
+    return found
+
+
+def _stored(path: Path, name: str, entry: Any) -> Stored:
+    """One line of the header, if it holds together."""
+    if not 0 < len(name) <= NAME or not name.isprintable():
+        raise ValueError(
+            f"{path}: {shown(name)} is no name of a tensor; it has 1 to {NAME} characters that can be printed."
+        )
+    where = f"{path}: tensor {name}"
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where} is {shown(entry)}; dtype, shape and data_offsets are needed.")
+    dtype: Any = entry.get("dtype")
+    shape: Any = entry.get("shape")
+    offsets: Any = entry.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in BYTES:
+        raise ValueError(f"{where} has the dtype {shown(dtype)}; known are {', '.join(BYTES)}.")
+    if not _sizes(shape) or len(shape) > AXES:
+        raise ValueError(f"{where} has the shape {shown(shape)}; up to {AXES} whole numbers from 0 are needed.")
+    if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise ValueError(f"{where} has the data_offsets {shown(offsets)}; a beginning and an end are needed.")
+    needed = prod(shape) * BYTES[dtype]  # Python's numbers do not overflow
+    if needed != offsets[1] - offsets[0]:
+        raise ValueError(
+            f"{where}: its shape {shown(shape)} of {dtype} does not fill the bytes of its data_offsets {shown(offsets)}."
+        )
+    return Stored(dtype, tuple(shape), *offsets)
+
+
+def _sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(x) is int and x >= 0 for x in value)
+
+
+def _check_cover(path: Path, found: dict[str, Stored], size: int) -> None:
+    """The tensors lie one behind the other, without a gap, from the first byte to the last."""
+    place = 0
+    for name, one in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
+        if one.start != place:
+            raise ValueError(f"{path}: the offsets of {shown(name)} begin at {one.start:,} and not at {place:,}.")
+        place = one.end
+    if place != size:
+        raise ValueError(
+            f"{path}: not a whole safetensors file: the offsets end at {place:,}, and {size:,} bytes of tensors are there."
+        )

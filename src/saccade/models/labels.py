@@ -1,0 +1,63 @@
+"""The names of what a head tells apart, and how a published config says them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+LABELLED = ("label", "tag")  # the heads whose outputs have names
+MANY = "multi_label_classification"
+MOST = 100_000
+
+
+def unnamed(count: int) -> tuple[str, ...]:
+    """That many labels that nobody has named.
+
+    >>> unnamed(2)
+    ('LABEL_0', 'LABEL_1')
+    """
+    if not 0 < count <= MOST:
+        raise ValueError(f"A head has from 1 to {MOST:,} labels; got {count}.")
+    return tuple(f"LABEL_{number}" for number in range(count))
+
+
+def named(labels: Sequence[str] | int) -> tuple[str, ...]:
+    """Labels as they were asked for: their names, or only how many."""
+    if isinstance(labels, int):
+        return unnamed(labels)
+    if isinstance(labels, str):
+        raise ValueError(f"A list of labels is needed; got one text, {labels!r}. Write [{labels!r}].")
+    names = tuple(labels)
+    unnamed(len(names))  # refuses none and too many
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"Labels have names of their own; {twice!r} comes twice.")
+    return names
+
+
+def read_labels(raw: Mapping[str, Any], where: Path) -> tuple[str, ...]:
+    """The labels that a published config names, or two without names, as it means when it says nothing."""
+    table, count = raw.get("id2label"), raw.get("num_labels")
+    if not table:
+        if count is not None and type(count) is not int:
+            raise ValueError(f"{where}: num_labels = {count!r} where a whole number is needed.")
+        return unnamed(2 if count is None else count)
+    if not isinstance(table, dict) or table.keys() != {str(number) for number in range(len(table))}:
+        raise ValueError(
+            f"{where}: id2label maps the numbers from 0 on, without gaps, to names; got {str(table)[:80]}."
+        )
+    unnamed(len(table))
+    return tuple(str(table[str(number)]) for number in range(len(table)))
+
+
+def write_labels(labels: Sequence[str], many: bool) -> dict[str, Any]:
+    """The same in its published form; a name that comes twice keeps its first number on the way back.
+
+    >>> write_labels(("neg", "pos"), False)
+    {'id2label': {'0': 'neg', '1': 'pos'}, 'label2id': {'neg': 0, 'pos': 1}}
+    """
+    numbers = {name: number for number, name in reversed(list(enumerate(labels)))}
+    said: dict[str, Any] = {
+        "id2label": {str(number): name for number, name in enumerate(labels)},
+        "label2id": dict(sorted(numbers.items(), key=lambda item: item[1])),
+    }
+    return said | ({"problem_type": MANY} if many else {})

@@ -1,0 +1,177 @@
+"""Marian's own file: named tensors in float32 or int8, and the settings that the model was trained with.
+
+Two numbers (version, items), four for each item (length of its name, kind, rank, bytes), the names, the shapes, padding, and
+the data. Every size is compared with the file before anything is made of it; the settings are read line by line.
+"""
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saccade.text import FRAMES, Tokenizer
+from saccade.text.files import read
+from saccade.text.pieces import Pieces, Source, open_model
+
+VERSION = struct.pack("<Q", 1)  # what the file begins with; llama2.c's cannot, since no model has an inner width of 0
+ITEM = struct.Struct("<4Q")
+FLOAT32, INT8, INTGEMM8 = 0x404, 0x101, 0x4101
+SETTINGS = "special:model.yml"
+RANK = 8  # Marian's own matrices have two axes; more than this is no shape
+NAME = 1_000  # bytes
+
+Settings = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry: how many bytes of data belong to it, and what they are."""
+
+    name: str
+    kind: int
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def count(self) -> int:
+        """Numbers in the tensor, as a Python int: a shape may lie."""
+        return math.prod(self.shape)
+
+
+class Cursor:
+    """A place in a file that never goes past its end."""
+
+    def __init__(self, path: Path):
+        self.path, self.at = path, 0
+        self.content = np.memmap(path, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
+
+    def take(self, count: int, what: str) -> np.ndarray:
+        """The next bytes, which are not copied."""
+        left = len(self.content) - self.at
+        if count > left:
+            raise ValueError(
+                f"{self.path}: {what} should take {count:,} bytes from byte {self.at:,} on, and {left:,} are left; "
+                "the file is damaged or cut short."
+            )
+        self.at += count
+        return self.content[self.at - count : self.at]
+
+    def number(self, what: str) -> int:
+        return int.from_bytes(self.take(8, what).tobytes(), "little")
+
+
+def is_marian(path: str | Path) -> bool:
+    """Told by content, not by name."""
+    with Path(path).open("rb") as file:
+        return file.read(len(VERSION)) == VERSION
+
+
+def read_marian(path: str | Path) -> tuple[Settings, dict[str, Tensor]]:
+    """The settings and the tensors of a file, in Marian's names and shapes; int8 comes out as the float32 it stands for."""
+    cursor = Cursor(Path(path))
+    settings, tensors = None, {}
+    for item in _items(cursor):
+        data = cursor.take(item.size, f"the data of {item.name}")
+        if item.name == SETTINGS:
+            settings = _settings(data.tobytes(), cursor.path)
+        else:
+            tensors[item.name] = _tensor(item, data, cursor.path)
+    if settings is None:
+        raise ValueError(f"{path}: has no {SETTINGS}, so how the model is built is not known; convert it with Marian.")
+    return settings, tensors
+
+
+def _items(cursor: Cursor) -> list[Item]:
+    """The table in front; afterwards the cursor stands where the data begins."""
+    if cursor.take(8, "the version").tobytes() != VERSION:
+        raise ValueError(f"{cursor.path}: does not begin with version 1, as Marian's binary files do.")
+    count = cursor.number("the number of items")
+    table = cursor.take(count * ITEM.size, f"a table of {count:,} items").tobytes()
+    rows = list(ITEM.iter_unpack(table))
+    names = [_name(cursor, length) for length, *_ in rows]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{cursor.path}: the tensor {twice} stands there twice; the file is damaged.")
+    items = [Item(name, row[1], _shape(cursor, name, row[2]), row[3]) for name, row in zip(names, rows, strict=True)]
+    cursor.take(cursor.number("the padding"), "the padding")
+    return items
+
+
+def _name(cursor: Cursor, length: int) -> str:
+    if not 1 < length <= NAME:
+        raise ValueError(f"{cursor.path}: a name of {length:,} bytes; names have from 1 to {NAME:,} and a zero.")
+    raw = cursor.take(length, "a name").tobytes()
+    name = raw[:-1].decode("ascii", errors="replace")
+    if raw[-1] or not name.isprintable() or not name.isascii():
+        raise ValueError(f"{cursor.path}: {raw[:40]!r} is no name; plain letters and a zero at the end are needed.")
+    return name
+
+
+def _shape(cursor: Cursor, name: str, rank: int) -> tuple[int, ...]:
+    if not 1 <= rank <= RANK:
+        raise ValueError(f"{cursor.path}: {name} has {rank:,} axes; from 1 to {RANK} make sense.")
+    shape = struct.unpack(f"<{rank}i", cursor.take(4 * rank, f"the shape of {name}").tobytes())
+    if min(shape) < 1:
+        raise ValueError(f"{cursor.path}: {name} has the shape {shape}, and sizes are positive.")
+    return shape
+
+
+def _tensor(item: Item, data: np.ndarray, path: Path) -> Tensor:
+    """The numbers of an item as float32."""
+    if item.kind not in (FLOAT32, INTGEMM8):
+        raise ValueError(
+            f"{path}: {item.name} is of kind {item.kind:#x}; float32 ({FLOAT32:#x}) and intgemm8 ({INTGEMM8:#x}) are read. "
+            "Other kinds are laid out for one processor; convert the model with `marian-conv --gemm-type intgemm8`."
+        )
+    needed = 4 * item.count if item.kind == FLOAT32 else item.count + 4
+    if item.size < needed:
+        raise ValueError(
+            f"{path}: {item.name} has the shape {item.shape}, which takes {needed:,} bytes, and {item.size:,} are its own; "
+            "the file is damaged."
+        )
+    if item.kind == FLOAT32:
+        return torch.from_numpy(data[:needed].view("<f4").reshape(item.shape).astype(np.float32))
+    scale = float(data[item.count : needed].view("<f4")[0])  # what the weights were multiplied by stands after them
+    if not 1e-30 < scale < math.inf:
+        raise ValueError(
+            f"{path}: {item.name} was scaled by {scale}; a positive number is needed. The file is damaged."
+        )
+    whole = data[: item.count].view(np.int8).astype(np.float32) / np.float32(scale)
+    # matrices lie column by column, as the product wants them; a table of words is looked up, so it lies row by row
+    flat = torch.from_numpy(whole)
+    return flat.view(item.shape) if "Wemb" in item.name else flat.view(item.shape[::-1]).T
+
+
+def _settings(raw: bytes, path: Path) -> Settings:
+    """The lines `key: value`, and under a key the lines `- value` joined by spaces: all of YAML that Marian writes here."""
+    try:
+        lines = raw.rstrip(b"\0").decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {SETTINGS} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+    found: Settings = {}
+    key = ""
+    for line in lines:
+        item, pair = re.fullmatch(r"\s*- (.*)", line), re.fullmatch(r"([\w-]+):(.*)", line)
+        if item and key:
+            found[key] = f"{found[key]} {item[1].strip()}".strip()
+        elif pair:
+            key = pair[1]
+            found[key] = pair[2].strip().strip("[]\"'").replace(",", " ")
+    return found
+
+
+def read_vocab(path: str | Path) -> Tokenizer:
+    """The SentencePiece model beside a student as its tokenizer; saved, it is a `source.spm`."""
+    content = read(Path(path))
+    processor = open_model(content, str(path))
+    own = {"end": processor.eos_id(), "unknown": processor.unk_id()}
+    names = {role: processor.id_to_piece(id) for role, id in own.items() if id >= 0}
+    config = {"tokenizer_class": "MarianTokenizer"}
+    source = Source(processor, str(path), config=config, files={"source.spm": content})
+    engine = Pieces(source, FRAMES["marian"], names, {})
+    return Tokenizer(engine, {role: engine.special[name] for role, name in engine.names.items()})

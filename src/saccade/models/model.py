@@ -1,0 +1,87 @@
+"""What `load` and `new` hand out: a body, a head if there is one, and what is needed to write both down again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from saccade.data import Batch, Text
+from saccade.models.family import Family
+from saccade.models.labels import LABELLED, unnamed
+from saccade.models.pooling import Pooling
+from saccade.parts.stack import Stack
+from saccade.parts.state import State
+
+
+@dataclass
+class Report:
+    """What loading found: three lines for a person."""
+
+    loaded: str
+    new: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"loaded     {self.loaded}", f"new        {_few(self.new)}", f"left over  {_few(self.left)}"]
+        return "\n".join(lines + self.said)
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") or "nothing"
+
+
+class Model(nn.Module):
+    """A body and a head; `labels` are the names of what a label or tag head tells apart, `many` if several hold at once."""
+
+    def __init__(
+        self,
+        family: Family,
+        config: Any,
+        body: nn.Module,
+        head: nn.Module | None = None,
+        kind: str | None = None,
+        *,
+        labels: Sequence[str] = (),
+        many: bool = False,
+    ):
+        super().__init__()
+        self.family, self.config, self.kind = family, config, kind
+        self.body, self.head = body, head
+        self.labels, self.many = tuple(labels), many
+        if kind in LABELLED:
+            outputs = int(self.get_submodule("head.score").out_features)  # type: ignore[arg-type]
+            self.labels = self.labels or unnamed(outputs)
+            if len(self.labels) != outputs:
+                raise ValueError(f"The head tells {outputs} labels apart; got {len(self.labels)} names.")
+        self.tokenizer: Any = None
+        self.pooling = Pooling()
+        self.carried: dict[str, Tensor] = {}  # published tensors that our body has no use for, to be written again
+        self.report = Report("built, with new weights")
+
+    @property
+    def limit(self) -> int | None:
+        """How many tokens it reads at most, where that is fixed."""
+        limits = [
+            m.position.limit for m in self.body.modules() if isinstance(m, Stack) and m.position.limit is not None
+        ]
+        return min(limits, default=None)
+
+    def forward(self, batch: Batch) -> Tensor:
+        x = self.body(batch)
+        keep = batch.source.keep if isinstance(batch.source, Text) else None
+        return x if self.head is None else self.head(x, keep)
+
+    def start(self, batch: Batch) -> tuple[State, Text]:
+        return self.body.start(batch)  # type: ignore[operator]
+
+    def step(self, text: Text, state: State) -> Tensor:
+        return self.body.step(text, state)  # type: ignore[operator]
+
+    def save(self, directory: str | Path) -> Path:
+        """Write config, weights and tokenizer; where the family is published, in the published form."""
+        from saccade.models.save import save  # which knows what a model is
+
+        return save(self, Path(directory))

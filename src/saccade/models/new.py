@@ -1,0 +1,33 @@
+"""Models from nothing: a family and a config become a `Model` with new weights, ready to be trained."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from saccade.models.family import Family
+from saccade.models.labels import LABELLED, named
+from saccade.models.model import Model
+from saccade.models.table import family as family_of
+
+
+def new(
+    family: Family | str, config: Any = None, *, head: str | None = None, labels: Sequence[str] | int = ()
+) -> Model:
+    """A model with weights as its family draws them, the same under the same seed.
+
+    >>> from saccade.models.bert import Config
+    >>> new("bert", Config(vocab=11, width=4, layers=1, heads=2, inner=8), head="label", labels=("neg", "pos")).labels
+    ('neg', 'pos')
+    """
+    kind = family_of(family) if isinstance(family, str) else family
+    config = kind.config() if config is None else config
+    if not isinstance(config, kind.config):
+        raise ValueError(f"{kind.name} is built from its own Config; got {type(config).__name__}: {config!r}.")
+    body = kind.build(config)
+    if head is None:
+        model = Model(kind, config, body)
+    else:
+        names = named(labels or 2) if head in LABELLED else ()
+        model = Model(kind, config, body, kind.head(head).build(config, body, len(names)), head, labels=names)
+    if kind.fresh is not None:
+        kind.fresh(model, config)
+    return model

@@ -1,0 +1,89 @@
+"""Models out: config, weights and tokenizer as a directory, in the published form where the family has one."""
+
+import json
+import re
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from saccade.models.family import Family
+from saccade.models.labels import LABELLED, write_labels
+from saccade.models.model import Model
+from saccade.models.pooling import Pooling, write_pooling
+from saccade.models.weights import to_theirs
+
+
+def save(model: Model, directory: str | Path) -> Path:
+    """Write a model; an existing directory is replaced only when everything new is on disk."""
+    directory, tensors = Path(directory), _tensors(model)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        save_file(
+            {n: x.contiguous() for n, x in sorted(tensors.items())}, temporary / "model.safetensors", {"format": "pt"}
+        )
+        said = json.dumps(_config(model), indent=2, sort_keys=True) + "\n"
+        (temporary / "config.json").write_text(said, encoding="utf-8")
+        if model.tokenizer is not None:
+            model.tokenizer.save(temporary)
+        if model.pooling != Pooling():
+            write_pooling(model.pooling, temporary)
+        (temporary / "model.safetensors").chmod(0o644)  # a temporary file is private, a model is not
+        temporary.chmod(0o755)
+        if directory.exists():
+            shutil.rmtree(directory)
+        temporary.rename(directory)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return directory
+
+
+def _config(model: Model) -> dict[str, Any]:
+    """What config.json says; a family without a published form has a table of its own in it."""
+    kind, config = model.family, model.family.current(model.config, model.body)
+    labels = write_labels(model.labels, model.many) if model.kind in LABELLED else {}
+    if kind.names is None:
+        head = {} if model.kind is None else {"head": model.kind}
+        return {"saccade": {"family": kind.name} | asdict(config)} | head | labels
+    name = kind.architecture if model.kind is None else kind.heads[model.kind].architecture
+    return kind.write(config) | labels | {"architectures": [name]}
+
+
+def _tensors(model: Model) -> dict[str, Tensor]:
+    named = dict(model.named_parameters()) | {n: b for n, b in model.named_buffers() if n in model.state_dict()}
+    tensors = {name: x.detach() for name, x in named.items()}
+    return tensors if model.family.names is None else _published(model, tensors)
+
+
+def _published(model: Model, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our names to published ones; with a head, the body's get their prefix."""
+    kind = model.family
+    assert kind.names is not None
+    split = {
+        part: {n.removeprefix(f"{part}."): x for n, x in tensors.items() if n.startswith(f"{part}.")}
+        for part in ("body", "head")
+    }
+    body = to_theirs(split["body"], kind.names(model.config)) | _spares(model)
+    if model.kind is None:
+        bare = kind.architecture.endswith("Model") and "LMHead" not in kind.architecture
+        return body if bare else {_prefixed(n, kind): x for n, x in body.items()}
+    return {_prefixed(n, kind): x for n, x in body.items()} | to_theirs(split["head"], kind.heads[model.kind].names)
+
+
+def _spares(model: Model) -> dict[str, Tensor]:
+    """What the published class has beside our body: as it came, if that still fits, or made anew, the same every time."""
+    out, dtype = {}, next(model.parameters()).dtype
+    for name, make in model.family.spares(model.config, model.kind).items():
+        fresh = make()
+        came = model.carried.get(name, fresh)
+        out[name] = (came if came.shape == fresh.shape else fresh).to(dtype)
+    return out
+
+
+def _prefixed(name: str, kind: Family) -> str:
+    return name if any(re.fullmatch(pattern, name) for pattern in kind.beside) else kind.prefix + name

@@ -1,0 +1,288 @@
+"""Training throughput beside the peers: the same model on the same data, in processes that take turns.
+
+Ours is the real loop (`Learner`). The peers are `transformers` with sdpa and its own collators' padded batches in random
+order, and a loop written by hand around a small GPT as nanoGPT has it. Tokens are real tokens; padding counts for nothing.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saccade.studies.measure import high_water
+
+VOCAB = 4096
+CONTEXT = 256
+ROWS = 12
+Step = Callable[[], int]  # one step of training; gives its real tokens
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained: `name` of a line of CASES, by whom, and the dropout on weights and branches."""
+
+    name: str
+    who: str
+    dropout: float
+
+
+def windows() -> np.ndarray:
+    """A running text of random ids; how fast a model learns them does not depend on what they say."""
+    return np.random.default_rng(0).integers(6, VOCAB, 200_000).astype(np.int32)
+
+
+def lines() -> list[np.ndarray]:
+    """Short texts of the lengths that sentences have, mean 16, some of 60 and more."""
+    chance = np.random.default_rng(1)
+    lengths = np.clip(chance.lognormal(2.6, 0.55, 20_000).astype(int), 3, 120)
+    return [chance.integers(6, VOCAB, length).astype(np.int32) for length in lengths]
+
+
+def causal_ours(case: Case) -> Step:
+    """GPT-2's architecture, 6 layers, 384 wide, on windows of 256."""
+    from saccade.models import gpt2
+    from saccade.tasks.feed import running
+    from saccade.tasks.language import Language
+
+    sizes = gpt2.Config(
+        vocab=VOCAB, width=384, layers=6, heads=6, length=CONTEXT, dropout=case.dropout,
+        weight_dropout=case.dropout, drop_weights=case.dropout > 0,
+    )  # fmt: skip
+    return _learner("gpt2", sizes, Language(), lambda task: running(task, windows(), CONTEXT, tokens=ROWS * CONTEXT))
+
+
+def lines_ours(case: Case) -> Step:
+    """The same model on short texts, which are packed one after the other."""
+    from saccade.models import gpt2
+    from saccade.tasks.feed import running
+    from saccade.tasks.language import Language
+
+    ids = np.concatenate([np.append(line, 3) for line in lines()])  # an end after each
+    sizes = gpt2.Config(
+        vocab=VOCAB, width=384, layers=6, heads=6, length=CONTEXT, dropout=case.dropout,
+        weight_dropout=case.dropout, drop_weights=case.dropout > 0,
+    )  # fmt: skip
+    return _learner("gpt2", sizes, Language(), lambda task: running(task, ids, CONTEXT, tokens=ROWS * CONTEXT))
+
+
+def pairs_ours(case: Case) -> Step:
+    """Marian's architecture, 3 + 3 layers, 256 wide, on pairs of sentences in batches of like length."""
+    from saccade.data import Example
+    from saccade.data.plan import Plan
+    from saccade.models import marian
+    from saccade.tasks.feed import Feed
+    from saccade.tasks.task import Item
+    from saccade.tasks.translate import Translate
+
+    sizes = marian.Config(
+        vocab=VOCAB, width=256, layers=3, decoder_layers=3, heads=4, decoder_heads=4, inner=1024, decoder_inner=1024, begin=0,
+        length=512, dropout=case.dropout, weight_dropout=case.dropout, drop_weights=case.dropout > 0, activation="relu",
+    )  # fmt: skip
+    texts = lines()
+    items = [Item(Example({}), a, target=b) for a, b in zip(texts, _shuffled(texts), strict=True)]
+    plan = Plan(np.array([item.lengths for item in items]), 2 * 64 * 20)
+
+    def make(task: Any) -> Feed:
+        return Feed(task, plan, lambda numbers: [items[i] for i in numbers], len(items))
+
+    return _learner("marian", sizes, Translate(), make)
+
+
+def _learner(family: str, sizes: Any, task: Any, make: Callable[[Any], Any]) -> Step:
+    from saccade.models.new import new
+    from saccade.training.config import Config
+    from saccade.training.loop import Learner
+
+    learner = Learner(new(family, sizes), task, make(task), Config(epochs=100))
+    return lambda: learner.step().tokens
+
+
+def causal_transformers(case: Case) -> Step:
+    import transformers
+
+    ids = torch.from_numpy(windows()).long()
+    model = _gpt2_transformers(case)
+    collate = transformers.default_data_collator
+
+    def batches() -> Iterator[dict[str, Tensor]]:
+        chance = torch.Generator().manual_seed(0)
+        while True:
+            starts = torch.randint(len(ids) - CONTEXT, (ROWS,), generator=chance).tolist()
+            yield collate([{"input_ids": ids[s : s + CONTEXT], "labels": ids[s : s + CONTEXT]} for s in starts])
+
+    return _loop(model, batches(), lambda batch: batch["input_ids"].numel())
+
+
+def lines_transformers(case: Case) -> Step:
+    import transformers
+
+    tokenizer = _tokenizer(transformers)
+    collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    rows = [{"input_ids": [*line.tolist(), 3]} for line in lines()]
+    model = _gpt2_transformers(case)
+    return _loop(model, _random(rows, collate, 64), lambda batch: int(batch["attention_mask"].sum()))
+
+
+def pairs_transformers(case: Case) -> Step:
+    import transformers
+
+    config = transformers.MarianConfig(
+        vocab_size=VOCAB, d_model=256, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=1024, decoder_ffn_dim=1024, dropout=case.dropout,
+        attention_dropout=case.dropout, activation_dropout=0.0, activation_function="relu", max_position_embeddings=512,
+        pad_token_id=0, eos_token_id=3, decoder_start_token_id=0, forced_eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.MarianMTModel._from_config(config, attn_implementation="sdpa")
+    collate = transformers.DataCollatorForSeq2Seq(_tokenizer(transformers), model=model)
+    texts = lines()
+    rows = [{"input_ids": a.tolist(), "labels": b.tolist()} for a, b in zip(texts, _shuffled(texts), strict=True)]
+    count = lambda batch: int(batch["attention_mask"].sum() + (batch["labels"] != -100).sum())
+    return _loop(model, _random(rows, collate, 64), count)
+
+
+def _gpt2_transformers(case: Case) -> Any:
+    import transformers
+
+    config = transformers.GPT2Config(
+        vocab_size=VOCAB, n_positions=CONTEXT, n_embd=384, n_layer=6, n_head=6, resid_pdrop=case.dropout,
+        embd_pdrop=case.dropout, attn_pdrop=case.dropout, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa")
+
+
+def _tokenizer(transformers: Any) -> Any:
+    """Only its padding is asked for."""
+    from tokenizers import Tokenizer, models
+
+    built = Tokenizer(models.WordLevel({"<pad>": 0, "<unk>": 1}, unk_token="<unk>"))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=built, pad_token="<pad>", unk_token="<unk>")
+
+
+def _shuffled(texts: list[np.ndarray]) -> list[np.ndarray]:
+    """Targets whose lengths follow those of the sources, as translations do."""
+    chance = np.random.default_rng(2)
+    return [
+        chance.integers(6, VOCAB, max(3, int(len(text) * chance.normal(1.05, 0.15)))).astype(np.int32) for text in texts
+    ]
+
+
+def _random(rows: list[Any], collate: Any, size: int) -> Iterator[Any]:
+    chance = np.random.default_rng(0)
+    while True:
+        order = chance.permutation(len(rows))
+        for start in range(0, len(rows) - size, size):
+            yield collate([rows[i] for i in order[start : start + size]])
+
+
+def _loop(model: Any, batches: Iterator[Any], count: Callable[[Any], int]) -> Step:
+    """How everybody trains: forward with labels, backward, clip, step."""
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step() -> int:
+        batch = next(batches)
+        model(**batch).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return count(batch)
+
+    return step
+
+
+class Block(nn.Module):
+    """One layer of a GPT as a person writes it by hand: one product for q, k and v, the fused kernel, a tanh GELU."""
+
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.heads, self.drop = heads, dropout
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.enter, self.leave = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.enter(self.first(x)).chunk(3, -1)
+        )
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.drop)
+        x = x + F.dropout(self.leave(seen.transpose(1, 2).flatten(2)), self.drop)
+        return x + F.dropout(self.down(F.gelu(self.up(self.second(x)), approximate="tanh")), self.drop)
+
+
+def causal_by_hand(case: Case) -> Step:
+    words, places = nn.Embedding(VOCAB, 384), nn.Embedding(CONTEXT, 384)
+    layers = nn.ModuleList(Block(384, 6, case.dropout) for _ in range(6))
+    norm = nn.LayerNorm(384)
+    whole = nn.ModuleList([words, places, layers, norm])
+    optimizer = torch.optim.AdamW(whole.parameters(), lr=1e-4, fused=True)
+    ids = torch.from_numpy(windows()).long()
+    chance = torch.Generator().manual_seed(0)
+
+    def step() -> int:
+        starts = torch.randint(len(ids) - CONTEXT - 1, (ROWS,), generator=chance).tolist()
+        tokens = torch.stack([ids[s : s + CONTEXT] for s in starts])
+        gold = torch.stack([ids[s + 1 : s + CONTEXT + 1] for s in starts])
+        x = F.dropout(words(tokens) + places.weight, case.dropout)
+        for layer in layers:
+            x = layer(x)
+        loss = F.cross_entropy((norm(x) @ words.weight.T).flatten(0, 1), gold.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return tokens.numel()
+
+    return step
+
+
+CASES: dict[str, dict[str, Callable[[Case], Step]]] = {
+    "causal": {"saccade": causal_ours, "transformers": causal_transformers, "by hand": causal_by_hand},
+    "encoder-decoder": {"saccade": pairs_ours, "transformers": pairs_transformers},
+    "short texts": {"saccade": lines_ours, "transformers": lines_transformers},
+}
+
+
+def child(case: Case, seconds: float) -> None:
+    """Measure one case here and print it."""
+    step = CASES[case.name][case.who](case)
+    torch.manual_seed(0)
+    for _ in range(2):
+        step()
+    tokens, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        tokens += step()
+    peak = (high_water()[0] or 0) / 1e6
+    print(json.dumps({"tokens_per_second": tokens / (time.perf_counter() - start), "peak_mb": peak}))
+
+
+def race(
+    names: list[str], dropouts: list[float], *, rounds: int, seconds: float
+) -> Iterator[tuple[Case, int, dict[str, float]]]:
+    """Every case in a process of its own, the rivals taking turns, as often as `rounds` says."""
+    for name in names:
+        for dropout in dropouts:
+            for turn in range(rounds):
+                rivals = list(CASES[name])
+                for who in rivals if turn % 2 == 0 else reversed(rivals):
+                    case = Case(name, who, dropout)
+                    words = [name, who, str(dropout), str(seconds)]
+                    run = subprocess.run(
+                        [sys.executable, "-W", "ignore", "-m", "saccade.studies.throughput", *words],
+                        capture_output=True,
+                        text=True,
+                    )
+                    if run.returncode:
+                        raise RuntimeError(f"{name} by {who} failed: {run.stderr.strip().splitlines()[-1:]}")
+                    yield case, turn, json.loads(run.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    child(Case(sys.argv[1], sys.argv[2], float(sys.argv[3])), float(sys.argv[4]))

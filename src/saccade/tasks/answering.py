@@ -1,0 +1,62 @@
+"""Questions in, answers out: a task put to a model on many examples, in batches of like length."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from saccade.data import Example
+from saccade.models.model import Model
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Item, Task
+
+TOKENS = 8192  # at a time, padding counted
+ROWS = 256
+
+
+def answers(
+    task: Task, model: Model, examples: Sequence[Example], *, told: Callable[[int, int], None] = lambda done, all: None
+) -> tuple[list[Any], list[Example]]:
+    """The answer to each example, in their order, and the examples that were answered: windows, for a running text.
+
+    `told` hears how many of all are done.
+    """
+    items = task.items(examples, model)
+    found = answer_items(task, model, items, told=told)
+    return task.gathered(found, items), [item.example for item in items] if task.running else list(examples)
+
+
+def answer_items(
+    task: Task, model: Model, items: Sequence[Item], *, told: Callable[[int, int], None] = lambda done, all: None
+) -> list[Any]:
+    """The answer to each item, in their order; the model is left in the mode in which it came."""
+    out: list[Any] = [None] * len(items)
+    order = np.argsort(
+        [-sum(item.lengths) for item in items], kind="stable"
+    ).tolist()  # the longest first: memory shows early
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    done = 0
+    try:
+        with torch.inference_mode():
+            while done < len(order):
+                longest = max(1, sum(items[order[done]].lengths))
+                numbers = order[done : done + max(1, min(ROWS, TOKENS // longest))]
+                batch = task.batch([items[i] for i in numbers])
+                for i, answer in zip(numbers, task.answer(model, batch.to(device)), strict=True):
+                    out[i] = answer
+                done += len(numbers)
+                told(done, len(items))
+    finally:
+        model.train(training)
+    return out
+
+
+def evaluate(
+    task: Task, model: Model, examples: Sequence[Example], *, told: Callable[[int, int], None] = lambda done, all: None
+) -> list[Score]:
+    """How good the answers are, the score that counts first."""
+    found, asked = answers(task, model, examples, told=told)
+    return task.score(found, asked)

@@ -1,0 +1,62 @@
+"""Batches by number: what step n of a training reads is a function of the seed and of n, so a run can go on anywhere."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from saccade.data import Batch, Example
+from saccade.data.plan import Blocks, Plan
+from saccade.models.model import Model
+from saccade.tasks.language import Language
+from saccade.tasks.task import Item, Task
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A plan of numbers, and how numbers become items."""
+
+    task: Task
+    plan: Plan | Blocks
+    take: Callable[[np.ndarray], list[Item]]
+    count: int  # items, or tokens of a running text
+
+    def steps(self, epochs: int) -> int:
+        """How many steps so many epochs have."""
+        return sum(self.plan.steps(number) for number in range(epochs))
+
+    def epoch(self, step: int) -> int:
+        """The epoch in which a step lies."""
+        return self.plan.at(step)[0]
+
+    def batches(self, step: int, *, parts: int = 1, rank: int = 0, size: int = 1) -> list[Batch]:
+        """One rank's share of a step, in as many parts as asked for; a part that would be empty is left out."""
+        _, _, numbers = self.plan.at(step)
+        mine = numbers if size == 1 else self.plan.part(numbers, rank, size)
+        pieces = [mine] if parts == 1 else [self.plan.part(mine, part, parts) for part in range(parts)]
+        return [self.task.batch(self.take(piece)) for piece in pieces if len(piece)]
+
+
+def feed(
+    task: Task, examples: Sequence[Example], model: Model, *, tokens: int, rows: int | None = None, seed: int = 0
+) -> Feed:
+    """The examples of a task in batches of at most `tokens` tokens, padding counted, and at most `rows` rows."""
+    if isinstance(task, Language):
+        return running(task, task.ids(examples, model), task.window(model), tokens=tokens, rows=rows, seed=seed)
+    items = task.items(examples, model)
+    plan = Plan(np.array([item.lengths for item in items]), tokens, seed, rows)
+    return Feed(task, plan, lambda numbers: [items[i] for i in numbers], len(items))
+
+
+def running(
+    task: Language, ids: np.ndarray, window: int, *, tokens: int, rows: int | None = None, seed: int = 0
+) -> Feed:
+    """Windows of one long row of ids, in batches."""
+    window = min(window, max(1, len(ids) - 1))  # a text shorter than a window is one
+    plan = Blocks(len(ids), length=window, batch=max(1, min(tokens // window, rows or tokens)), seed=seed)
+
+    def take(starts: np.ndarray) -> list[Item]:
+        windows = [ids[start : start + window + 1] for start in starts]
+        return [Item(Example({"ids": row}), row[:-1], gold=row[1:]) for row in windows]
+
+    return Feed(task, plan, take, len(ids))

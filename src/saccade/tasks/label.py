@@ -1,0 +1,178 @@
+"""A label for a text or a picture: sentiment, topic, spam; one of several, or any number of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saccade.data import Batch, DataError, Example, Image, Role
+from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
+from saccade.models.model import Model
+from saccade.tasks import metrics
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Choices, Item, Task, encoded, sources
+from saccade.vision.pixels import SUFFIXES, pixels
+
+
+@dataclass(frozen=True)
+class Config:
+    many: bool = False  # any number of labels for each text
+    length: int = 256  # the most tokens that are read of a text
+    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+    smoothing: float = 0.0  # of the labels
+    metric: str = "accuracy"  # what training watches: accuracy, macro_f1 or mcc
+
+
+class Label(Task):
+    name = "label"
+    said = "one label, or several, for a text or a picture: sentiment, topic, kind"
+    Config = Config
+    head = "label"
+    frame = "both"
+    sample = "topics"
+
+    def __init__(self, config: Any = None, labels: Sequence[str] = ()):
+        super().__init__(config, labels)
+        self.many = self.config.many
+        self.seen = False  # a picture, not a text
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        self.seen = pictured(paths)
+        return (IMAGE if self.seen else TEXT, LABELS if self.many else LABEL)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        found = Counter(label for example in examples for label in self._gold(example))
+        self.labels = tuple(sorted(found, key=_numbers_first))
+        self.seen = bool(examples) and "image" in examples[0]
+        if len(self.labels) < (1 if self.many else 2):
+            what = (
+                f"all {len(examples)} examples have the label {self.labels[0]!r}"
+                if self.labels
+                else "there are no labels"
+            )
+            raise DataError(f"{what}, so there is nothing to learn", cure="give examples of at least two labels")
+
+    def usual(self) -> str:
+        return "vit" if self.seen else "transformer_reader"
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        if self.seen:
+            array = pixels(examples[0]["image"])
+            side = array.shape[-1]
+            patch = max(2, side // 7)
+            size = -(-side // patch) * patch
+            sizes: dict[str, Any] = {"channels": array.shape[0], "side": size, "patch": patch, "dropout": 0.0}
+            sizes |= {"width": 128, "layers": 4, "heads": 4, "inner": 256}
+            return Choices(self.usual(), sizes, {"rate": 1e-3, "rows": 64, "tokens": 64, "epochs": 12, "decay": 0.05})
+        if pretrained:
+            return Choices("", train={"rate": 1e-4, "tokens": 1024, "epochs": 3})
+        return Choices(
+            self.usual(), {"width": 128, "layers": 2, "inner": 256}, {"rate": 1e-3, "tokens": 2048, "epochs": 10}
+        )
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return (example["text"] for example in examples if "text" in example)
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        number = {label: i for i, label in enumerate(self.labels)}
+        golds = [self._number(example, number) for example in examples]
+        if examples and "image" in examples[0]:
+            shape = picture_shape(model)
+            return [
+                Item(example, pixels(example["image"], shape), gold=gold)
+                for example, gold in zip(examples, golds, strict=True)
+            ]
+        read = encoded([example["text"] for example in examples], model, self.config.length)
+        return [
+            Item(example, ids, gold=gold, segments=segments)
+            for example, gold, (ids, segments, _) in zip(examples, golds, read, strict=True)
+        ]
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        gold = None
+        if all(item.gold is not None for item in items):
+            gold = torch.tensor([item.gold for item in items])
+        if items and items[0].source.ndim > 1:
+            stacked = torch.stack([torch.from_numpy(item.source) for item in items])
+            return Batch(Image(stacked.float().div_(127.5).sub_(1.0)), gold=gold, rows=list(items))
+        return Batch(sources(items), gold=gold, rows=list(items))
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.rows) * (len(self.labels) if self.many else 1)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        scores, gold = model(batch), batch.gold
+        assert gold is not None
+        if self.many:
+            return F.binary_cross_entropy_with_logits(scores, gold.to(scores.dtype), reduction="sum")
+        return F.cross_entropy(scores, gold, reduction="sum", label_smoothing=self.config.smoothing)
+
+    def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
+        scores = model(batch).float()
+        shares = (scores.sigmoid() if self.many else scores.softmax(-1)).tolist()
+        answers = []
+        for row in shares:
+            ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
+            chosen = [label for label, share in ranked if share >= 0.5] if self.many else [ranked[0][0]]
+            answers.append(
+                {"labels" if self.many else "label": chosen if self.many else chosen[0], "scores": dict(ranked)}
+            )
+        return answers
+
+    def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
+        if self.many:
+            said = [answer["labels"] for answer in answers]
+            return metrics.many_labels([example["labels"] for example in examples], said)
+        gold, said = [example["label"] for example in examples], [answer["label"] for answer in answers]
+        found = [metrics.accuracy(gold, said), metrics.macro_f1(gold, said), metrics.mcc(gold, said)]
+        return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def told(self, shown: dict[str, Any]) -> str:
+        if self.many:
+            return ", ".join(f"{label} {shown['scores'][label]:.0%}" for label in shown["labels"]) or "none"
+        return f"{shown['label']} {shown['scores'][shown['label']]:.0%}"
+
+    def _gold(self, example: Example) -> list[str]:
+        return example["labels"] if self.many else [example["label"]]
+
+    def _number(self, example: Example, number: dict[str, int]) -> Any:
+        """The label as a number, or a row of noughts and ones; None where an example has none to learn from."""
+        if ("labels" if self.many else "label") not in example:
+            return None
+        unknown = [label for label in self._gold(example) if label not in number]
+        if unknown and not self.many:
+            return -100  # a label that the training data do not have: never right, and nothing to learn
+        if self.many:
+            return [float(label in self._gold(example)) for label in self.labels]
+        return number[example["label"]]
+
+
+def picture_shape(model: Model) -> tuple[int | None, int | None, int | None]:
+    """(channels, rows, columns) of the pictures that a model reads; None where it takes any."""
+    sizes = asdict(model.config)
+    side = sizes.get("side") or sizes.get("size")
+    return sizes.get("channels"), side, side
+
+
+def pictured(paths: Sequence[str]) -> bool:
+    """Whether data are pictures: a file of pixels (idx), picture files, or a directory of them."""
+    for path in map(Path, paths):
+        inside = path.rglob("*") if path.is_dir() else [path]
+        for found in islice(inside, 1000):
+            if "idx3-ubyte" in found.name or found.suffix.lower() in SUFFIXES:
+                return True
+    return False
+
+
+def _numbers_first(label: str) -> tuple[bool, float, str]:
+    """1, 2, 10, and then words in the order of the alphabet."""
+    try:
+        return False, float(label), label
+    except ValueError:
+        return True, 0.0, label

@@ -1,0 +1,119 @@
+"""The next token of a running text, by characters, bytes or sub-words: prose, music, molecules, code.
+
+The text is one long row of ids. A batch is a handful of windows of it; what a window is asked for is each of its tokens but
+the first and the one after it, so that every token is learnt once an epoch.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from saccade.data import Batch, DataError, Example, Role, Text
+from saccade.data.item import LINE
+from saccade.models.model import Model
+from saccade.tasks import metrics
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Choices, Item, Task, need_tokenizer, word_loss
+
+
+@dataclass(frozen=True)
+class Config:
+    length: int = 256  # tokens of a window
+    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+
+
+class Language(Task):
+    name = "language"
+    said = "the next word, character or byte of a running text"
+    Config = Config
+    writes = True
+    frame = "none"
+    sample = "docs"
+    running = True
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return (LINE,)
+
+    def usual(self) -> str:
+        return "transformer_language"
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        if pretrained:
+            return Choices("", train={"rate": 1e-4, "tokens": 2048, "epochs": 1})
+        sizes = {"width": 256, "layers": 4, "inner": 1024, "heads": 4}
+        return Choices(self.usual(), sizes, {"rate": 1e-3, "tokens": 4096, "epochs": 5})
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return (example["text"] for example in examples)
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        """Windows that lie one after the other and share their border token: what is scored, each token once."""
+        ids = self.ids(examples, model)
+        length = self.window(model)
+        if len(ids) < 2:
+            raise DataError(f"a text of {len(ids)} tokens has nothing to foresee", cure="give a longer text")
+        windows = [ids[start : start + length + 1] for start in range(0, len(ids) - 1, length)]
+        return [Item(Example({"ids": window}), window[:-1], gold=window[1:]) for window in windows]
+
+    def ids(self, examples: Sequence[Example], model: Model) -> np.ndarray:
+        """All lines as one row of ids."""
+        tokenizer = need_tokenizer(model)
+        rows = []
+        for start in range(0, len(examples), 1000):
+            lines = [example["text"] for example in examples[start : start + 1000]]
+            rows += [np.array(found.ids, np.int32) for found in tokenizer.encode_batch(lines, special=False)]
+        return np.concatenate(rows) if rows else np.zeros(0, np.int32)
+
+    def window(self, model: Model) -> int:
+        return min(self.config.length, model.limit or self.config.length)
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        source = Text.of([item.source.tolist() for item in items])
+        target = Text.of([item.gold.tolist() for item in items])
+        return Batch(source, target, rows=list(items))
+
+    def count(self, batch: Batch) -> int:
+        return sum(len(item.source) for item in batch.rows)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        x, gold = self._thought(model, batch)
+        return word_loss(model.body.head, x, gold)
+
+    def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
+        """What each window costs in nats, its tokens and its bytes."""
+        tokenizer = need_tokenizer(model)
+        out = []
+        for item in batch.rows:
+            one = self.batch([item]).to(next(model.parameters()).device)
+            x, gold = self._thought(model, one)
+            nats = float(word_loss(model.body.head, x, gold))
+            size = len(tokenizer.decode(item.gold.tolist(), special=True).encode())
+            out.append({"nats": nats, "tokens": len(item.gold), "bytes": size})
+        return out
+
+    def _thought(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The vectors before the head and the tokens that follow, (N, W) and (N,)."""
+        body: Any = model.body
+        text, target = batch.source, batch.target
+        assert isinstance(text, Text)
+        assert target is not None
+        state, first = body.start(batch)
+        x = body.think(first, state)
+        if text.keep is None:
+            return x.flatten(0, 1), target.tokens.flatten()
+        return x[text.keep], target.tokens[text.keep]
+
+    def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
+        nats = [answer["nats"] for answer in answers]
+        tokens, size = ([int(answer[key]) for answer in answers] for key in ("tokens", "bytes"))
+        return [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, size)]
+
+    def shown(self, answer: dict[str, float], example: Example) -> dict[str, Any]:
+        return {"perplexity": math.exp(min(700.0, answer["nats"] / max(1, answer["tokens"])))} | answer
+
+    def told(self, shown: dict[str, Any]) -> str:
+        return f"perplexity {shown['perplexity']:.2f} over {shown['tokens']} tokens"

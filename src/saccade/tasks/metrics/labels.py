@@ -1,0 +1,145 @@
+"""Metrics of labels, one for each example or several: accuracy, F1, Matthews' correlation, who was taken for whom."""
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from saccade.tasks.metrics.score import ROUNDS, Score, Tally, check_pairs, measure, ratio
+
+Labels = Sequence[Hashable] | Sequence[Collection[Hashable]]
+
+
+def accuracy(gold: Labels, answers: Labels, *, rounds: int = ROUNDS, seed: int = 0) -> Score:
+    """The share of examples answered right; of several labels all must be right.
+
+    >>> accuracy(["a", "b", "a", "c"], ["a", "b", "c", "c"]).value
+    0.75
+    """
+    return _share_right("accuracy", gold, answers, rounds, seed)
+
+
+def micro_f1(gold: Labels, answers: Labels, *, rounds: int = ROUNDS, seed: int = 0) -> Score:
+    """F1 over all labels of all examples together; with one label each it is the accuracy."""
+    pairs = list(zip(*_sets("micro_f1", gold, answers), strict=True))
+    units = np.array([[2 * len(right & said), len(right) + len(said)] for right, said in pairs], dtype=np.float64)
+    return measure("micro_f1", ratio, units.reshape(-1, 2), rounds=rounds, seed=seed)
+
+
+def macro_f1(gold: Labels, answers: Labels, *, rounds: int = ROUNDS, seed: int = 0) -> Score:
+    """The mean of the classes' F1, over the classes that are in the gold or among the answers."""
+    return measure("macro_f1", _macro_f1, _tally("macro_f1", gold, answers), rounds=rounds, seed=seed)
+
+
+def mcc(gold: Sequence[Hashable], answers: Sequence[Hashable], *, rounds: int = ROUNDS, seed: int = 0) -> Score:
+    """Matthews' correlation of answers and gold for any number of classes; 0 where one of them never varies.
+
+    Gorodkin, 2004: https://doi.org/10.1016/j.compbiolchem.2004.09.006
+    """
+    for name, items in (("gold", gold), ("answers", answers)):
+        several = next((item for item in items if _several(item)), None)
+        if several is not None:
+            raise ValueError(f"mcc takes one label for each example, but {name} has {several!r}; use micro_f1.")
+    return measure("mcc", _mcc, _tally("mcc", gold, answers), rounds=rounds, seed=seed)
+
+
+def many_labels(
+    gold: Sequence[Collection[Hashable]],
+    answers: Sequence[Collection[Hashable]],
+    *,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> list[Score]:
+    """What is told of examples that have several labels or none: micro F1, macro F1, and how many sets are right as a whole."""
+    return [
+        micro_f1(gold, answers, rounds=rounds, seed=seed),
+        macro_f1(gold, answers, rounds=rounds, seed=seed),
+        _share_right("exact_match", gold, answers, rounds, seed),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Who was taken for whom: a row for each gold label, a column for each answer.
+
+    >>> print(confusion(["cat", "dog", "dog"], ["cat", "cat", "dog"]))
+        cat dog
+    cat   1   0
+    dog   1   1
+    """
+
+    labels: tuple[Any, ...]
+    counts: np.ndarray  # (C, C)
+
+    def __str__(self) -> str:
+        names = [str(label) for label in self.labels]
+        width = max(map(len, [*names, str(self.counts.max())]))
+        lines = [" " * width + " " + " ".join(name.rjust(width) for name in names)]
+        for name, row in zip(names, self.counts.tolist(), strict=True):
+            lines.append(name.ljust(width) + " " + " ".join(str(x).rjust(width) for x in row))
+        return "\n".join(lines)
+
+
+def confusion(gold: Sequence[Hashable], answers: Sequence[Hashable]) -> Confusion:
+    """Count each pair of gold label and answer."""
+    check_pairs("confusion", gold, answers)
+    codes = _codes([*gold, *answers])
+    counts = np.zeros((len(codes), len(codes)), dtype=np.int64)
+    np.add.at(counts, ([codes[x] for x in gold], [codes[x] for x in answers]), 1)
+    return Confusion(tuple(codes), counts)
+
+
+def _several(item: object) -> bool:
+    return isinstance(item, (list, tuple, set, frozenset))
+
+
+def _sets(name: str, gold: Labels, answers: Labels) -> tuple[list[frozenset[Any]], list[frozenset[Any]]]:
+    check_pairs(name, gold, answers)
+    both: list[Any] = [[frozenset(x) if _several(x) else frozenset([x]) for x in items] for items in (gold, answers)]  # type: ignore[arg-type]
+    return both[0], both[1]
+
+
+def _share_right(name: str, gold: Labels, answers: Labels, rounds: int, seed: int) -> Score:
+    pairs = zip(*_sets(name, gold, answers), strict=True)
+    units = np.array([[float(right == said), 1.0] for right, said in pairs]).reshape(-1, 2)
+    return measure(name, ratio, units, rounds=rounds, seed=seed)
+
+
+def _codes(labels: Sequence[Any]) -> dict[Any, int]:
+    """Each label's place: in their own order where they have one, else by how they print."""
+    known = set(labels)
+    try:
+        return {label: i for i, label in enumerate(sorted(known))}
+    except TypeError:
+        return {label: i for i, label in enumerate(sorted(known, key=repr))}
+
+
+def _tally(name: str, gold: Labels, answers: Labels) -> Tally:
+    """For each class whether it is right, in the gold, and among the answers: three blocks of columns."""
+    right, said = _sets(name, gold, answers)
+    codes = _codes([label for labels in [*right, *said] for label in labels])
+    blocks = [[a & b for a, b in zip(right, said, strict=True)], right, said]
+    ones = [
+        (row, len(codes) * block + codes[label])
+        for block, sets in enumerate(blocks)
+        for row, labels in enumerate(sets)
+        for label in labels
+    ]
+    places = np.array(ones, dtype=np.int64).reshape(-1, 2)
+    return Tally(places[:, 0], places[:, 1], (len(right), 3 * len(codes)))
+
+
+def _macro_f1(sums: np.ndarray) -> np.ndarray:
+    right, gold, said = np.split(sums, 3, axis=1)
+    there = gold + said
+    f1 = np.divide(2 * right, there, out=np.zeros_like(right), where=there > 0)
+    return f1.sum(1) / np.maximum((there > 0).sum(1), 1)
+
+
+def _mcc(sums: np.ndarray) -> np.ndarray:
+    right, gold, said = np.split(sums, 3, axis=1)
+    count = gold.sum(1)
+    together = right.sum(1) * count - (gold * said).sum(1)
+    apart = (count**2 - (gold**2).sum(1)) * (count**2 - (said**2).sum(1))
+    return np.divide(together, np.sqrt(apart), out=np.zeros_like(together), where=apart > 0)

@@ -1,0 +1,138 @@
+"""A score and how sure one can be of it: intervals by drawing the examples again, with replacement.
+
+Every metric here is a function of sums over examples. So an example is reduced to its row of numbers once, and a thousand draws
+are a thousand weighted sums: no metric is ever computed on texts twice.
+"""
+
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+ROUNDS = 1_000
+CELLS = 2**20  # numbers that exist at one time, whatever the count of examples
+
+Statistic = Callable[[np.ndarray], np.ndarray]  # sums (R, k) -> values (R,)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The middle 95 % of the values that other draws of examples would give."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric over some examples.
+
+    >>> print(Score("accuracy", 0.8934, 0.8791, 0.9072, 1821))
+    accuracy 0.893 (0.879–0.907), 1,821 examples
+    >>> print(Score("bleu", 38.519, 37.4, 39.608, 1000, signature="nrefs:1|case:mixed"))
+    bleu 38.52 (37.40–39.61), 1,000 examples [nrefs:1|case:mixed]
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    count: int
+    signature: str = ""  # how to compute the same elsewhere
+    better: Literal["higher", "lower"] = "higher"
+
+    def __str__(self) -> str:
+        shown = lambda x: f"{x:,.{3 if abs(self.value) < 10 else 2}f}"
+        examples = "example" if self.count == 1 else "examples"
+        signature = f" [{self.signature}]" if self.signature else ""
+        value, low, high = map(shown, (self.value, self.low, self.high))
+        return f"{self.name} {value} ({low}–{high}), {self.count:,} {examples}{signature}"
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """A table of ones and zeros that is mostly zeros, such as examples by classes: where the ones are."""
+
+    rows: np.ndarray  # (N,) the example of each one
+    columns: np.ndarray  # (N,)
+    shape: tuple[int, int]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def sums(self, counts: np.ndarray) -> np.ndarray:
+        """Each draw's column sums: (R, n) -> (R, k)."""
+        made = np.zeros((len(counts), self.shape[1]))
+        for sums, row in zip(made, counts, strict=True):
+            sums[:] = np.bincount(self.columns, row[self.rows], self.shape[1])
+        return made
+
+
+def bootstrap(statistic: Statistic, units: np.ndarray | Tally, *, rounds: int = ROUNDS, seed: int = 0) -> Interval:
+    """The 95 % percentile interval of a function of sums, over examples drawn with replacement.
+
+    `units` has a row for each example; `statistic` gets the sums of some draws, a row for each, and gives each a value.
+
+    >>> bootstrap(lambda sums: sums[:, 0] / 4, np.array([[1.0], [1.0], [1.0], [1.0]]))
+    Interval(low=1.0, high=1.0)
+    """
+    if rounds < 1:
+        raise ValueError(
+            f"rounds is {rounds}; an interval needs one draw at least, and some hundreds to mean something."
+        )
+    count, width = len(units), units.shape[1]
+    values = [statistic(_sums(units, counts)) for counts in _counts(count, rounds, seed, width)]
+    low, high = np.quantile(np.concatenate(values), [0.025, 0.975])
+    return Interval(float(low), float(high))
+
+
+def resamples(count: int, rounds: int, seed: int, *, width: int = 1) -> Iterator[np.ndarray]:
+    """The examples of each draw, (some draws, count) at a time so that memory stays small."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    some = max(1, CELLS // max(count, width))
+    for start in range(0, rounds, some):
+        yield generator.integers(count, size=(min(some, rounds - start), count))
+
+
+def measure(
+    name: str,
+    statistic: Statistic,
+    units: np.ndarray | Tally,
+    *,
+    better: Literal["higher", "lower"] = "higher",
+    signature: str = "",
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> Score:
+    """A metric's value over all examples, and its interval, by one and the same function of sums."""
+    if not len(units):
+        raise ValueError(f"{name} of no examples is not defined; give at least one example with its gold answer.")
+    value = float(statistic(_sums(units, np.ones((1, len(units)))))[0])
+    interval = bootstrap(statistic, units, rounds=rounds, seed=seed)
+    return Score(name, value, interval.low, interval.high, len(units), signature, better)
+
+
+def ratio(sums: np.ndarray) -> np.ndarray:
+    """The first sum over the second; nothing over nothing is nothing."""
+    return np.divide(sums[:, 0], sums[:, 1], out=np.zeros(len(sums)), where=sums[:, 1] != 0)
+
+
+def check_pairs(name: str, gold: Sized, answers: Sized) -> None:
+    """One answer for each gold answer, or an error."""
+    if len(gold) != len(answers):
+        raise ValueError(
+            f"{name}: {len(gold):,} gold but {len(answers):,} answers; one answer for each example is needed."
+        )
+
+
+def _sums(units: np.ndarray | Tally, counts: np.ndarray) -> np.ndarray:
+    return units.sums(counts) if isinstance(units, Tally) else counts @ units
+
+
+def _counts(count: int, rounds: int, seed: int, width: int) -> Iterator[np.ndarray]:
+    """How often each draw has each example, (some draws, count)."""
+    for indices in resamples(count, rounds, seed, width=width):
+        some = len(indices)
+        places = indices + count * np.arange(some)[:, None]
+        yield np.bincount(places.ravel(), minlength=some * count).reshape(some, count).astype(np.float64)

@@ -1,0 +1,42 @@
+"""A model with the task it was trained for: of a run, what its config.toml says; of any other directory, what its head is for."""
+
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from saccade.models.load import load
+from saccade.models.model import Model
+from saccade.tasks.table import task_class
+from saccade.tasks.task import Task
+
+HEADS = {"label": "label", "tag": "tag"}
+
+
+def open_run(where: str | Path, verb: str | None = None) -> tuple[Task, Model]:
+    """The model and its task; `verb` is the task that is asked for, and a model made for another is refused by name."""
+    settings = Path(where) / "config.toml"
+    if Path(where).is_dir() and settings.is_file() and not (Path(where) / "model").is_dir():
+        raise ValueError(f"{where}: this run has no model yet; the command that began it goes on with it.")
+    raw: dict[str, Any] = tomllib.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    model = load(where)
+    name = raw.get("run", {}).get("task") or _task_of(model)
+    if verb is not None and name != verb:
+        raise ValueError(f"{where} was made to {name}, not to {verb}; say saccade predict {where}, or train another.")
+    kind = task_class(name)
+    known = {item.name for item in fields(kind.Config)}
+    given = {key: value for key, value in raw.get("task", {}).items() if key in known}
+    if name == "label" and "many" not in given:
+        given["many"] = model.many
+    return kind(kind.Config(**given), labels=model.labels), model
+
+
+def _task_of(model: Model) -> str:
+    if model.kind in HEADS:
+        return HEADS[model.kind]
+    if not hasattr(model.body, "start"):
+        raise ValueError(
+            f"This {model.family.name} has no head that answers, so it has no task; "
+            "saccade train TASK --model DIR gives it one, and saccade.encode and saccade.embed use it as it is."
+        )
+    return "translate" if hasattr(model.body, "encoder") else "language"

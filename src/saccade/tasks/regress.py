@@ -1,0 +1,104 @@
+"""A number, or a class, for a row of numbers, by kernel pooling: near points answer for far ones.
+
+The model keeps the training points and learns one thing, how far a point's word carries: the width that best predicts each
+of them from all the others. A column of answers that are numbers makes a regression, any other a classification.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saccade.data import Batch, DataError, Example, Points, Role
+from saccade.data.item import LABEL, X, Y
+from saccade.models.kernel import Pool
+from saccade.models.model import Model
+from saccade.tasks import metrics
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Choices, Item, Task
+
+
+@dataclass(frozen=True)
+class Config:
+    classes: bool = False  # the answers are classes, even if they look like numbers
+
+
+class Regress(Task):
+    name = "regress"
+    said = "a number or a class for a row of numbers, by kernel pooling (Nadaraya-Watson)"
+    Config = Config
+    sample = "curve"
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return (X, LABEL if self.config.classes else Y)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        if len({len(example["x"]) for example in examples}) != 1:
+            raise DataError("the rows have different numbers of columns", cure="name them with --columns x=1,2")
+        if self.config.classes:
+            self.labels = tuple(sorted({example["label"] for example in examples}))
+
+    def usual(self) -> str:
+        return "kernel"
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        features = len(examples[0]["x"]) if examples else 1
+        sizes = {"points": len(examples), "features": features, "outputs": max(1, len(self.labels))}
+        every = max(1, len(examples) * features)  # a step asks for all points
+        rates = {"rate": 0.05, "epochs": 60, "tokens": every, "decay": 0.0, "warmup": 0.0, "look_every": 20}
+        return Choices(self.usual(), sizes, rates)
+
+    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+        body = model.body
+        assert isinstance(body, Pool), "regress asks for the family kernel"
+        points = torch.tensor([example["x"] for example in examples], dtype=torch.float32)
+        body.remember(points, torch.tensor([self._gold(example) for example in examples], dtype=torch.float32))
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return iter(())
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        key = "label" if self.config.classes else "y"
+        return [
+            Item(example, np.array(example["x"], np.float32), gold=self._gold(example) if key in example else None)
+            for example in examples
+        ]
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        values, gold = torch.stack([torch.from_numpy(item.source) for item in items]), None
+        if all(item.gold is not None for item in items):
+            gold = torch.tensor([item.gold for item in items], dtype=torch.float32)
+        return Batch(Points(values), gold=gold, rows=list(items))
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.rows)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        """The squared error of every remembered point, asked from all the others: a step sees all of them."""
+        body = model.body
+        assert isinstance(body, Pool), "regress asks for the family kernel"
+        return (body.left_out() - body.values).square().sum()
+
+    def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
+        rows = model(batch).tolist()
+        if not self.config.classes:
+            return [{"y": row[0]} for row in rows]
+        ranked = [sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in rows]
+        return [{"label": best[0][0], "scores": dict(best)} for best in ranked]
+
+    def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
+        if self.config.classes:
+            return [metrics.accuracy([e["label"] for e in examples], [a["label"] for a in answers])]
+        gold, said = [example["y"] for example in examples], [answer["y"] for answer in answers]
+        return [metrics.r2(gold, said), metrics.mse(gold, said)]
+
+    def told(self, shown: dict[str, Any]) -> str:
+        return f"{shown['label']} {shown['scores'][shown['label']]:.0%}" if self.config.classes else f"{shown['y']:.6g}"
+
+    def _gold(self, example: Example) -> list[float]:
+        if self.config.classes:
+            return [float(label == example["label"]) for label in self.labels]
+        return [example["y"]]

@@ -1,0 +1,18 @@
+"""Every task, a line each."""
+
+from saccade.attention.table import nearest
+from saccade.tasks.label import Label
+from saccade.tasks.language import Language
+from saccade.tasks.regress import Regress
+from saccade.tasks.tag import Tag
+from saccade.tasks.translate import Translate
+
+TASKS = [Regress, Language, Label, Tag, Translate]
+
+
+def task_class(name: str) -> type:
+    """The task of that name, or an error with the nearest."""
+    for entry in TASKS:
+        if entry.name == name:
+            return entry
+    raise ValueError(f"There is no task {name!r}; {nearest(name, [entry.name for entry in TASKS])}")

@@ -1,0 +1,243 @@
+"""A tag for each word: names of people, places and things, as spans with their places in the text (CoNLL's BIO).
+
+The tag of a word is read off its first token. The best sequence of tags is found among those that BIO allows, so that an
+answer is valid by construction: no name begins in its middle.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saccade.data import Batch, DataError, Example, Role
+from saccade.data.item import TAGS, WORDS
+from saccade.models.model import Model
+from saccade.tasks import metrics
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Choices, Item, Task, need_tokenizer, sources
+
+NONE = -100  # a token that speaks for no word
+WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Config:
+    length: int = 256  # the most tokens that are read at once; longer texts are read in pieces
+    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+    smoothing: float = 0.0
+
+
+class Tag(Task):
+    name = "tag"
+    said = "a tag for each word: names of people, places and things"
+    Config = Config
+    head = "tag"
+    frame = "both"
+    sample = "names"
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return (WORDS, TAGS)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        kinds = sorted({tag[2:] for example in examples for tag in example["tags"] if tag != "O"})
+        if not kinds:
+            raise DataError(
+                "no word has a tag but O, so there is nothing to learn", cure="give texts with tagged words"
+            )
+        self.labels = ("O", *(f"{place}-{kind}" for kind in kinds for place in "BI"))
+
+    def usual(self) -> str:
+        return "transformer_reader"
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        if pretrained:
+            return Choices("", train={"rate": 2e-4, "tokens": 1024, "epochs": 6})
+        return Choices(
+            self.usual(), {"width": 128, "layers": 2, "inner": 256}, {"rate": 1e-3, "tokens": 2048, "epochs": 20}
+        )
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return (" ".join(example["words"]) for example in examples)
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        """Each example in one piece or, if it is longer than what is read at once, in several."""
+        tokenizer, limit = need_tokenizer(model), min(self.config.length, model.limit or self.config.length)
+        number = {label: i for i, label in enumerate(self.labels)}
+        out = []
+        for example in examples:
+            words = example["words"]
+            for start, end in _pieces(words, tokenizer, limit):
+                found = tokenizer.encode(" ".join(words[start:end])).truncate(limit)
+                tags = [number.get(tag, 0) for tag in example["tags"][start:end]] if "tags" in example else None
+                firsts = _firsts(words[start:end], found.offsets, found.special)
+                gold = np.full(len(found.ids), NONE)
+                for place, tag in zip(firsts, tags or [], strict=tags is not None):
+                    if place >= 0:
+                        gold[place] = tag
+                out.append(
+                    Item(
+                        example,
+                        np.array(found.ids, np.int32),
+                        gold=gold if tags is not None else None,
+                        segments=np.array(found.segments, np.int8),
+                        words=tuple(firsts),
+                    )
+                )
+        return out
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        source, gold = sources(items), None
+        if all(item.gold is not None for item in items):
+            gold = torch.full_like(source.tokens, NONE)
+            for i, item in enumerate(items):
+                gold[i, : len(item.gold)] = torch.from_numpy(item.gold)
+        return Batch(source, gold=gold, rows=list(items))
+
+    def count(self, batch: Batch) -> int:
+        return int((batch.gold != NONE).sum()) if batch.gold is not None else 0
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        scores = model(batch)
+        assert batch.gold is not None
+        return F.cross_entropy(
+            scores.flatten(0, 1),
+            batch.gold.flatten(),
+            reduction="sum",
+            ignore_index=NONE,
+            label_smoothing=self.config.smoothing,
+        )
+
+    def answer(self, model: Model, batch: Batch) -> list[list[str]]:
+        """The tags of each row's words; `gathered` joins the pieces of one text."""
+        scores = model(batch).float().log_softmax(-1).cpu()
+        answers = []
+        for row, item in enumerate(batch.rows):
+            said = torch.zeros(len(item.words), len(self.labels))  # a word that has no token is as likely this as that
+            at = [(i, place) for i, place in enumerate(item.words) if place >= 0]
+            said[[i for i, _ in at]] = scores[row, [place for _, place in at]]
+            for i, place in enumerate(item.words):
+                if place < 0:
+                    said[i, 1:] = -torch.inf
+            answers.append([self.labels[tag] for tag in best_path(said.numpy(), self.labels)])
+        return answers
+
+    def gathered(self, answers: Sequence[list[str]], items: Sequence[Item]) -> list[list[str]]:
+        """The tags of each example, from the answers to its pieces."""
+        out: list[list[str]] = []
+        last: Example | None = None
+        for answer, item in zip(answers, items, strict=True):
+            if item.example is last:
+                out[-1] = out[-1] + answer
+            else:
+                out.append(answer)
+            last = item.example
+        return out
+
+    def score(self, answers: Sequence[list[str]], examples: Sequence[Example]) -> list[Score]:
+        gold = [example["tags"] for example in examples]
+        return [metrics.span_f1(gold, answers), metrics.accuracy(list(chain(*gold)), list(chain(*answers)))]
+
+    def shown(self, answer: list[str], example: Example) -> dict[str, Any]:
+        words = example["words"]
+        ends = np.cumsum([len(word) + 1 for word in words]).tolist()
+        places = [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+        text, offsets = " ".join(words), places
+        if "offsets" in example:
+            text, offsets = example["text"], example["offsets"]
+        return {"text": text, "names": spans(answer, offsets, text)}
+
+    def told(self, shown: dict[str, Any]) -> str:
+        answer = shown["names"]
+        return ", ".join(f"{span['text']} ({span['label']})" for span in answer) or "no names"
+
+
+def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """The words of a text and where they stand; what is not a space is in exactly one of them.
+
+    >>> split_words("Ada Lovelace, 1815.")[0]
+    ['Ada', 'Lovelace', ',', '1815', '.']
+    """
+    found = list(WORD.finditer(text))
+    return [match.group() for match in found], [match.span() for match in found]
+
+
+def spans(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) -> list[dict[str, Any]]:
+    """The names that tags mark, with their characters in the text.
+
+    >>> spans(["B-PER", "O"], [(0, 3), (4, 9)], "Ada wrote")
+    [{'text': 'Ada', 'label': 'PER', 'start': 0, 'end': 3}]
+    """
+    out: list[dict[str, Any]] = []
+    for (start, end), tag in zip(offsets, tags, strict=True):
+        if tag.startswith("B-"):
+            out.append({"text": text[start:end], "label": tag[2:], "start": start, "end": end})
+        elif tag.startswith("I-"):
+            out[-1] |= {"end": end, "text": text[out[-1]["start"] : end]}
+    return out
+
+
+def best_path(scores: np.ndarray, labels: Sequence[str]) -> list[int]:
+    """The best sequence of tags that BIO allows (Viterbi): I-X follows B-X or I-X alone, and begins nothing.
+
+    >>> best_path(np.log([[0.4, 0.1, 0.5], [0.2, 0.2, 0.6]]), ["O", "B-X", "I-X"])
+    [0, 0]
+    """
+    if not len(scores):
+        return []
+    inside = np.array([label.startswith("I-") for label in labels])
+    allowed = np.array([[not b.startswith("I-") or a[2:] == b[2:] for b in labels] for a in labels])
+    best, back = np.where(inside, -np.inf, scores[0]), []
+    for row in scores[1:]:
+        ways = np.where(allowed, best[:, None], -np.inf)  # (from, to)
+        back.append(ways.argmax(0))
+        best = ways.max(0) + row
+    path = [int(best.argmax())]
+    for choice in reversed(back):
+        path.append(int(choice[path[-1]]))
+    return path[::-1]
+
+
+def _firsts(words: Sequence[str], offsets: Sequence[tuple[int, int]], special: Sequence[bool]) -> list[int]:
+    """For each word of a text joined by spaces the first of its tokens, or -1 where it has none."""
+    ends = np.cumsum([len(word) + 1 for word in words])
+    firsts = [-1] * len(words)
+    for place, ((start, end), around) in enumerate(zip(offsets, special, strict=True)):
+        if around or end <= start:
+            continue
+        word = int(
+            np.searchsorted(ends, end - 1, side="right")
+        )  # by its last character: the first may be the space before
+        if firsts[word] < 0:
+            firsts[word] = place
+    return firsts
+
+
+def _pieces(words: Sequence[str], tokenizer: Any, limit: int) -> list[tuple[int, int]]:
+    """Stretches of words whose tokens fit, cut between words and as long as can be."""
+    whole = tokenizer.encode(" ".join(words))
+    if len(whole) <= limit or len(words) < 2:
+        return [(0, len(words))]
+    around = sum(whole.special)
+    firsts = _firsts(words, whole.offsets, whole.special)
+    sizes = [max(1, b - a) for a, b in pairwise([*_filled(firsts), len(whole) - around // 2])]
+    cuts, used = [0], 0
+    for i, size in enumerate(sizes):
+        if used + size > limit - around and i > cuts[-1]:
+            cuts.append(i)
+            used = 0
+        used += size
+    return list(pairwise([*cuts, len(words)]))
+
+
+def _filled(firsts: Sequence[int]) -> list[int]:
+    """The same with words that have no token standing where the word before stands."""
+    out: list[int] = []
+    for place in firsts:
+        out.append(place if place >= 0 else (out[-1] if out else 0))
+    return out

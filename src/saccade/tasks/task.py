@@ -1,0 +1,192 @@
+"""What a task is: how examples become batches, what is lost on them, what is answered, and how good the answers are.
+
+A task knows nothing of families. It meets a model in a head ("label", "tag", or none where the model writes) and in `Batch`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from saccade.data import Batch, Example, Role, Text
+from saccade.models.model import Model
+from saccade.parts.heads import WordHead
+from saccade.tasks.metrics import Score
+
+CHUNK = 2**24  # scores of the vocabulary that exist at one time in training: 64 MB of float32
+
+
+@dataclass(frozen=True)
+class Item:
+    """One example as numbers: what is read, what should be written, what should be said, and what that costs in tokens."""
+
+    example: Example
+    source: np.ndarray  # ids (L,), or pixels (channels, rows, columns)
+    target: np.ndarray | None = None  # ids (T,)
+    gold: Any = None
+    segments: np.ndarray | None = None
+    words: tuple[int, ...] = ()  # the token that speaks for each word
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens of the source and of the target; a picture counts as one."""
+        read = len(self.source) if self.source.ndim == 1 else 1
+        return read, 0 if self.target is None else len(self.target)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a task would choose where the user did not: a family, its sizes, and how to train."""
+
+    family: str
+    model: Mapping[str, Any] = field(default_factory=dict)
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Task:
+    """One line of TASKS. `config` holds numbers and names; what is learnt of the data (labels) is set by `fit`."""
+
+    name: ClassVar[str]
+    said: ClassVar[str]  # one line for a person
+    Config: ClassVar[type]
+    head: ClassVar[str | None] = None  # the head of a reader
+    frame: ClassVar[str] = "none"  # what a tokenizer trained for it puts around a text
+    sample: ClassVar[str]  # the built-in data it runs on when there is no file
+    writes: ClassVar[bool] = False  # the model writes tokens
+    running: ClassVar[bool] = False  # running text, whose last tenth is held out, not one line in ten
+    many = False  # several labels at once
+
+    def __init__(self, config: Any = None, labels: Sequence[str] = ()):
+        self.config = config or self.Config()
+        self.labels = tuple(labels)
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        """What it asks of a record; without its gold a record can still be answered."""
+        raise NotImplementedError
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Learn what has to be known of the data before a model is built: for most tasks, nothing."""
+
+    def usual(self) -> str:
+        """The family it takes where nobody names one."""
+        raise NotImplementedError
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        """Sizes and rates that suit the data, for a new model or for one that has been trained before."""
+        raise NotImplementedError
+
+    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+        """Give a new model what it needs of the data before it learns: for most tasks, nothing."""
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        """The texts that a tokenizer is trained on."""
+        raise NotImplementedError
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        """Examples as numbers."""
+        raise NotImplementedError
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        """Items side by side, padded."""
+        raise NotImplementedError
+
+    def count(self, batch: Batch) -> int:
+        """By what a summed loss is divided: examples, words or tokens."""
+        raise NotImplementedError
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        """The loss, summed."""
+        raise NotImplementedError
+
+    def answer(self, model: Model, batch: Batch) -> list[Any]:
+        """An answer for each row, as plain values that JSON can hold."""
+        raise NotImplementedError
+
+    def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
+        """An answer for each example, where an example may have been several items."""
+        return list(answers)
+
+    def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
+        """How good the answers are; the first score is the one that training watches."""
+        raise NotImplementedError
+
+    def shown(self, answer: Any, example: Example) -> dict[str, Any]:
+        """An answer as a person or a program gets it."""
+        return answer
+
+    def told(self, shown: dict[str, Any]) -> str:
+        """The same in one line."""
+        raise NotImplementedError
+
+
+def sources(items: Sequence[Item]) -> Text:
+    """What the items read, padded."""
+    segments = [item.segments.tolist() for item in items if item.segments is not None]
+    return Text.of([item.source.tolist() for item in items], segments=segments or None)
+
+
+def encoded(
+    texts: Sequence[str], model: Model, length: int, *, target: bool = False
+) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+    """Ids, segments and all else of each text, cut at `length` tokens or at what the model reads."""
+    tokenizer = need_tokenizer(model)
+    if target:
+        tokenizer = tokenizer.target
+    limit = min(length, model.limit or length)
+    for start in range(0, len(texts), 1000):  # not all of what a tokenizer says is kept, and that of some only
+        for found in tokenizer.encode_batch(texts[start : start + 1000]):
+            found = found.truncate(limit)
+            yield np.array(found.ids, np.int32), np.array(found.segments, np.int8), found
+
+
+def need_tokenizer(model: Model) -> Any:
+    if model.tokenizer is None:
+        raise ValueError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
+    return model.tokenizer
+
+
+def word_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The summed cross-entropy of (N, W) vectors against (N,) words, a piece of the vocabulary's scores at a time.
+
+    The scores of a large vocabulary are by far the largest tensor in training. They are made in pieces and made again in the
+    backward pass, so that only one piece exists at any time.
+    """
+    vocab = head.score.out_features
+    rows = max(1, CHUNK // vocab)
+    if len(x) <= rows:
+        return F.cross_entropy(head(x), gold, reduction="sum", label_smoothing=smoothing)
+
+    def piece(a: Tensor, b: Tensor) -> Tensor:
+        return F.cross_entropy(head(a), b, reduction="sum", label_smoothing=smoothing)
+
+    parts = [
+        checkpoint(piece, a, b, use_reentrant=False, preserve_rng_state=False)
+        for a, b in zip(x.split(rows), gold.split(rows), strict=True)
+    ]
+    return torch.stack(parts).sum()
+
+
+def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
+    """The summed loss of a writer on the targets of a batch: the vocabulary is scored at real tokens only."""
+    target = batch.target
+    assert target is not None, "a batch to learn from has targets"
+    body: Any = model.body
+    state, first = body.start(batch)
+    length = first.tokens.size(1)
+    tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
+    keep = None
+    if first.keep is not None or target.keep is not None:
+        keep = torch.cat([real(first), real(target)[:, :-1]], dim=1)
+    x = body.think(Text(tokens, keep), state)[:, length - 1 :]  # what follows a target stands at the token before it
+    if target.keep is None:
+        return word_loss(body.head, x.flatten(0, 1), target.tokens.flatten(), smoothing)
+    return word_loss(body.head, x[target.keep], target.tokens[target.keep], smoothing)
+
+
+def real(text: Text) -> Tensor:
+    return torch.ones_like(text.tokens, dtype=torch.bool) if text.keep is None else text.keep

@@ -1,0 +1,92 @@
+"""One text into another: languages, dates, numbers; whatever stands in pairs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from saccade.data import Batch, Example, Role, Text
+from saccade.data.item import SOURCE, TARGET
+from saccade.decoding.loop import generate
+from saccade.models.model import Model
+from saccade.tasks import metrics
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Choices, Item, Task, encoded, need_tokenizer, sources, written_loss
+
+
+@dataclass(frozen=True)
+class Config:
+    length: int = 256  # the most tokens of a text, on either side
+    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+    smoothing: float = 0.1  # of the words
+    metric: str = "bleu"  # what training watches: bleu, chrf or exact_match
+
+
+class Translate(Task):
+    name = "translate"
+    said = "one text into another: a language, a date, a number"
+    Config = Config
+    writes = True
+    frame = "t5"
+    sample = "dates"
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return (SOURCE, TARGET)
+
+    def usual(self) -> str:
+        return "transformer"
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        if pretrained:
+            return Choices("", train={"rate": 1e-4, "tokens": 2048, "epochs": 3})
+        return Choices(
+            self.usual(), {"width": 256, "layers": 3, "inner": 1024}, {"rate": 1e-3, "tokens": 4096, "epochs": 20}
+        )
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        for example in examples:
+            yield example["source"]
+            if "target" in example:
+                yield example["target"]
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        read = encoded([example["source"] for example in examples], model, self.config.length)
+        targets: Iterable[Any] = [None] * len(examples)
+        if examples and "target" in examples[0]:
+            found = encoded([example["target"] for example in examples], model, self.config.length, target=True)
+            targets = (ids for ids, _, _ in found)
+        return [
+            Item(example, ids, target=target)
+            for example, (ids, _, _), target in zip(examples, read, targets, strict=True)
+        ]
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        target = None
+        if all(item.target is not None for item in items):
+            target = Text.of([item.target.tolist() for item in items if item.target is not None])
+        return Batch(sources(items), target, rows=list(items))
+
+    def count(self, batch: Batch) -> int:
+        return sum(len(item.target) for item in batch.rows)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        return written_loss(model, batch, self.config.smoothing if model.training else 0.0)
+
+    def answer(self, model: Model, batch: Batch) -> list[str]:
+        tokenizer = need_tokenizer(model).target
+        assert isinstance(batch.source, Text)
+        limit = min(2 * batch.source.tokens.size(1) + 20, self.config.length, model.limit or self.config.length)
+        rows = generate(model, Batch(batch.source), stop=tokenizer.end, limit=limit)
+        return [tokenizer.decode(row) for row in rows]
+
+    def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
+        gold = [example["target"] for example in examples]
+        found = [metrics.bleu(gold, answers), metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
+        return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def shown(self, answer: str, example: Example) -> dict[str, Any]:
+        return {"translation": answer}
+
+    def told(self, shown: dict[str, Any]) -> str:
+        return shown["translation"]

@@ -1,0 +1,133 @@
+"""Every file operation by which training saves, in one small object, so that tests can make each of them fail."""
+
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+
+PIECE = (
+    2**22
+)  # bytes hashed and written at a time, so that what is hashed is still in the processor's cache when written
+
+
+class DiskFull(OSError):
+    """There is no room for what has to be written; `needed` and `free` are bytes, None where nobody knows."""
+
+    def __init__(self, where: Path, *, needed: int | None, free: int | None):
+        self.needed, self.free = needed, free
+        asked = "more than there is" if needed is None else f"{megabytes(needed)} to be free"
+        there = "" if free is None else f"; {megabytes(free)} are"
+        super().__init__(f"{where}: the disk is full. Saving needs {asked}{there}. Make room and start again.")
+        self.errno = errno.ENOSPC
+
+
+def megabytes(count: int) -> str:
+    """
+    >>> megabytes(1_234_567_890)
+    '1,234.6 MB'
+    """
+    return f"{count / 1e6:,.1f} MB"
+
+
+def is_full(error: OSError) -> bool:
+    """The disk, or this user's share of it, is used up."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class Disk:
+    """A real disk. Each operation happens or raises OSError; only `sync` and `sync_directory` make it last."""
+
+    def create(self, path: Path) -> FileIO:
+        """An empty file, open for writing and not buffered."""
+        return FileIO(path, "wb")
+
+    def write(self, file: FileIO, piece: memoryview) -> None:
+        while piece:
+            piece = piece[file.write(piece) :]
+
+    def sync(self, file: FileIO) -> None:
+        os.fsync(file.fileno())
+
+    def sync_directory(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems cannot, and need not
+                raise
+        finally:
+            os.close(handle)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def mkdir(self, path: Path) -> None:
+        os.mkdir(path)
+
+    def remove(self, path: Path) -> None:
+        """Take away one file or one empty directory."""
+        if path.is_dir() and not path.is_symlink():
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+    def free(self, path: Path) -> int:
+        """The bytes that this user may still write there."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+
+def make_directory(disk: Disk, path: Path) -> None:
+    """A directory with its parents, all of which last."""
+    if not path.is_dir():
+        make_directory(disk, path.parent)
+        disk.mkdir(path)
+        disk.sync_directory(path.parent)
+
+
+def write_file(disk: Disk, path: Path, pieces: Iterable[memoryview]) -> dict[str, int | str]:
+    """Write a file so that it lasts; its size and SHA-256, taken from what was meant and not from what was written."""
+    digest, size = hashlib.sha256(), 0
+    with disk.create(path) as file:
+        for piece in pieces:
+            for start in range(0, len(piece), PIECE):
+                part = piece[start : start + PIECE]
+                digest.update(part)
+                disk.write(file, part)
+            size += len(piece)
+        disk.sync(file)
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Put a small file in the place of another: a reader sees the old one or the new one, never a half."""
+    fresh = path.with_name(f".part-{path.name}")
+    write_file(disk, fresh, [memoryview(content)])
+    disk.rename(fresh, path)
+    disk.sync_directory(path.parent)
+
+
+def remove_tree(disk: Disk, path: Path) -> None:
+    """Take away a file, or a directory with all that is in it; a link goes, what it leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        for child in sorted(path.iterdir()):
+            remove_tree(disk, child)
+    disk.remove(path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a directory against other writers; the system lets go of it when the process dies, however it dies.
+
+    Raises BlockingIOError while another holds it, and another OSError where the file system knows no locks.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)

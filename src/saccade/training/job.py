@@ -1,0 +1,181 @@
+"""A training as a person asks for it, and everything that has to be there before it begins: data, task, model, settings."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saccade.attention.table import nearest
+from saccade.data import Example, Table, examine
+from saccade.data.samples import sample
+from saccade.data.split import Splits, open_data, split_table
+from saccade.models.family import Family
+from saccade.models.load import load
+from saccade.models.model import Model
+from saccade.models.new import new
+from saccade.models.table import FAMILIES
+from saccade.models.table import family as family_of
+from saccade.tasks.table import task_class
+from saccade.tasks.task import Choices, Task
+from saccade.tasks.words import learn_tokenizer
+from saccade.training.config import FREE, Config
+
+ROOM = {"label": "_reader", "tag": "_reader", "language": "_language"}  # which part of a family of three a task needs
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be trained on what. The three tables hold what was said; all else is chosen."""
+
+    task: str
+    data: tuple[str, ...] = ()  # files or directories; none: the task's own sample
+    model: str = ""  # a family, a run or a name on the hub; none: what the task would choose
+    columns: Mapping[str, str] = field(default_factory=dict)
+    on_bad: str = "error"
+    model_fields: Mapping[str, Any] = field(default_factory=dict)
+    task_fields: Mapping[str, Any] = field(default_factory=dict)
+    train_fields: Mapping[str, Any] = field(default_factory=dict)
+    max_bad: float = 0.01  # the share of bad records that may be skipped
+
+
+@dataclass
+class Ready:
+    """All that a training needs, and what was said while it was brought together."""
+
+    job: Job
+    task: Task
+    model: Model
+    splits: Splits
+    config: Config
+    chosen: Choices
+    said: list[str]
+
+    def fixed(self) -> dict[str, Any]:
+        """What has to be the same when a run goes on, by name."""
+        facts: dict[str, Any] = {"task": self.task.name, "data": self.splits.digest, "family": self.model.family.name}
+        facts |= {f"task.{key}": value for key, value in asdict(self.task.config).items()}
+        facts |= {f"model.{key}": value for key, value in asdict(self.model.config).items()}
+        facts |= {f"train.{key}": value for key, value in asdict(self.config).items() if key not in FREE}
+        return facts | {"labels": list(self.task.labels), "weights": self.job.model}
+
+
+def prepare(job: Job) -> Ready:
+    """Read the data, fit the task to it, and build or load the model; the same job gives the same model."""
+    kind = task_class(job.task)
+    task: Task = kind(filled(kind.Config, job.task_fields, f"task {job.task}"))
+    splits = _data(job, task)
+    task.fit(splits.train.examples)
+    stored = is_stored(job.model)
+    chosen = task.choices(splits.train.examples, stored)
+    config = filled(Config, {**chosen.train, **job.train_fields}, "train")
+    torch.manual_seed(config.seed)
+    said: list[str] = []
+    if stored:
+        if job.model_fields:
+            raise ValueError(
+                f"{job.model} has its sizes already; --model.{next(iter(job.model_fields))} is for new models."
+            )
+        model = load(job.model, head=task.head, labels=task.labels or None)
+        said += str(model.report).split("\n")
+    else:
+        model = _fresh(job, task, chosen, splits.train)
+        said.append(f"a new {model.family.name} of {sum(p.numel() for p in model.parameters()):,} parameters")
+    if task.writes and not hasattr(model.body, "think"):
+        raise ValueError(
+            f"{task.name} needs a model that writes; {model.family.name} does not. Choose one such as {task.usual()}."
+        )
+    model.many = task.many
+    said = [*_examined(task, model, splits, job), *said]
+    return Ready(job, task, model, splits, config, chosen, said)
+
+
+def _examined(task: Task, model: Model, splits: Splits, job: Job) -> list[str]:
+    """What there is to know of the data, in lines: counts, labels, lengths, repeats, and what will be cut."""
+    roles, tokenizer = task.roles(job.data), model.tokenizer
+    if tokenizer is None or task.running:
+        return examine(splits, roles).lines()
+    name = next(role.name for role in roles if role.kind in ("text", "words"))
+
+    def length(example: Example) -> int:
+        value = example[name]
+        return len(tokenizer.encode(value if isinstance(value, str) else " ".join(value)))
+
+    return examine(
+        splits, roles, lengths=length, limit=min(task.config.length, model.limit or task.config.length)
+    ).lines()
+
+
+def filled(kind: type, given: Mapping[str, Any], where: str) -> Any:
+    """A config with some of its fields set; a name that it does not have fails with the nearest that it has."""
+    known = [item.name for item in fields(kind)]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{where} has no setting {name!r}; {nearest(name, known)}")
+    return kind(**given)
+
+
+def family_for(name: str, task: Task | type[Task]) -> Family:
+    """The family of a name; of those that come in three parts, the part that the task needs."""
+    parts = [entry for entry in FAMILIES if entry.name == name + ROOM.get(task.name, "")]
+    return parts[0] if parts else family_of(name)
+
+
+def is_stored(model: str) -> bool:
+    """A directory, or a name on the hub; anything else is the name of a family."""
+    return bool(model) and (Path(model).exists() or "/" in model)
+
+
+def _data(job: Job, task: Task) -> Splits:
+    if job.data:
+        return open_data(
+            job.data,
+            task.roles(job.data),
+            columns=job.columns,
+            on_bad=job.on_bad,
+            max_bad=job.max_bad,
+            contiguous=task.running,
+        )
+    own = sample(task.sample)
+    made = split_table(
+        Table(own.make(own.count, 0), digest=f"sample {own.name}"), task.roles(()), contiguous=task.running
+    )
+    return replace(made, said=[f"no --data: the package's own sample {own.name} ({own.said})", *made.said])
+
+
+def _fresh(job: Job, task: Task, chosen: Choices, table: Table) -> Model:
+    family = family_for(job.model or chosen.family, task)
+    given = dict(job.model_fields)
+    tokenizer = None
+    known = {item.name for item in fields(family.config)}
+    if "vocab" in known:
+        texts = list(task.texts(table.examples))
+        tokenizer = learn_tokenizer(
+            texts, task.config.pieces, given.get("vocab"), frame=task.frame, running=task.running
+        )
+        given |= {"vocab": tokenizer.vocab}
+        if "begin" in known:
+            given["begin"] = tokenizer.begin
+    suited = chosen.model if family.name == family_for(chosen.family, task).name else {}
+    config = filled(family.config, {**suited, **given}, f"model {family.name}")
+    if "length" in known and "length" not in given and config.length < task.config.length:
+        config = replace(config, length=task.config.length)
+    model = new(family, config, head=task.head, labels=task.labels)
+    model.tokenizer = tokenizer
+    task.teach(model, table.examples)
+    return model
+
+
+def held_out(where: str | Path) -> list[Example]:
+    """What the run did not learn from: its test data, or else its dev data."""
+    path = Path(where) / "config.toml"
+    if not path.is_file():
+        raise ValueError(f"{where}: is no run, so it has no held-out data of its own; give some with --data.")
+    run = tomllib.loads(path.read_text(encoding="utf-8"))
+    kind = task_class(run["run"]["task"])
+    given = {key: value for key, value in run["task"].items() if key != "labels"}
+    job = Job(run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip")
+    splits = _data(job, kind(filled(kind.Config, given, "task")))
+    return (splits.test or splits.dev).examples

@@ -1,0 +1,57 @@
+"""What is learnt and how fast: AdamW on groups of parameters that differ in rate and decay."""
+
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from saccade.training.config import Config
+
+LAYER = re.compile(r"\blayers?\.(\d+)\b")
+
+
+def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:
+    """AdamW over what is not frozen. Matrices decay, biases and norms do not; lower layers may learn more slowly.
+
+    Each group has its own `share` of the rate, which the loop sets at every step.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for parameter, share in shares(model, config):
+        matrix = parameter.dim() > 1 and parameter.shape[:2] != (1, 1)  # ViT's one vector for the whole is (1, 1, W)
+        decay = config.decay if matrix else 0.0
+        groups.setdefault((share, decay), []).append(parameter)
+    if not groups:
+        raise ValueError(
+            "Nothing is left to learn: every parameter is frozen. Lower train.freeze, or give the model a head."
+        )
+    made = [{"params": members, "share": share, "weight_decay": decay} for (share, decay), members in groups.items()]
+    fused = all(parameter.device.type in ("cpu", "cuda") for members in groups.values() for parameter in members)
+    return torch.optim.AdamW(made, lr=config.rate, betas=(0.9, 0.98), eps=1e-8, fused=fused)
+
+
+def shares(model: nn.Module, config: Config) -> Iterator[tuple[nn.Parameter, float]]:
+    """Each parameter that is learnt, and its share of the rate; the others are told to stay as they are."""
+    named = list(model.named_parameters())
+    depth = 1 + max((_layer(name) for name, _ in named), default=-1)
+    for name, parameter in named:
+        body = name.startswith("body.")
+        # the words stand below the first layer; what follows the last one (a head, a last norm) learns at the full rate
+        above = depth - 1 - _layer(name) if _layer(name) >= 0 else depth if _below(name) else -1
+        frozen = body and (
+            config.freeze < 0 or (above >= 0 and depth - 1 - above < config.freeze and config.freeze > 0)
+        )
+        parameter.requires_grad_(not frozen)
+        if not frozen:
+            yield parameter, config.layer_rate ** (above + 1) if body else 1.0
+
+
+def _layer(name: str) -> int:
+    found = LAYER.search(name)
+    return int(found.group(1)) if found and name.startswith("body.") else -1
+
+
+def _below(name: str) -> bool:
+    """Words, segments, positions and patches: what comes before the first layer."""
+    parts = ("words.", "segments.", "position.", "patches.", "body.whole", ".enter.", "eye.")
+    return any(part in name for part in parts)

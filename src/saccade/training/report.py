@@ -1,0 +1,169 @@
+"""The page that ends every training run: what was trained, how well it does, how it got there, where it fails and looks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from saccade.explain.curve import Point, curve
+from saccade.explain.heatmap import Matrix, confusion_matrix, heatmap, numbers
+from saccade.explain.page import figure, page, pairs, prose, table, write_page
+from saccade.explain.svg import escape
+
+Drawn = tuple[str, Matrix, Sequence[str], Sequence[str]]  # title, weights, names of the rows, names of the columns
+MAPS = 8  # pictures of attention on a page
+CLASSES = 40  # of a confusion matrix that are drawn
+LINES = 200  # of the table of classes
+EXAMPLES = 50
+DEV = 6  # curves of dev scores
+READING = (
+    "Each row is a token that looks, each column a token that is looked at; the further a cell stands out from the page, "
+    "the larger the weight, and hovering over it gives the number. A weight says how much of a token was passed on at this "
+    "place, not that the answer depends on it."
+)
+
+
+def write_report(
+    path: Path,
+    *,
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    metrics: Sequence[Mapping[str, Any]],
+    scores: Sequence[str],
+    confusion: tuple[Sequence[str], Sequence[Sequence[int]]] | None = None,
+    examples: Sequence[Mapping[str, str]] = (),
+    maps: Sequence[Drawn] = (),
+) -> None:
+    """Write one HTML file that opens anywhere and asks no other host for anything.
+
+    `metrics` are the rows of metrics.jsonl: `step` with `loss`, `rate` and `tokens_per_second`, or with `dev`, a number or
+    numbers by name. `confusion` is the names of the classes and, for each gold class, how often each was answered.
+    """
+    sections = [
+        ("What was trained", pairs(facts)),
+        ("Score", _scores(scores)),
+        ("Training", _curves(metrics)),
+        ("Classes", _classes(*confusion) if confusion and confusion[0] else ""),
+        ("Worst examples", _examples(examples)),
+        ("Where it looked", _maps(maps)),
+    ]
+    write_page(path, page(title, sections))
+
+
+def _scores(scores: Sequence[str]) -> str:
+    lines = "".join(f"<li>{escape(score)}</li>\n" for score in scores)
+    return f'<ul class="scores">\n{lines}</ul>' if scores else ""
+
+
+def series(metrics: Sequence[Mapping[str, Any]], key: str) -> list[Point]:
+    """The points of one number over the steps; where a resumed run wrote a step again, the later one counts."""
+    rows = ((row.get("step"), row.get(key)) for row in metrics)
+    return sorted({float(s): float(v) for s, v in rows if _number(s) and _number(v)}.items())
+
+
+def dev_series(metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
+    """The points of each dev score by its name."""
+    rows = [
+        {"step": row.get("step"), **(row["dev"] if isinstance(row["dev"], Mapping) else {"score": row["dev"]})}
+        for row in metrics
+        if "dev" in row
+    ]
+    names = dict.fromkeys(name for row in rows for name in row if name != "step")
+    found = {str(name): series(rows, name) for name in names}
+    return {name: points for name, points in found.items() if points}
+
+
+def _number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def smooth(points: Sequence[Point], span: float) -> list[Point]:
+    """A mean of the past in which a point counts less by 1 - 1/span with every later one; what is no number is passed over.
+
+    >>> smooth([(1, 4.0), (2, 1.0)], span=2)
+    [(1, 4.0), (2, 2.0)]
+    """
+    fade, total, mass, line = 1 - 1 / max(span, 1), 0.0, 0.0, []
+    for step, value in points:
+        if math.isfinite(value):
+            total, mass = fade * total + value, fade * mass + 1
+            line.append((step, total / mass))
+    return line
+
+
+def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
+    drawn = [_noisy(series(metrics, "loss"), "Training loss", "loss")]
+    for name, points in list(dev_series(metrics).items())[:DEV]:
+        drawn.append(_line(points, f"Dev: {name}", name))
+    drawn.append(_line(series(metrics, "rate"), "Learning rate", "rate"))
+    drawn.append(_noisy(series(metrics, "tokens_per_second"), "Throughput", "tokens per second"))
+    figures = "\n".join(f"<figure>{drawing}</figure>" for drawing in drawn if drawing)
+    said = "Hover over a point for its numbers. Long curves keep the lowest and the highest of every stretch."
+    return f'{prose(said, kind="soft")}\n<div class="curves">\n{figures}\n</div>' if figures else ""
+
+
+def _line(points: list[Point], title: str, name: str) -> str:
+    return curve({name: points}, title=title, x="step", y=name) if _any(points) else ""
+
+
+def _noisy(points: list[Point], title: str, name: str) -> str:
+    """As it was measured, faint, and smoothed over a fiftieth of the run."""
+    span = len(points) / 50
+    if span < 2 or not _any(points):
+        return _line(points, title, name)
+    return curve({"raw": points, "smoothed": smooth(points, span)}, title=title, x="step", y=name, faint={"raw"})
+
+
+def _any(points: list[Point]) -> bool:
+    return any(abs(value) < 1e300 for _, value in points)
+
+
+def _classes(names: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
+    """The matrix, and for each class how well it is found, the worst first."""
+    values = numbers(counts, len(names), len(names))
+    wrong = [sum(line) - line[i] + sum(other[i] for other in values) - line[i] for i, line in enumerate(values)]
+    drawn = sorted(sorted(range(len(names)), key=lambda i: -wrong[i])[:CLASSES])
+    chosen = [[int(values[i][j]) for j in drawn] for i in drawn]
+    title = "Which class was taken for which"
+    picture = confusion_matrix(chosen, [names[i] for i in drawn], title=title)
+    said = "A row for each class, a column for each answer; what is right stands on the diagonal."
+    if len(drawn) < len(names):
+        said += f" The {len(drawn)} of {len(names):,} classes with the most mistakes are drawn; shares are among them."
+    rows = sorted((_class(i, names, values) for i in range(len(names))), key=lambda row: row[0])
+    heads = ["class", "examples", "answers", "precision", "recall", "F1", "most often taken for"]
+    more = prose(f"The worst {LINES} of {len(names):,} classes.", kind="soft") if len(names) > LINES else ""
+    lines = table(heads, [row for _, row in rows[:LINES]])
+    scrolling = f'<div class="scroll" tabindex="0" role="group" aria-label="classes">{lines}</div>'
+    return f"{figure(picture, name=title, caption=said)}\n{scrolling}{more}"
+
+
+def _class(i: int, names: Sequence[str], values: list[list[float]]) -> tuple[float, list[str]]:
+    """F1 of a class, and its line of the table."""
+    right, gold, answered = values[i][i], sum(values[i]), sum(line[i] for line in values)
+    f1 = 2 * right / (gold + answered) if gold + answered else 0.0
+    count, other = max(((n, -j) for j, n in enumerate(values[i]) if j != i), default=(0, 0))
+    taken = f"{names[-other]} ({count:,.0f})" if count else ""
+    shares = [f"{right / whole:.3f}" if whole else "–" for whole in (answered, gold)]
+    return f1, [names[i], f"{gold:,.0f}", f"{answered:,.0f}", *shares, f"{f1:.3f}", taken]
+
+
+def _examples(examples: Sequence[Mapping[str, str]]) -> str:
+    heads = list(dict.fromkeys(key for row in examples for key in row))
+    rows = [[row.get(head, "") for head in heads] for row in examples[:EXAMPLES]]
+    more = prose(f"{EXAMPLES} of {len(examples):,} are shown.", kind="soft") if len(examples) > EXAMPLES else ""
+    return table(heads, rows, kind="cards") + more if heads else ""
+
+
+def _maps(maps: Sequence[Drawn]) -> str:
+    drawn = [drawing for drawing in maps if len(drawing[2]) and len(drawing[3])]
+    figures = [
+        figure(heatmap(weights, rows, columns, title=title), name=title, caption=_sums(weights, rows, columns))
+        for title, weights, rows, columns in drawn[:MAPS]
+    ]
+    more = [prose(f"{MAPS} of {len(drawn)} pictures are shown.", kind="soft")] if len(drawn) > MAPS else []
+    return "\n".join([prose(READING), *figures, *more]) if figures else ""
+
+
+def _sums(weights: Matrix, rows: Sequence[str], columns: Sequence[str]) -> str:
+    sums = [sum(line) for line in numbers(weights, len(rows), len(columns))]
+    return "Every row sums to one." if all(abs(s - 1) < 1e-3 for s in sums) else ""

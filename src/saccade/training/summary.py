@@ -1,0 +1,112 @@
+"""The report of a run, made of what it left: curves, scores, what was mistaken for what, the worst answers, a few pictures."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from saccade.data import Example
+from saccade.explain.looking import Seen, seen
+from saccade.models.model import Model
+from saccade.tasks.label import Label
+from saccade.tasks.metrics import confusion
+from saccade.tasks.task import Task
+from saccade.training.report import Drawn, write_report
+
+if TYPE_CHECKING:
+    from saccade.training.run import Result, Run
+
+WORST = 20
+PICTURES = 3
+
+
+def summarise(
+    work: "Run", model: Model, result: "Result", answered: dict[str, tuple[list[Any], list[Example]]]
+) -> None:
+    """Write report.html of a run that has ended."""
+    ready = work.ready
+    split = "test" if "test" in answered else "dev"
+    found, examples = answered.get(split, ([], []))
+    write_report(
+        work.out / "report.html",
+        title=f"{ready.task.name}: {work.out.name}",
+        facts=_facts(work, model, result),
+        metrics=[*work.lines.read(), *_speed(work.speed.read())],
+        scores=[f"{name}: {score}" for name, scores in result.scores.items() for score in scores],
+        confusion=_confused(ready.task, found, examples),
+        examples=_worst(ready.task, found, examples),
+        maps=_pictures(ready.task, model, examples),
+    )
+
+
+def _facts(work: "Run", model: Model, result: "Result") -> list[tuple[str, str]]:
+    ready = work.ready
+    count = sum(p.numel() for p in model.parameters())
+    return [
+        ("task", ready.task.name),
+        ("data", ", ".join(ready.job.data) or f"the sample {ready.task.sample}"),
+        ("training examples", f"{len(ready.splits.train.examples):,}"),
+        ("held-out examples", f"{len(ready.splits.dev.examples):,}"),
+        ("model", f"{model.family.name}, {count:,} parameters"),
+        ("begun from", ready.job.model if ready.job.model and "/" in ready.job.model else "new weights"),
+        ("steps", f"{result.steps:,} of {work.learner.horizon:,}"),
+        ("ended by", result.why),
+        ("minutes", f"{work.progress.minutes:.1f}"),
+        ("seed", str(ready.config.seed)),
+    ]
+
+
+def _speed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"step": row["step"], "tokens_per_second": row["tokens"] / row["seconds"]} for row in rows if row["seconds"]
+    ]
+
+
+def _confused(
+    task: Task, found: Sequence[Any], examples: Sequence[Example]
+) -> tuple[list[str], list[list[int]]] | None:
+    if not isinstance(task, Label) or task.many or not found:
+        return None
+    counts = confusion([example["label"] for example in examples], [answer["label"] for answer in found])
+    return [str(name) for name in counts.labels], [list(map(int, row)) for row in counts.counts]
+
+
+def _worst(task: Task, found: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:
+    """Wrong answers, the surest first; for what has no sureness, in their order."""
+    rows: list[tuple[float, dict[str, str]]] = []
+    for answer, example in zip(found, examples, strict=True):
+        if isinstance(task, Label) and not task.many and answer["label"] != example["label"]:
+            sure = answer["scores"][answer["label"]]
+            text = example.values.get("text", f"{example.file}:{example.line}")
+            rows.append(
+                (-sure, {"text": text, "gold": example["label"], "answer": answer["label"], "sure": f"{sure:.0%}"})
+            )
+        elif task.name == "translate" and answer != example["target"]:
+            rows.append((0.0, {"source": example["source"], "gold": example["target"], "answer": answer}))
+        elif task.name == "tag" and answer != example["tags"]:
+            gold, said = (task.shown(tags, example)["names"] for tags in (example["tags"], answer))
+            told = [
+                ", ".join(f"{span['text']} ({span['label']})" for span in names) or "none" for names in (gold, said)
+            ]
+            rows.append((0.0, {"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]}))
+    rows.sort(key=lambda row: row[0])
+    return [row for _, row in rows[:WORST]]
+
+
+def _pictures(task: Task, model: Model, examples: Sequence[Example]) -> list[Drawn]:
+    """The last attention that tells something, over the first few short examples."""
+    short = [example for example in examples[:50] if not task.running]
+    items = task.items(short, model)[:50] if short else []
+    items = sorted((item for item in items if item.source.ndim == 1), key=lambda item: len(item.source))
+    items = [item for item in items if 5 <= len(item.source) <= 40][:PICTURES]
+    out: list[Drawn] = []
+    for item in items:
+        looks = seen(task, model, item)
+        across = [look for look in looks if "across" in look.name]
+        for look in (across or looks)[-1:]:
+            out.append(_drawn(look))
+    return out
+
+
+def _drawn(look: Seen) -> Drawn:
+    heads = look.weights.size(0)
+    title = look.name if heads == 1 else f"{look.name}, mean of {heads} heads"
+    return title, look.mean.tolist(), look.rows, look.columns

@@ -1,0 +1,90 @@
+"""One checkpoint, read only if it is whole: every file as large as it was written, and the same in every byte."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from saccade.training.disk import megabytes
+from saccade.training.packing import from_json, unseal
+
+FORMAT = 1  # of checkpoints; higher when an older saccade could not read one
+SMALL = 2**24  # bytes; no manifest comes near
+
+
+class Damaged(ValueError):
+    """A checkpoint that is torn or was changed; the message names the file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One verified checkpoint."""
+
+    path: Path
+    step: int
+    facts: dict[str, Any]
+    groups: tuple[str, ...]
+
+    def tensors(self, group: str) -> dict[str, Tensor]:
+        """The tensors of one group, in memory of their own, so that the files may go."""
+        if group not in self.groups:
+            raise ValueError(f"{self.path} has no group {group!r} of tensors; it has {', '.join(self.groups)}.")
+        with safe_open(self.path / f"{group}.safetensors", framework="pt") as file:
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dictionary
+
+
+def read(path: Path) -> Checkpoint:
+    """A checkpoint whose every file has the size and the SHA-256 of its manifest; else Damaged."""
+    try:
+        return _verified(path, read_sealed(path / "manifest.json"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{path / 'manifest.json'}: is not the manifest of a checkpoint") from error
+
+
+def _verified(path: Path, manifest: dict[str, Any]) -> Checkpoint:
+    if path.name != name_of(manifest["step"]):
+        raise Damaged(f"{path / 'manifest.json'}: belongs to {name_of(manifest['step'])}")
+    files = manifest["files"]
+    for name, what in files.items():
+        size = (path / name).stat().st_size if (path / name).is_file() else None
+        if size != what["size"]:
+            came = "is missing" if size is None else f"has {size:,} bytes where {what['size']:,} were written"
+            raise Damaged(f"{path / name}: {came}")
+    for name, what in files.items():
+        with (path / name).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != what["sha256"]:
+                raise Damaged(f"{path / name}: its contents changed since it was written (SHA-256 differs)")
+    facts = from_json((path / "facts.json").read_bytes())
+    groups = tuple(name.removesuffix(".safetensors") for name in files if name.endswith(".safetensors"))
+    return Checkpoint(path, manifest["step"], facts, groups)
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """A sealed file of a format that is known here."""
+    if not path.is_file():
+        raise Damaged(f"{path}: is missing")
+    if path.stat().st_size > SMALL:
+        raise Damaged(f"{path}: has {megabytes(path.stat().st_size)}, far more than was written")
+    try:
+        body = unseal(path.read_bytes())
+    except ValueError as error:
+        raise Damaged(f"{path}: {error}") from error
+    if not isinstance(body.get("format"), int):
+        raise Damaged(f"{path}: is no file of a checkpoint")
+    if body["format"] > FORMAT:
+        raise ValueError(
+            f"{path}: written by a newer saccade, in format {body['format']}; this one reads up to format {FORMAT}. "
+            "Install the newer saccade to go on from it, or start a run in another directory."
+        )
+    return body
+
+
+def name_of(step: int) -> str:
+    """
+    >>> name_of(1200)
+    'step-00001200'
+    """
+    return f"step-{step:08d}"

@@ -1,0 +1,187 @@
+"""SIGTERM and SIGINT save and stop, the same command goes on as if nothing had happened, and a second signal acts at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from driver import differences, job, write_data
+
+from saccade import cli
+from saccade.tasks.label import Label
+from saccade.training.events import Event, Looked, Result, Saved
+from saccade.training.job import prepare
+from saccade.training.loop import Learner, Step
+from saccade.training.run import run
+
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+FLAGS = "--model rnn --model.width 8 --train.epochs 60 --train.tokens 80"
+SLOW = """
+import sys, time
+from saccade.cli import main
+from saccade.training.loop import Learner
+real = Learner.step
+def step(self):
+    if self.done == 2:
+        print("in a long step", flush=True)
+        time.sleep(60)
+    return real(self)
+Learner.step = step
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    write_data(tmp_path)
+    return tmp_path
+
+
+def command(home: Path, out: str) -> list[str]:
+    return ["train", "label", "--data", str(home / "label.tsv"), "--out", str(home / out), *FLAGS.split()]
+
+
+def begin(home: Path, out: str, *, slow: bool = False) -> subprocess.Popen[str]:
+    how = ["-c", SLOW] if slow else ["-m", "saccade"]
+    return subprocess.Popen(
+        [sys.executable, *how, *command(home, out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_for(path: Path, count: int, child: subprocess.Popen[str]) -> None:
+    """Until a file has so many lines."""
+    limit = time.monotonic() + 60
+    while lines(path) < count and time.monotonic() < limit and child.poll() is None:
+        time.sleep(0.002)
+    assert child.poll() is None, child.communicate()[0]
+    assert lines(path) >= count
+
+
+def test_each_signal_saves_and_stops_and_the_same_command_goes_on(home):
+    before = 0
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        child = begin(home, "wild")
+        wait_for(home / "wild" / "metrics.jsonl", before + 20, child)
+        sent = time.monotonic()
+        child.send_signal(number)
+        said = child.communicate(timeout=10)[0]
+        assert time.monotonic() - sent < 10
+        assert child.returncode == code, said
+        assert "and saved; the same command goes on from there." in said
+        assert "Traceback" not in said
+        before = lines(home / "wild" / "metrics.jsonl")
+        newest = max(int(path.name[-8:]) for path in (home / "wild" / "checkpoints").glob("step-*"))
+        assert lines(home / "wild" / "speed.jsonl") == newest  # nothing was lost
+    for out in ("wild", "calm"):
+        assert cli.main(command(home, out)) == 0
+    assert not differences(home / "calm", home / "wild")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_acts_at_once(home, number):
+    child = begin(home, "out", slow=True)
+    assert child.stdout is not None
+    for line in child.stdout:
+        if "in a long step" in line:
+            break
+    child.send_signal(number)
+    time.sleep(0.3)
+    assert child.poll() is None
+    sent = time.monotonic()
+    child.send_signal(number)
+    assert child.wait(timeout=10) == -number
+    assert time.monotonic() - sent < 2
+    child.stdout.close()
+
+
+def raised_in(what: Callable[..., object], at: int) -> Callable[..., object]:
+    """The same function, with a signal at its n-th call."""
+    calls = 0
+
+    def wrapped(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            signal.raise_signal(signal.SIGTERM)
+        return what(*args, **kwargs)
+
+    return wrapped
+
+
+def events(home: Path, out: str, name: str = "label") -> Iterator[Event]:
+    return run(prepare(job(name, home)), home / out)
+
+
+@pytest.fixture
+def calm(home) -> int:
+    """An undisturbed run, and how often it answered."""
+    calls = [0]
+    real = Label.answer
+
+    def counted(self, model, batch):
+        calls[0] += 1
+        return real(self, model, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Label, "answer", counted)
+        *_, last = events(home, "calm")
+    assert isinstance(last, Result)
+    return calls[0]
+
+
+def test_a_signal_in_any_look_stops_it_and_the_look_is_taken_again(home, calm, monkeypatch):
+    """The last answer of a run is that of its report; neither is waited for."""
+    assert calm >= 4
+    real = Label.answer
+    for at in range(1, calm + 1):
+        monkeypatch.setattr(Label, "answer", raised_in(real, at))
+        *seen, last = events(home, f"wild{at}")
+        assert isinstance(last, Result)
+        assert last.signal == signal.SIGTERM
+        assert isinstance(seen[-1], Saved)
+        assert sum(isinstance(event, Looked) for event in seen) == at - 1
+        assert not (home / f"wild{at}" / "model").exists()
+        monkeypatch.setattr(Label, "answer", real)
+        *_, last = events(home, f"wild{at}")
+        assert isinstance(last, Result)
+        assert last.signal is None
+        assert not differences(home / "calm", home / f"wild{at}")
+
+
+def test_a_signal_in_any_step_ends_with_that_step(home, calm, monkeypatch):
+    real, steps = Learner.step, lines(home / "calm" / "speed.jsonl")
+    for at in range(1, steps + 1):
+        monkeypatch.setattr(Learner, "step", raised_in(real, at))
+        seen = list(events(home, f"wild{at}"))
+        assert [type(event) for event in seen[-3:]] == [Step, Saved, Result]
+        assert sum(isinstance(event, Step) for event in seen) == at
+    monkeypatch.setattr(Learner, "step", real)
+    for at in (1, steps // 3, steps // 2, steps - 1, steps):
+        list(events(home, f"wild{at}"))
+        assert not differences(home / "calm", home / f"wild{at}")
+
+
+def test_a_killed_second_look_leaves_no_second_line(home, calm, monkeypatch):
+    """Stopped before a look; then killed after the look but before its save; then let go on."""
+    real = Label.answer
+    monkeypatch.setattr(Label, "answer", raised_in(real, 1))
+    list(events(home, "wild"))
+    monkeypatch.setattr(Label, "answer", real)
+    for event in events(home, "wild"):
+        if isinstance(event, Looked):
+            break  # the generator is dropped where a save would follow
+    assert "dev" in (home / "wild" / "metrics.jsonl").read_text()
+    list(events(home, "wild"))
+    assert not differences(home / "calm", home / "wild")

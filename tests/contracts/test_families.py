@@ -1,0 +1,299 @@
+"""What every line of `FAMILIES` keeps: names both ways, files both ways, training, shapes without memory, looks, decoding."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from saccade.attention import watch
+from saccade.data import Batch, Image, Points, Text
+from saccade.decoding import follow
+from saccade.models import (
+    bart,
+    bert,
+    bigbird,
+    captioner,
+    distilbert,
+    electra,
+    gpt2,
+    kernel,
+    linformer,
+    llama,
+    longformer,
+    marian,
+    marian_student,
+    painter,
+    reformer,
+    rnn,
+    roberta,
+    senet,
+    t5,
+    transformer,
+    vit,
+)
+from saccade.models.load import load
+from saccade.models.new import new
+from saccade.models.table import FAMILIES
+from saccade.models.weights import to_ours, to_theirs
+
+VOCAB = 23
+READ = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 17, "length": 16, "dropout": 0.0}
+PAIR = READ | {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 17, "begin": 2}
+SEE = {"width": 12, "layers": 1, "heads": 3, "inner": 17, "dropout": 0.0}
+TINY = {
+    "rnn": rnn.Config(VOCAB, 12, dropout=0.0),
+    "rnn_language": rnn.Config(VOCAB, 12, layers=2, dropout=0.0),
+    "rnn_reader": rnn.Config(VOCAB, 12, layers=2, dropout=0.0),
+    "transformer": transformer.Config(**READ),
+    "transformer_language": transformer.Config(**READ),
+    "transformer_reader": transformer.Config(**READ),
+    "bert": bert.Config(**READ),
+    "roberta": roberta.Config(**READ),
+    "distilbert": distilbert.Config(**READ, label_dropout=0.0, span_dropout=0.0),
+    "electra": electra.Config(**READ, word_width=5),
+    "longformer": longformer.Config(**READ, windows=(4,)),
+    "bigbird": bigbird.Config(**READ, block=1, count=1),
+    "linformer": linformer.Config(**READ, rank=5),
+    "reformer": reformer.Config(**READ, buckets=2, near=3),
+    "gpt2": gpt2.Config(**READ),
+    "llama": llama.Config(**READ | {"heads": 6, "head_width": 2}, key_heads=2),
+    "t5": t5.Config(**{k: v for k, v in READ.items() if k != "length"}, head_width=4, buckets=8, distance=16),
+    "bart": bart.Config(**PAIR),
+    "marian": marian.Config(**PAIR),
+    "marian_student": marian_student.Config(VOCAB, 12, 2, 2, 3, 17, dropout=0.0),
+    "vit": vit.Config(**SEE, side=12, patch=4),
+    "senet": senet.Config(width=12, stages=2, blocks=1, reduction=2),
+    "captioner_rnn": captioner.Config(VOCAB, **SEE | {"width": 48}, length=16, size=12, cell=4),
+    "captioner_transformer": captioner.Config(VOCAB, **SEE | {"width": 48}, length=16, size=12, cell=4),
+    "captioner_patches": captioner.Config(VOCAB, **SEE | {"width": 48}, length=16, size=12, cell=4),
+    "painter": painter.Config(VOCAB, **SEE, length=8, size=12, cell=4, codes=7, code_width=5),
+    "kernel": kernel.Config(points=7, features=3, outputs=2),
+}
+PICTURES = ("vit", "senet", "captioner_rnn", "captioner_transformer", "captioner_patches")
+FROM_CODES = {"painter": VOCAB + 1}  # the first token that it may write
+
+
+UNREACHED = [  # (which model, which parameters), as patterns
+    (".*", r".*key\.bias"),  # softmax does not notice it
+    ("painter-.*", r"body\.autoencoder\..*"),  # trained before, and then left as it is
+    ("longformer-label", r"body\.stack\.layers\.1\.attention\.branch\.near\..*"),  # the first token looks far only
+]
+
+
+def names(family):
+    return family.name
+
+
+def is_writer(family):
+    with torch.device("meta"):
+        return hasattr(family.build(TINY[family.name]), "start")
+
+
+READERS = [family for family in FAMILIES if not is_writer(family)]
+WRITERS = [family for family in FAMILIES if is_writer(family)]
+HEADED = [pytest.param(f, head, id=f"{f.name}-{head or 'body'}") for f in FAMILIES for head in (None, *f.heads)]
+
+
+def numbers(*shape, low=3, high=VOCAB, seed=2):
+    return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def example(family, length=7):
+    """Two inputs, and what could be written for them."""
+    first = FROM_CODES.get(family.name, 3)
+    high = first + 7 if family.name in FROM_CODES else VOCAB
+    written = Text(numbers(2, 6, low=first, high=high, seed=4))
+    if family.name in PICTURES:
+        pixels = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(3), dtype=torch.get_default_dtype())
+        return Batch(Image(pixels), written)
+    if family.name == "kernel":
+        return Batch(Points(numbers(2, 3).to(torch.get_default_dtype()) / VOCAB + 8.5), written)
+    return Batch(Text(numbers(2, length)), written)
+
+
+def answer(model, batch):
+    """What it makes of a batch: vectors, a head's answers, or the scores of what is written."""
+    return follow(model, batch) if hasattr(model.body, "start") else model(batch)
+
+
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def rough(family, head=None):
+    """In evaluation, with weights large enough that every path matters."""
+    torch.manual_seed(1)
+    model = new(family, TINY[family.name], head=head, labels=("a", "b", "c")).to(torch.get_default_dtype()).eval()
+    for p in model.parameters():
+        if p.dim() > 1:
+            nn.init.normal_(p, std=0.3)
+    return remembering(model)
+
+
+def remembering(model):
+    """Kernel pooling has nothing to say before it has data."""
+    if model.family.name == "kernel":
+        model.body.remember(torch.randn(7, 3) + 9, torch.randn(7, 2))
+    return model
+
+
+def test_every_family_has_a_tiny_config():
+    assert TINY.keys() == {family.name for family in FAMILIES}
+
+
+@pytest.mark.parametrize(("family", "head"), HEADED)
+def test_names_lead_both_ways(family, head):
+    """Each tensor of ours has one published name, and comes back from it."""
+    if family.names is None:
+        assert not any(entry.names or entry.architecture for entry in family.heads.values())
+        return
+    model = rough(family, head)
+    parts = [(model.body, family.names(model.config))] + (
+        [] if head is None else [(model.head, family.heads[head].names)]
+    )
+    for part, lines in parts:
+        ours = dict(part.named_parameters()) | dict(part.named_buffers())
+        if part is model.head:  # what it shares with the body goes out with the body
+            ours = {n: p for n, p in ours.items() if all(p is not other for other in model.body.parameters())}
+        back = to_ours(to_theirs(ours, lines), lines)
+        assert not back.left
+        assert back.found.keys() == ours.keys()
+        assert all(torch.equal(back.found[name], x) for name, x in ours.items())
+
+
+@pytest.mark.parametrize(("family", "head"), HEADED)
+def test_saved_and_loaded_it_answers_the_same(family, head, tmp_path):
+    model, batch = rough(family, head), example(family)
+    model.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert (again.kind, again.labels, again.config) == (model.kind, model.labels, model.config)
+    assert not again.report.new
+    assert not again.report.left
+    weights = again.state_dict()
+    assert all(torch.equal(weights[name], x) for name, x in model.state_dict().items())
+    with torch.no_grad():
+        wanted = answer(model, batch)
+        assert_close(answer(again, batch), wanted, rtol=1e-5, atol=1e-6)  # where a tensor lies in memory may move a sum
+    assert wanted[wanted.isfinite()].std() > 0.01  # something is being compared
+
+
+@pytest.mark.parametrize(("family", "head"), HEADED)
+def test_one_step_of_training_moves_everything(family, head, double):
+    """Every parameter that an answer depends on, which is every one but those of UNREACHED."""
+    torch.manual_seed(1)
+    model = remembering(new(family, TINY[family.name], head=head, labels=3).double().train())
+    batch = example(family)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scores = answer(model, batch)
+    if hasattr(model.body, "start"):
+        loss = F.cross_entropy(scores.flatten(0, 1), batch.target.tokens.flatten())
+    else:
+        loss = (scores * torch.randn(scores.shape, generator=torch.Generator().manual_seed(5))).sum()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    loss.backward()
+    assert loss.isfinite()
+    reached = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    expected = [pattern for who, pattern in UNREACHED if re.fullmatch(who, f"{family.name}-{head}")]
+    for name in before.keys() - reached:
+        assert any(re.fullmatch(pattern, name) for pattern in expected), name
+    optimizer.step()
+    for name, p in model.named_parameters():
+        assert p.isfinite().all(), name
+        assert torch.equal(p, before[name]) != (name in reached), name
+
+
+@pytest.mark.parametrize(("family", "head"), HEADED)
+def test_shapes_need_no_memory(family, head):
+    with torch.device("meta"):
+        model = new(family, TINY[family.name], head=head, labels=3).eval()
+    assert answer(model, example(family).to("meta")).shape == answer(rough(family, head), example(family)).shape
+    assert {p.device.type for p in model.parameters()} == {"meta"}
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.name != "kernel"], ids=names)  # which draws nothing
+def test_the_same_seed_gives_the_same_weights(family):
+    one, same, other = [], [], []
+    for seed, found in ((1, one), (1, same), (2, other)):
+        torch.manual_seed(seed)
+        found.extend(new(family, TINY[family.name]).parameters())
+    assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_every_look_is_seen(family):
+    """Each part that can be watched is seen when it looks, and what it answers stays as it is, bit for bit."""
+    model, batch = rough(family), example(family)
+    eyes = {name for name, part in model.named_modules() if hasattr(part, "watcher")}
+    inside = {name for name in eyes for other in eyes if name.startswith(f"{other}.")}  # seen with what holds it
+    eyes -= inside
+    assert eyes
+    with torch.no_grad():
+        plain = answer(model, batch)
+        with watch(model) as looks:
+            watched = answer(model, batch)
+    assert torch.equal(plain, watched)
+    assert {look.name for look in looks} == eyes
+    for look in looks:
+        assert look.weights.isfinite().all(), look.name
+        assert look.weights.any(), look.name
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.name not in (*PICTURES, "kernel")], ids=names)
+def test_padding_does_not_matter(family, left, double):
+    model, batch = rough(family), example(family)
+    rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
+    text = Text.of(rows, left=left)
+    together = answer(model, Batch(text, batch.target))
+    for i, row in enumerate(rows):
+        alone = answer(model, Batch(Text(torch.tensor([row])), Text(batch.target.tokens[i : i + 1])))[0]
+        mine = together[i] if family in WRITERS else together[i][text.keep[i]]
+        assert_close(mine, alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", WRITERS, ids=names)
+def test_step_by_step_equals_all_at_once(family, double):
+    model, batch = rough(family), example(family)
+    whole, tokens = answer(model, batch), batch.target.tokens
+    state, first = model.start(batch)
+    parts = [model.step(first, state)[:, -1:]]
+    parts += [model.step(Text(tokens[:, a:b]), state) for a, b in ((0, 1), (1, 4), (4, 5))]
+    assert_close(torch.cat(parts, dim=1), whole, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", READERS, ids=names)
+def test_a_head_of_another_family_is_refused_by_name(family):
+    with pytest.raises(ValueError, match=f"{family.name} has no head 'tail'; known are (.*label|none)"):
+        new(family, TINY[family.name], head="tail")
+
+
+def spread_of(model, end):
+    return torch.cat([p.detach().flatten() for n, p in model.named_parameters() if n.endswith(end)])
+
+
+def test_new_weights_are_as_published():
+    """By the formulas of the papers, on matrices large enough for a spread to be measured."""
+    torch.manual_seed(0)
+    gpt2_sizes = replace(TINY["gpt2"], width=96, inner=200, layers=8)
+    decoder = new("gpt2", gpt2_sizes)
+    assert spread_of(decoder, "query.weight").std() == pytest.approx(0.02, rel=0.02)
+    assert spread_of(decoder, "branch.output.weight").std() == pytest.approx(0.02 / 4, rel=0.02)  # √(2 · 8) = 4
+    assert spread_of(decoder, "branch.down.weight").std() == pytest.approx(0.02 / 4, rel=0.02)
+    assert not spread_of(decoder, "output.bias").any()
+    encoder = new("bert", replace(TINY["bert"], width=96, inner=200), head="label")
+    for end in ("words.vectors.weight", "query.weight", "down.weight", "between.0.weight"):
+        assert spread_of(encoder, end).std() == pytest.approx(0.02, rel=0.05)
+    assert (spread_of(encoder, "norm.weight") == 1).all()
+    both = new("t5", replace(TINY["t5"], width=96, inner=200, heads=6, head_width=16))
+    assert spread_of(both, "words.vectors.weight").std() == pytest.approx(1.0, rel=0.05)
+    assert spread_of(both, "query.weight").std() == pytest.approx((96 * 16) ** -0.5, rel=0.02)
+    assert spread_of(both, "key.weight").std() == pytest.approx(96**-0.5, rel=0.02)
+    assert spread_of(both, "branch.down.weight").std() == pytest.approx(200**-0.5, rel=0.02)

@@ -1,0 +1,151 @@
+"""What every task must do, over TASKS: score its own gold perfectly, overfit eight examples, answer what has no gold."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from saccade.data import Example
+from saccade.data.item import Table
+from saccade.data.samples import sample
+from saccade.data.split import Splits
+from saccade.tasks.answering import answers, evaluate
+from saccade.tasks.feed import feed
+from saccade.tasks.opening import open_run
+from saccade.tasks.table import TASKS, task_class
+from saccade.training.config import Config
+from saccade.training.job import Job, Ready, prepare
+from saccade.training.loop import Learner, train
+from saccade.training.run import Result, run
+
+TINY = {  # a model that learns eight examples by heart in seconds
+    "regress": {},
+    "language": {"width": 64, "layers": 2, "inner": 128, "heads": 2, "dropout": 0.0},
+    "label": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
+    "tag": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
+    "translate": {"width": 64, "layers": 1, "inner": 128, "heads": 2, "dropout": 0.0},
+}
+EPOCHS = {"regress": 5, "language": 300, "label": 120, "tag": 150, "translate": 200}
+GOLD = {"label": "label", "labels": "labels", "tags": "tags", "target": "target", "y": "y"}
+NAMES = [task.name for task in TASKS]
+
+
+def eight(name):
+    """Eight examples of the task's own sample, of different labels where it has labels."""
+    found = sample(task_class(name).sample).make(400, 3)
+    if name == "label":
+        by: dict[str, list[Example]] = {}
+        for example in found:
+            by.setdefault(example["label"], []).append(example)
+        return [group[i] for i in range(2) for group in list(by.values())[:4]]
+    return found[:8]
+
+
+def ready(name, examples, **train_fields) -> Ready:
+    """What `prepare` would make of these examples, with a tiny model; dev is the same eight."""
+    from saccade.training import job
+
+    task = task_class(name)()
+    if name == "translate":
+        task = task_class(name)(task.Config(smoothing=0.0, pieces="characters"))
+    task.fit(examples)
+    table = Table(list(examples))
+    chosen = task.choices(examples, False)
+    torch.manual_seed(0)
+    model = job._fresh(Job(name, model_fields=TINY[name]), task, chosen, table)
+    config = dataclasses.replace(
+        job.filled(Config, chosen.train, "train"),
+        **{"epochs": EPOCHS[name], "warmup": 0.05, "rate": 3e-3, "look_every": 10_000, "save_minutes": 0.0}
+        | train_fields,
+    )
+    return Ready(Job(name), task, model, Splits(table, table, None, digest="eight"), config, chosen, [])
+
+
+def perfect(task, examples):
+    """The answers that the gold would be."""
+    if task.name == "label":
+        return [{"label": e["label"]} for e in examples]
+    if task.name == "tag":
+        return [e["tags"] for e in examples]
+    if task.name == "regress":
+        return [{"y": e["y"]} for e in examples]
+    return [e["target"] for e in examples]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "language"])
+def test_its_own_gold_is_perfect_and_anything_else_is_not(name):
+    examples = eight(name)
+    task = task_class(name)()
+    task.fit(examples)
+    best = task.score(perfect(task, examples), examples)
+    assert [score.value for score in best] == pytest.approx(
+        [0.0 if s.better == "lower" else _top(s.name) for s in best]
+    )
+    wrong = perfect(task, examples[1:] + examples[:1])
+    if name == "tag":
+        wrong = [["O"] * len(e["tags"]) for e in examples]
+    worse = task.score(wrong, examples)[0]
+    assert worse.value < best[0].value
+
+
+def _top(name):
+    return 100.0 if name in ("bleu", "chrf") else 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_eight_examples_are_learnt_by_heart(name):
+    made = ready(name, eight(name))
+    learner = Learner(
+        made.model, made.task, feed(made.task, made.splits.train.examples, made.model, tokens=2048), made.config
+    )
+    losses = [step.loss for step in train(learner)]
+    scores = evaluate(made.task, made.model, made.splits.train.examples)
+    if name == "regress":  # it has the points, and a width is all it learns
+        assert losses[-1] <= losses[0]
+        return
+    assert losses[-1] < 0.05 * losses[0], (losses[0], losses[-1])
+    if name == "language":
+        assert scores[0].value < 1.3, scores  # perplexity
+    else:
+        assert scores[0].value == pytest.approx(_top(scores[0].name)), scores
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_from_the_sample_to_its_report_and_back(name, tmp_path):
+    made = ready(name, eight(name), epochs=2)
+    events = list(run(made, tmp_path / "run"))
+    result = events[-1]
+    assert isinstance(result, Result)
+    assert result.signal is None
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert str(result.scores["dev"][0].name) in page
+    task, model = open_run(tmp_path / "run")
+    assert task.name == name
+    again = evaluate(task, model, made.splits.dev.examples)
+    assert again[0].value == pytest.approx(result.scores["dev"][0].value, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_questions_without_gold_are_answered(name):
+    made = ready(name, eight(name))
+    bare = [Example({k: v for k, v in e.values.items() if k not in GOLD}) for e in made.splits.train.examples]
+    found, asked = answers(made.task, made.model, bare)
+    assert len(found) == len(asked) >= 1
+    for answer, example in zip(found, asked, strict=True):
+        assert isinstance(made.task.told(made.task.shown(answer, example)), str)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prepare_reads_the_sample_and_builds_what_suits_it(name):
+    made = prepare(Job(name))
+    assert len(made.splits.train.examples) > 5 * len(made.splits.dev.examples) > 0
+    assert sum(p.numel() for p in made.model.parameters()) > 0
+    assert any("sample" in line for line in made.said)
+
+
+def test_an_unknown_setting_names_the_nearest(tmp_path: Path):
+    with pytest.raises(ValueError, match="epochs"):
+        prepare(Job("regress", train_fields={"epoch": 3}))
+    with pytest.raises(ValueError, match="translate"):
+        prepare(Job("translat"))

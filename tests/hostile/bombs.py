@@ -1,0 +1,31 @@
+"""Regular expressions that take for ever, or that are none."""
+
+BOMBS = {  # each takes for ever on a text of a hundred letters, or did in some engine
+    "nested": r"(a+)+$",
+    "nested twice": r"((a*)*)*$",
+    "nested, not greedy": r"(a+?)+?$",
+    "nested in a group without a name": r"(?:\w+\s?)+$",
+    "nested with a name": r"(?<x>[a-z]+)*!",
+    "nested in letters of a kind": r"(\p{L}+)*\d",
+    "nested with a count": r"(a{1,100}){1,100}$",
+    "nested with an open count": r"(a{2,})+$",
+    "the same twice": r"(a|a)*$",
+    "one inside the other": r"(a|aa)+$",
+    "overlapping kinds": r"(\w|\p{L})*$",
+    "maybe, many times": r"(a?){64}a{64}",
+    "an empty choice": r"(a|)*b",
+    "a great count": r"a{1,100000}",
+    "counts of counts": r"((a{1,200}){1,200}){1,200}",
+    "many in a row": r"\w*\w*\w*\w*\w*\w*\w*\w*$",
+    "many in a row, apart": r"a*.*a*.*a*.*a*.*a*!",
+    "what came before": r"(a*)\1\1\1$",
+    "what came before, by name": r"(?<x>a+)\k<x>+$",
+    "itself": r"(?<x>a\g<x>?b?)+",
+    "looking ahead": r"(?=(a+)+$)a",
+    "looking behind": r"(?<=(a|aa)+)$",
+    "e-mail": r"^([a-zA-Z0-9])(([\-.]|[_]+)?([a-zA-Z0-9]+))*(@)$",
+    "an address": r"^(([a-z])+.)+[A-Z]([a-z])+$",
+    "a hundred thousand characters": "a" * 100_000,
+    "groups 999 deep": "(" * 999 + "a" + ")" * 999,
+}
+BROKEN = {"a bracket": "(", "a class": "[", "an escape": "\\", "a group": "(?P<", "a range": "[z-a]"}

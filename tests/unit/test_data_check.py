@@ -1,0 +1,141 @@
+"""`data check`: what it counts is what a person would count by hand."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.cli import main
+from saccade.data import DataError, Example, Splits, Table, examine
+from saccade.data.guess import TASKS, guess, roles_for
+from saccade.data.item import LABEL, LINE, SOURCE, TAGS, TARGET, TEXT, WORDS, X, Y
+
+
+def table(*rows: tuple[str, str]) -> Table:
+    return Table([Example({"text": text, "label": label}) for text, label in rows])
+
+
+records = st.lists(
+    st.tuples(st.sampled_from(["a", "a b", "c", "d e f"]), st.sampled_from("xyz")), min_size=1, max_size=12
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(train=records, dev=records, limit=st.integers(0, 3))
+def test_facts_by_brute_force(train, dev, limit):
+    facts = examine(Splits(table(*train), table(*dev), None), [TEXT, LABEL], limit=limit)
+    assert facts.rows == {"train": len(train), "dev": len(dev)}
+    assert facts.labels["train"] == Counter(label for _, label in train)
+    lengths = sorted(len(text.split()) for text, _ in train)
+    for name, share in (("50%", 0.5), ("90%", 0.9), ("99%", 0.99), ("longest", 1.0)):
+        wanted = next(n for n in lengths if sum(m <= n for m in lengths) >= share * len(lengths))
+        assert facts.lengths["train"][name] == wanted
+    assert facts.truncated["train"] == pytest.approx(sum(n > limit for n in lengths) / len(lengths))
+    assert facts.duplicates["train"] == len(train) - len(set(train))
+    both = set(train) | set(dev)
+    assert facts.conflicts == sum(len({label for t, label in both if t == text}) > 1 for text in {t for t, _ in both})
+    assert facts.overlap == {"dev stand in train too": sum(text in {t for t, _ in train} for text, _ in dev)}
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "said"),
+    [
+        ([("a", "x"), ("b", "x")], [("c", "x")], "one class, 'x'"),
+        ([("a", "x"), ("b", "y")] * 5, [("c", "z")], "dev has labels that train has not: z"),
+        ([("a", "x")] * 9 + [("b", "y")], [("c", "x")], "fewer than 5 examples in train: y"),
+        ([("a", "x")] * 99 + [("b", "y")], [("c", "x")], "99% of train is 'x'"),
+        ([("a", "1"), ("b", "2"), ("c", "4")], [("d", "1")], "with holes: 3 do not occur"),
+        ([(f"t{i}", f"l{i}") for i in range(30)], [("d", "l1")], "is this the column of labels?"),
+        ([("a", "x"), ("b", "y")], [("a", "x")], "100.0% of the inputs of dev stand in train too"),
+    ],
+)
+def test_what_it_warns_of(train, dev, said):
+    facts = examine(Splits(table(*train), table(*dev), None), [TEXT, LABEL])
+    assert said in "\n".join(facts.warnings)
+    assert any(line.startswith("warning: ") and said in line for line in facts.lines())
+
+
+def test_a_length_of_ones_own_and_the_rejects():
+    splits = Splits(Table(table(("abc", "x")).examples, bad=[DataError("no")]), table(("b", "y")), table(("c", "y")))
+    facts = examine(splits, [TEXT, LABEL], lengths=lambda example: len(example["text"]), limit=2)
+    assert facts.lengths["train"]["longest"] == 3
+    assert facts.unit == "tokens"
+    shown = "\n".join(facts.lines())
+    assert "1 records, 1 skipped" in shown
+    assert "100.0% are longer than 2" in shown
+    assert json.loads(json.dumps(facts.as_dict()))["rows"] == {"train": 1, "dev": 1, "test": 1}
+
+
+def test_tags_are_counted_by_span_and_running_text_is_not_compared():
+    rows = [Example({"words": ["a", "b", "c"], "tags": ["B-X", "I-X", "B-Y"]})]
+    facts = examine(Splits(Table(rows), Table(rows), None), [WORDS, TAGS])
+    assert facts.labels["train"] == {"X": 1, "Y": 1}
+    lines = Table([Example({"text": "\n"})] * 3)
+    assert examine(Splits(lines, lines, None), [LINE]).duplicates == {}
+
+
+# guessing what a file is for
+
+FILES = {
+    "label": ("a.tsv", "".join(f"film number {i}\t{i % 2}\n" for i in range(40))),
+    "tag": ("a.conll", "Ann\tB-PER\nis\tO\nhere\tO\n\nshe\tO\nis\tO\n"),
+    "translate": ("a.txt", "".join(f"sentence {i}\tSatz {i} hier\n" for i in range(40))),
+    "regress": ("a.csv", "".join(f"{i},{i * 0.5},{i * i}\n" for i in range(9))),
+    "language": ("a.txt", "A line, and\nanother, or\nso\n"),
+    "answer": ("a.jsonl", '{"context": "a b", "question": "c", "answers": {"text": ["b"], "answer_start": [2]}}\n'),
+}
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_the_task_is_guessed_and_checked(tmp_path, capsys, task):
+    name, content = FILES[task]
+    (tmp_path / name).write_text(content)
+    assert guess([tmp_path / name])[0] == task
+    assert main(["data", "check", str(tmp_path / name), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["task"] == task
+    assert found["rows"]["train"] >= 1
+    assert len(found["digest"]) == 64
+    assert main(["data", "check", str(tmp_path / name)]) == 0
+    assert f"read for the task: {task}" in capsys.readouterr().out
+
+
+def test_named_columns_say_the_task(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\nfine,x\nbad,y\n")
+    assert guess([tmp_path / "a.csv"], {"source": "a", "target": "b"}) == ("translate", (SOURCE, TARGET))
+    assert roles_for("regress", [tmp_path / "a.csv"]) == (X, Y)
+    assert set(FILES) == set(TASKS)
+
+
+def test_skipping_writes_the_rejects(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"film {i},{i % 2}\n" for i in range(200)) + ",1\n")
+    assert main(["data", "check", "a.csv"]) == 3
+    assert "a.csv:202: the text is empty" in capsys.readouterr().err
+    assert main(["data", "check", "a.csv", "--on-bad-record", "skip"]) == 0
+    out = capsys.readouterr().out
+    assert "1 skipped" in out
+    assert "bad_records.jsonl" in out
+    (reject,) = map(json.loads, (tmp_path / "bad_records.jsonl").read_text().splitlines())
+    assert (reject["line"], reject["column"]) == (202, "text")
+    assert main(["data", "check", "a.csv", "--on-bad-record", "skip", "--max-bad", "0.001"]) == 3
+    assert "--max-bad" in capsys.readouterr().err
+
+
+def test_a_sample_is_written_and_passes_the_check(tmp_path, capsys, monkeypatch):
+    from saccade.data.samples import SAMPLES
+
+    monkeypatch.chdir(tmp_path)
+    for name in SAMPLES:
+        assert main(["data", "get", name, f"{name}.jsonl", "--count", "12"]) == 0, name
+        assert f"12 records of {name}" in capsys.readouterr().out
+        first = json.loads((tmp_path / f"{name}.jsonl").read_text().splitlines()[0])
+        for value in first.values():
+            if isinstance(value, str) and value.endswith(".png"):
+                assert (tmp_path / value).is_file()
+    assert main(["data", "get", "dates", "dates.tsv", "--count", "40"]) == 0
+    assert main(["data", "check", "dates.tsv", "--task", "translate"]) == 0
+    assert main(["data", "get", "datse"]) == 2
+    assert "dates" in capsys.readouterr().err

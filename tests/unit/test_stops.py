@@ -1,0 +1,104 @@
+"""A first signal asks, a second ends, and afterwards everything is as it was."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from saccade.training import stops as module
+from saccade.training.stops import Stops
+
+BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in BOTH]
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_the_first_signal_is_a_flag(number):
+    before = handlers()
+    with Stops() as stops:
+        assert stops.asked is None
+        assert handlers() != before
+        os.kill(os.getpid(), number)
+        for _ in range(100):  # a signal from outside is heard between two steps of the interpreter
+            if stops.asked is not None:
+                break
+            time.sleep(0.01)
+        assert stops.asked == number
+    assert handlers() == before
+    assert stops.asked == number
+
+
+def test_handlers_come_back_after_an_error_and_when_nested():
+    before = handlers()
+    with pytest.raises(KeyError), Stops():
+        raise KeyError
+    assert handlers() == before
+    with Stops() as outer:
+        with Stops() as inner:
+            signal.raise_signal(signal.SIGTERM)
+        assert (outer.asked, inner.asked) == (None, signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert outer.asked == signal.SIGINT
+    assert handlers() == before
+
+
+def test_elsewhere_than_in_the_main_thread_nothing_happens():
+    before, seen = handlers(), []
+
+    def work() -> None:
+        with Stops() as stops:
+            seen.append((handlers(), stops.asked))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(before, None)]
+    assert handlers() == before
+
+
+CHILD = """
+import signal, sys, time
+from saccade.training import stops as module
+module.ECHO = float(sys.argv[1])
+try:
+    with module.Stops() as stops:
+        for number in map(int, sys.argv[2:]):
+            signal.raise_signal(number)
+            print("heard", stops.asked, flush=True)
+            time.sleep(0.05)
+finally:
+    print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("echo", "numbers", "heard", "code"),
+    [
+        (1.0, [15], ["heard 15", "ended"], 0),
+        (1.0, [15, 15], ["heard 15"], -15),
+        (1.0, [2, 2], ["heard 2"], -2),
+        (
+            1e9,
+            [2, 15, 2],
+            ["heard 2", "heard 2"],
+            -2,
+        ),  # what the terminal sent comes again from the launcher, then in earnest
+        (0.0, [2, 15], ["heard 2"], -15),
+    ],
+)
+def test_the_second_signal_ends_the_process_at_once(echo, numbers, heard, code):
+    """Not even `finally` runs; the shell sees a process that the signal ended."""
+    args = [sys.executable, "-c", CHILD, str(echo), *map(str, numbers)]
+    done = subprocess.run(args, capture_output=True, text=True)
+    assert (done.stdout.splitlines(), done.returncode) == (heard, code), done.stderr
+
+
+def test_an_echo_is_shorter_than_a_person():
+    assert module.ECHO <= 1
