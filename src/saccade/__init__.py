@@ -15,6 +15,7 @@ _HOME = {
     "encode": "saccade.models.use",
     "embed": "saccade.models.use",
     "generate": "saccade.decoding",
+    "train": "saccade.training.whole",
 }
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from saccade.models.load import load as load
     from saccade.models.use import embed as embed
     from saccade.models.use import encode as encode
+    from saccade.training.whole import train as train
 
 
 def __getattr__(name: str):

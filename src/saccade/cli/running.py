@@ -8,6 +8,7 @@ def guarded(name: str, work: Callable[[], int]) -> int:
     """Run a command; errors that a user can cause end in a sentence, not in a traceback."""
     from saccade.cli.settings import Wrong
     from saccade.data import DataError
+    from saccade.training.checkpoint import Busy
     from saccade.training.disk import DiskFull
     from saccade.training.loop import Diverged
     from saccade.training.run import Refused
@@ -20,7 +21,7 @@ def guarded(name: str, work: Callable[[], int]) -> int:
         return _said(name, error, 3)
     except Diverged as error:
         return _said(name, error, 6)
-    except (DiskFull, MemoryError) as error:
+    except (DiskFull, Busy, MemoryError) as error:
         return _said(name, error, 5)
     except ValueError as error:
         return _said(name, error, 4)

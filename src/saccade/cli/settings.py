@@ -36,6 +36,8 @@ class Call:
     """Which column is what, by name or number: text=review,label=2."""
     on_bad_record: Literal["error", "skip"] = "error"
     """Stop at a bad record, or leave it out and go on."""
+    max_bad: float = 0.01
+    """The share of bad records that may be skipped."""
     json: Flag = False
     """Print the result as JSON, and all else on the error stream."""
     settings: Flag = False
@@ -53,6 +55,7 @@ class Recipe:
     task: str
     name: str = ""
     said: str = ""
+    needs: str = ""  # flags that a person has to give
     data: tuple[str, ...] = ()
     model: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -92,7 +95,7 @@ def _read(name: str, text: str, where: str) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise Wrong(f"{where}: not TOML: {error}") from None
     run = raw.get("run", {})
-    known = {"task", "data", "model", "columns", "said", "family", "digest"}
+    known = {"task", "data", "model", "columns", "said", "needs", "family", "digest"}
     odd = [key for key in raw if key not in ("run", *TABLES)] + [key for key in run if key not in known]
     if odd or "task" not in run:
         wrong = f"it has {odd[0]!r}" if odd else "it names no task"
@@ -101,7 +104,14 @@ def _read(name: str, text: str, where: str) -> Recipe:
     tables["task"].pop("labels", None)  # a run's config.toml tells them; they come from the data
     model = run.get("model") or run.get("family", "")
     return Recipe(
-        run["task"], name, run.get("said", ""), tuple(run.get("data", ())), model, run.get("columns", {}), tables
+        run["task"],
+        name,
+        run.get("said", ""),
+        run.get("needs", ""),
+        tuple(run.get("data", ())),
+        model,
+        run.get("columns", {}),
+        tables,
     )
 
 
@@ -156,13 +166,23 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
 
     found = recipe(asked.task)
     model, data = asked.model or found.model, asked.data or found.data
+    if found.needs and not (data and (model or "--model" not in found.needs)):
+        raise Wrong(f"the recipe {found.name} needs {found.needs}.")
     kinds = _kinds(found.task, model, data)
     _check(found, kinds)
     given = _parse(kinds, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)
     columns = parse_columns(asked.columns) if asked.columns else found.columns
     tables = {name: {**found.tables[name], **given[name]} for name in TABLES}
     job = Job(
-        found.task, tuple(data), model, columns, asked.on_bad_record, tables["model"], tables["task"], tables["train"]
+        found.task,
+        tuple(data),
+        model,
+        columns,
+        asked.on_bad_record,
+        tables["model"],
+        tables["task"],
+        tables["train"],
+        asked.max_bad,
     )
     return Request(job, found, given)
 

@@ -146,8 +146,14 @@ def _renamed(files: dict[str, list[Path]], said: list[str]) -> dict[str, list[Pa
 
 def _tenth(table: Table, roles: Sequence[Role], seed: int) -> tuple[Table, Table, str]:
     """Dev is the tenth with the least hashes of the input, so that equal inputs stay on one side."""
-    key = next((role.name for role in roles if role.kind not in GOLD), roles[0].name)
-    marks = [_mark(example[key], seed) for example in table.examples]
+    role = next((role for role in roles if role.kind not in GOLD), roles[0])
+    key = role.name
+    short = (lambda value: Path(value).parts[-2:]) if role.kind == "image" else (lambda value: value)
+    # of a picture's path the folder and the name, so that a directory that is moved is split as before
+    marks = [
+        _mark(short(example[key]) if isinstance(example[key], str) else example[key], seed)
+        for example in table.examples
+    ]
     counts: dict[bytes, int] = {}
     for mark in marks:
         counts[mark] = counts.get(mark, 0) + 1

@@ -1,0 +1,32 @@
+"""Training in one call: `saccade.train("label", "reviews.tsv", out="runs/reviews")`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.training.job import Job, prepare
+from saccade.training.run import Event, Result, run
+
+
+def train(
+    task: str,
+    data: str | Sequence[str] = (),
+    *,
+    out: str | Path,
+    model: str = "",
+    columns: Mapping[str, str] | None = None,
+    told: Callable[[Event], None] = lambda event: None,
+    **settings: Mapping[str, Any],
+) -> Result:
+    """Train, or go on training, and write the run to `out`; `saccade.load(out)` is then the model.
+
+    `settings` are tables by name, such as `model_fields={"width": 128}` and `train_fields={"max_time": 5}`. `told` hears of
+    every step, look and save.
+    """
+    paths = (data,) if isinstance(data, str) else tuple(data)
+    result: Event | None = None
+    for event in run(prepare(Job(task, paths, model, columns or {}, **settings)), Path(out)):  # type: ignore[arg-type]
+        told(event)
+        result = event
+    assert isinstance(result, Result), "a run ends with its result"
+    return result
