@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test nightly check fix bench wheel clean
+.PHONY: help demo test nightly parity-4 check fix bench wheel clean
 
 help:
 	@echo "make demo      install into $(VENV) and take the tour"
 	@echo "make test      install into $(VENV) and run all tests"
-	@echo "make nightly   the long tests"
+	@echo "make nightly   the long tests, and parity with an older transformers"
 	@echo "make check     lint, format and types       make fix   format and mend what can be mended"
 	@echo "make bench     measure against other packages, in an environment of their own"
 	@echo "make wheel     build dist/*.whl             make clean   remove what was built"
@@ -32,8 +32,18 @@ demo: $(VENV)/.installed
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses auto
 
-nightly: $(VENV)/.dev
+nightly: $(VENV)/.dev parity-4
 	$(BIN)/python -m pytest -m nightly
+
+# the last release of transformers' fourth generation, as a second oracle in an environment of its own
+.venv-4/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-4
+	.venv-4/bin/python -m pip install --quiet --upgrade pip
+	.venv-4/bin/python -m pip install --quiet --editable . "transformers==4.57.*" pytest pytest-xdist hypothesis scipy
+	touch $@
+
+parity-4: .venv-4/.made
+	.venv-4/bin/python -m pytest --numprocesses auto tests/parity/test_readers.py tests/parity/test_writers.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -53,10 +63,14 @@ fix: $(VENV)/.dev
 
 bench: .venv-bench/.made
 	.venv-bench/bin/python benchmarks/core.py all
+	.venv-bench/bin/python benchmarks/models.py loading
+	.venv-bench/bin/python benchmarks/models.py forward
+	.venv-bench/bin/python benchmarks/overhead.py
+	.venv-bench/bin/saccade bench train --out docs/results/train.json
 	.venv-bench/bin/saccade bench attention
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean:
-	rm -rf dist build demo bench .venv-bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist build demo bench .venv-bench .venv-4 .pytest_cache .ruff_cache .hypothesis

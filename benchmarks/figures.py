@@ -1,9 +1,10 @@
-"""The README's table of figures, made from docs/results/core.json: `python benchmarks/figures.py` prints it."""
+"""The README's table of figures, made from the records in docs/results: `python benchmarks/figures.py` prints it."""
 
 import json
 from pathlib import Path
 
-RECORD = json.loads((Path(__file__).parent.parent / "docs" / "results" / "core.json").read_text())
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+RECORD = json.loads((RESULTS / "core.json").read_text())
 
 
 def span(figure: dict) -> str:
@@ -49,6 +50,47 @@ def rows() -> list[tuple[str, str, str, str]]:
             )
         else:
             found.append((f"{key}: exponent of n", "at most 1.15", f"{figure:.2f}", command))
+    return found + models() + training()
+
+
+def models() -> list[tuple[str, str, str, str]]:
+    """Loading and forward passes beside `transformers`."""
+    record = json.loads((RESULTS / "models.json").read_text())
+    load, command = record["loading"]["figures"], "`python benchmarks/models.py loading`"
+    size = f"a directory of {load['file MB']:.0f} MB"
+    took, held = span(load["time, ours over theirs"]), span(load["memory above imports, times the file"])
+    found = [
+        (f"loading {size}: time, over `AutoModel` and `AutoTokenizer`", "at most 0.50", took, command),
+        (f"loading {size}: memory above the imports, over the file", "at most 1.20", held, command),
+    ]
+    for name, figure in record["forward"]["figures"].items():
+        said = f"forward pass of {name} at base size: times as fast as `transformers` with sdpa"
+        found.append((said, "at least 0.97", span(figure["times as fast"]), "`python benchmarks/models.py forward`"))
+    return found
+
+
+def _figures(name: str) -> dict:
+    """Of a record that is there."""
+    path = RESULTS / name
+    return json.loads(path.read_text())["figures"] if path.exists() else {}
+
+
+def training() -> list[tuple[str, str, str, str]]:
+    """Training throughput beside the peers, and what a run costs over its bare steps."""
+    command, found = "`saccade bench train`", []
+    for key, figure in _figures("train.json").items():
+        goal = "at least 2" if key.startswith("short") else "at least 1.5"
+        said = f"training, {key}: times as fast as `transformers` with sdpa"
+        found.append((said, goal, span(figure["times transformers"]), command))
+        peak = figure["peak MB"]
+        share = f"{peak['saccade'] / peak['transformers']:.2f} ({peak['saccade']} and {peak['transformers']} MB)"
+        found.append(("the same: peak memory, over theirs", "at most 1", share, command))
+        if "times by hand" in figure:
+            said = f"training, {key}: times as fast as a loop written by hand"
+            found.append((said, "at least 0.97", span(figure["times by hand"]), command))
+    for key, figure in _figures("overhead.json").items():
+        said = f"a run over its bare forward, backward and step: {key}"
+        found.append((said, "at most 1.05", span(figure), "`python benchmarks/overhead.py`"))
     return found
 
 

@@ -677,3 +677,14 @@ def test_a_writers_loss_is_that_of_its_own_scores(home, monkeypatch, task):
     wanted.backward()
     assert_close(found, wanted, rtol=1e-12, atol=1e-12)
     assert_close(grads, {name: p.grad for name, p in one.learnt.items() if p.grad is not None}, rtol=1e-9, atol=1e-12)
+
+
+def test_a_disk_that_is_too_small_is_noticed_before_the_first_step(tmp_path):
+    class Small(Disk):
+        def free(self, path):
+            return 1000
+
+    made = prepare(Job("regress"))
+    with pytest.raises(DiskFull, match="free"):
+        list(run(made, tmp_path / "run", disk=Small()))
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

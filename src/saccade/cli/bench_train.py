@@ -5,6 +5,7 @@ import statistics
 import sys
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -45,20 +46,17 @@ def main(
             print(f"saccade bench train: there is no case {name!r}; {nearest(name, list(CASES))}", file=sys.stderr)
             return 2
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    record: dict[str, Any] = {"date": date.today().isoformat(), "machine": machine(), "figures": {}}
+    out.parent.mkdir(parents=True, exist_ok=True)
     for case, turn, figure in race(list(cases), list(dropouts), rounds=rounds, seconds=seconds):
         key = f"{case.name}, dropout {case.dropout:g}"
         found.setdefault(key, {}).setdefault(case.who, []).append(figure)
         said = f"{key}, round {turn + 1}: {case.who} {figure['tokens_per_second']:,.0f} tokens/s"
         print(f"{said}, peak {figure['peak_mb']:,.0f} MB", file=sys.stderr, flush=True)
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "figures": {k: summary(v) for k, v in found.items()},
-    }
-    text = json_text.dumps(record, indent=1)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text + "\n", encoding="utf-8")
-    print(text if json else table(record["figures"]))
+        if len(found[key]) == len(CASES[case.name]):  # all rivals have had a turn: what is measured is kept
+            record["figures"][key] = summary(found[key])
+            out.write_text(json_text.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(json_text.dumps(record, indent=1) if json else table(record["figures"]))
     return 0
 
 
@@ -71,7 +69,7 @@ def summary(runs: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, floa
     }
     for rival in RIVALS:
         if rival in speed:
-            ratios = [a / b for a, b in zip(speed["saccade"], speed[rival], strict=True)]
+            ratios = [a / b for a, b in zip(speed["saccade"], speed[rival], strict=False)]
             out[f"times {rival}"] = {
                 "median": round(statistics.median(ratios), 3),
                 "low": round(min(ratios), 3),

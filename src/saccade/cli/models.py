@@ -37,9 +37,9 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
     except ValueError as error:
         print(f"saccade models: {error}", file=sys.stderr)
         return 2
-    import torch
+    from saccade.models.shapes import shapes
 
-    with torch.device("meta"):  # shapes only: nothing is allocated
+    with shapes():  # nothing is allocated
         model = found.build(found.config())
     count = sum(p.numel() for p in model.parameters())
     if json:

@@ -18,6 +18,7 @@ from saccade.models.model import Model, Report
 from saccade.models.new import new
 from saccade.models.pooling import Pooling, read_pooling
 from saccade.models.save import save
+from saccade.models.shapes import shapes
 from saccade.models.table import family
 from saccade.text.files import guarded, shown
 
@@ -87,10 +88,10 @@ def load(
     said = _said(kind, raw)
     asked = None if head == BODY else head or said
     names = _labels(raw, said, asked, labels, directory)
-    with guarded(str(directory / "config.json")), torch.device("meta"):  # nothing is allocated before sizes are checked
+    with guarded(str(directory / "config.json")), shapes():  # nothing is allocated before sizes are checked
         _check_repeats(config, len(found))
         body = kind.build(config)
-    with torch.device("meta"):
+    with shapes():
         top = None if asked is None else kind.head(asked).build(config, body, len(names))
     model = Model(kind, config, body, top, asked, labels=names, many=raw.get("problem_type") == MANY)
     _fill(model, found, directory, raw, said, labels is not None, dtype)

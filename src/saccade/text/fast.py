@@ -155,7 +155,10 @@ def _hide(spec: dict[str, Any], hidden: dict[str, str]) -> dict[str, Any]:
     if isinstance(model["vocab"], list):
         model["vocab"] = [[hidden.get(token, token), score] for token, score in model["vocab"]]
     else:
-        model["vocab"] = {hidden.get(token, token): id for token, id in model["vocab"].items()}
+        model["vocab"] = dict(model["vocab"])
+        for old, new in hidden.items():
+            if old in model["vocab"]:
+                model["vocab"][new] = model["vocab"].pop(old)
     if model.get("unk_token") in hidden:
         model["unk_token"] = hidden[model["unk_token"]]
     if model.get("merges"):

@@ -46,12 +46,15 @@ def check_vocab(vocab: dict | list, where: str) -> None:
     if len(vocab) > TOKENS:
         raise ValueError(f"{where} has {len(vocab):,} tokens; at most {TOKENS:,} are read.")
     if isinstance(vocab, dict):
-        for token, id in vocab.items():
+        whole = (
+            set(map(type, vocab.values())) == {int} and 0 <= min(vocab.values()) <= max(vocab.values()) < 10 * TOKENS
+        )
+        for token, id in () if whole else vocab.items():  # all at a glance, and one by one only to name the one
             if type(id) is not int or not 0 <= id < 10 * TOKENS:
                 raise ValueError(
                     f"{where}: the token {shown(token)} has the id {shown(id)}; a number from 0 is needed."
                 )
-        _check_ids(list(vocab.items()), where)
+        _check_ids(vocab, where)
     for i, entry in enumerate(vocab if isinstance(vocab, list) else ()):
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
             raise ValueError(f"{where}: entry {i} of the vocabulary is not a pair of a token and a score.")
@@ -59,16 +62,17 @@ def check_vocab(vocab: dict | list, where: str) -> None:
             raise ValueError(
                 f"{where}: the token {shown(entry[0])} has the score {shown(entry[1])}, which is no number."
             )
-    for token in vocab:
-        token = token if isinstance(token, str) else token[0]
-        if len(token) > LETTERS:
-            raise ValueError(f"{where}: a token has {len(token):,} characters; at most {LETTERS:,} are read.")
+    longest = max(map(len, vocab) if isinstance(vocab, dict) else (len(token) for token, _ in vocab))
+    if longest > LETTERS:
+        raise ValueError(f"{where}: a token has {longest:,} characters; at most {LETTERS:,} are read.")
 
 
-def _check_ids(pairs: list[tuple[str, int]], where: str) -> None:
+def _check_ids(vocab: dict[str, int], where: str) -> None:
     """Two tokens with one id would be one token with two names."""
+    if len(set(vocab.values())) == len(vocab):
+        return
     names: dict[int, str] = {}
-    for token, id in pairs:
+    for token, id in vocab.items():
         other = names.setdefault(id, token)
         if other != token:
             raise ValueError(f"{where}: the tokens {shown(other)} and {shown(token)} have the same id, {id}.")
@@ -104,14 +108,14 @@ def _check_added(added: Any, vocab: dict | list, where: str) -> None:
         if id is not None and known.setdefault(name, id) != id:
             raise ValueError(f"{where}: the token {shown(name)} has two ids, {known[name]} and {id}.")
     if isinstance(vocab, dict):
-        _check_ids(list(known.items()), where)
+        _check_ids(known, where)
 
 
 def _check_unknown(model: dict[str, Any], added: list[dict[str, Any]], where: str) -> None:
     """The token for what is unknown has to be known itself."""
     vocab, name, id = model["vocab"], model.get("unk_token"), model.get("unk_id")
-    known = [*(vocab if isinstance(vocab, dict) else ()), *(token["content"] for token in added)]
-    if name is not None and isinstance(vocab, dict) and name not in known:
+    known = {token["content"] for token in added}
+    if name is not None and isinstance(vocab, dict) and name not in vocab and name not in known:
         raise ValueError(f"{where}: the unknown token, {shown(name)}, is not in the vocabulary.")
     if id is not None and (type(id) is not int or not 0 <= id < len(vocab)):
         raise ValueError(f"{where}: unk_id is {shown(id)}; the vocabulary has {len(vocab):,} tokens.")

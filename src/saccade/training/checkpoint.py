@@ -74,6 +74,13 @@ class Store:
             self._prune(step)
         return path
 
+    def room(self, needed: int) -> None:
+        """Raise DiskFull now, rather than hours later, where so many bytes do not fit."""
+        where = self.directory if self.directory.is_dir() else self.directory.parent
+        free = self.disk.free(where)
+        if free < needed:
+            raise DiskFull(where, needed=needed, free=free)
+
     def newest(self, *, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that is whole; each newer one that is not is told to `warn`."""
         found = self._found()

@@ -19,7 +19,7 @@ from saccade.data import Example
 from saccade.tasks.answering import answer_items, answers
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Item
-from saccade.training.checkpoint import Store
+from saccade.training.checkpoint import Store, need
 from saccade.training.disk import Disk
 from saccade.training.events import Asked, Event, Looked, Progress, Refused, Result, Said, Saved
 from saccade.training.job import Ready
@@ -153,6 +153,8 @@ def run(ready: Ready, out: Path, *, disk: Disk | None = None) -> Iterator[Event]
     with Stops() as stops:
         work = Run(ready, out, disk=disk)
         yield from work.resume()
+        # weights and two moments of each, and while one checkpoint is written the one before is there
+        work.store.room(2 * 3 * need({"model": work.learner.tensors()["model"]}))
         write_settings(out / "config.toml", ready)
         try:
             yield from work.steps(stops)
