@@ -6,7 +6,6 @@ import sys
 
 import torch
 
-from saccade.tasks.feed import feed
 from saccade.training.job import Ready
 from saccade.training.loop import Learner
 
@@ -17,14 +16,7 @@ def rehearse(ready: Ready) -> str:
     """Parameters, memory and time, in a few lines."""
     config = ready.config
     model = copy.deepcopy(ready.model)
-    read = feed(
-        ready.task,
-        ready.splits.train.examples,
-        model,
-        tokens=config.tokens,
-        rows=config.rows or None,
-        seed=config.seed,
-    )
+    read = ready.feed(model)
     learner = Learner(model, ready.task, read, config)
     taken = [learner.step() for _ in range(min(STEPS, learner.horizon))]
     learnt = sum(p.numel() for p in learner.learnt.values())

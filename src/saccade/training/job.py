@@ -18,6 +18,7 @@ from saccade.models.model import Model
 from saccade.models.new import new
 from saccade.models.table import FAMILIES
 from saccade.models.table import family as family_of
+from saccade.tasks.feed import Feed, feed
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
 from saccade.tasks.words import learn_tokenizer
@@ -52,6 +53,12 @@ class Ready:
     config: Config
     chosen: Choices
     said: list[str]
+
+    def feed(self, model: Model | None = None) -> Feed:
+        """The training examples in batches, for its own model or for a copy of it."""
+        config, examples = self.config, self.splits.train.examples
+        rows = config.rows or None
+        return feed(self.task, examples, model or self.model, tokens=config.tokens, rows=rows, seed=config.seed)
 
     def fixed(self) -> dict[str, Any]:
         """What has to be the same when a run goes on, by name."""

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from saccade.tasks.feed import feed
 from saccade.training.job import Ready
 from saccade.training.loop import Diverged, Learner
 
@@ -64,14 +63,7 @@ def try_rates(ready: Ready, tried: Sequence[float] | None = None) -> Iterator[Tr
     """A step for each rate, on a copy that is thrown away; it ends early where the loss is far above its best."""
     config = replace(ready.config, schedule="constant", warmup=0.0, average=0.0)
     model = copy.deepcopy(ready.model)
-    read = feed(
-        ready.task,
-        ready.splits.train.examples,
-        model,
-        tokens=config.tokens,
-        rows=config.rows or None,
-        seed=config.seed,
-    )
+    read = ready.feed(model)
     learner = Learner(model, ready.task, read, config)
     losses: list[float] = []
     best = math.inf

@@ -35,7 +35,7 @@ class Run:
 
     def __init__(self, ready: Ready, out: Path, *, disk: Disk | None = None):
         self.ready, self.out = ready, out
-        self.learner = Learner(ready.model, ready.task, _feed(ready), ready.config)
+        self.learner = Learner(ready.model, ready.task, ready.feed(), ready.config)
         self.store = Store(out, disk=disk)
         self.lines, self.speed = Lines(out / "metrics.jsonl"), Lines(out / "speed.jsonl")
         self.progress = Progress()
@@ -204,20 +204,6 @@ def _unless(stops: Stops) -> Callable[[int, int], None]:
             raise Asked
 
     return told
-
-
-def _feed(ready: Ready) -> Any:
-    from saccade.tasks.feed import feed
-
-    config = ready.config
-    return feed(
-        ready.task,
-        ready.splits.train.examples,
-        ready.model,
-        tokens=config.tokens,
-        rows=config.rows or None,
-        seed=config.seed,
-    )
 
 
 def _some(ready: Ready) -> tuple[list[Item], list[Example]]:
