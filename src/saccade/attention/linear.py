@@ -19,6 +19,8 @@ BLOCK = 64  # of the causal running sum: inside a block pairs are counted, betwe
 class Linear(Mechanism):
     """Attention with kernel features; honours the full and the causal pattern, and padding."""
 
+    separates = False
+
     def __init__(self, *, dropout: float = 0.0):
         super().__init__(normaliser=PlainSum(), dropout=dropout)
 

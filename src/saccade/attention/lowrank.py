@@ -20,6 +20,8 @@ from saccade.attention.sight import Sight
 class LowRank(ScaledDot):
     """Linformer's attention for up to `length` tokens, mixed down to `rank`; each position has its column of E and F."""
 
+    separates = False
+
     def __init__(self, length: int, rank: int = 64, *, dropout: float = 0.0):
         super().__init__(dropout=dropout)
         self.keys = nn.Parameter(torch.randn(rank, length) / math.sqrt(length))  # E

@@ -27,6 +27,7 @@ class Mechanism(nn.Module):
 
     watcher: Watcher | None = None
     axes: tuple[str, ...] = ("batch", "head", "query", "key")
+    separates = True  # whether texts that share a row are kept apart, as `Sight.allows` does
     shared = False  # whether query and key of a token are one vector: whoever projects then makes one
 
     def __init__(self, *, normaliser: Normaliser | None = None, dropout: float = 0.0):
@@ -75,6 +76,10 @@ class Mechanism(nn.Module):
         """The only place that knows about watching: the answer is the fast path's, watched or not."""
         if 0 in (q.size(2), k.size(2)):
             return v.new_zeros(*q.shape[:3], v.size(-1))  # nobody looks, or there is nothing to look at
+        if sight.parts is not None and not self.separates:
+            raise ValueError(
+                f"{type(self).__name__} cannot keep apart texts that share a row; give it one text a row (task.pack off)."
+            )
         sight = self.drawn(q, k, sight)
         if self.watcher is not None:
 

@@ -44,6 +44,10 @@ class Sight:
     real: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
     newest: bool = False  # the queries are the last of the keys
     cross: bool = False  # the keys are another sequence than the queries
+    parts: Tensor | None = (
+        None  # (B, K) the number of the text that a token is of, where a row holds several; None = one
+    )
+    q_parts: Tensor | None = None  # (B, Q) the same of the queries; a fresh row reads it off `parts`
     marked: Tensor | None = None  # (B, G) positions of tokens that a local mechanism lets everybody see; -1 fills up
     noise: Tensor | None = None  # (B, H, Q, K) in [0, 1): the chance of this call, drawn once, for whoever needs it
     made: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
@@ -86,19 +90,20 @@ class Sight:
     def rows(self, index: Tensor) -> "Sight":
         """The same sight for some of the queries only: how watching a long text stays small."""
         q_pos, k_pos = self.q_pos, self.k_pos
-        if self.fresh and self.keep is not None:
-            q_pos = k_pos = positions(self.keep)
+        if self.fresh and (self.keep is not None or self.parts is not None):
+            q_pos = k_pos = positions(self.keep, self.parts)
+        q_parts = None if self.parts is None else (self.parts if self.q_parts is None else self.q_parts)[:, index]
         q_pos = index[None] if q_pos is None else q_pos[:, index]
         real = None if self.looking is None else self.looking[:, index]
         noise = None if self.noise is None else self.noise[:, :, index]
-        return replace(self, q_pos=q_pos, k_pos=k_pos, real=real, noise=noise, newest=False, made={})
+        return replace(self, q_pos=q_pos, k_pos=k_pos, real=real, noise=noise, q_parts=q_parts, newest=False, made={})
 
     def places(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Positions shaped to meet: (B|1, 1, Q, 1) and (B|1, 1, 1, K)."""
         k_pos = self.k_pos
         if k_pos is None:
-            plain = self.keep is None
-            k_pos = torch.arange(k.size(2), device=k.device)[None] if plain else positions(self.keep)  # type: ignore[arg-type]
+            plain = self.keep is None and self.parts is None
+            k_pos = torch.arange(k.size(2), device=k.device)[None] if plain else positions(self.keep, self.parts)
         q_pos = self.q_pos
         if self.fresh and q.size(2) != k.size(2):
             raise ValueError(
@@ -113,6 +118,9 @@ class Sight:
         """(B|1, H|1, Q|1, K|1) True where the query may look at the key: pattern and padding together."""
         seen = self.pattern.allows(*self.places(q, k))
         seen = seen[None, None] if seen.dim() == 2 else seen
+        if self.parts is not None:  # texts that share a row do not see each other
+            mine = self.parts if self.q_parts is None else self.q_parts
+            seen = seen & (mine[:, None, :, None] == self.parts[:, None, None, :])
         return seen if self.keep is None else seen & self.keep[:, None, None, :]
 
     def mask(self, q: Tensor, k: Tensor) -> Tensor:
@@ -128,7 +136,7 @@ class Sight:
 
     def plain(self, q: Tensor, k: Tensor) -> bool | None:
         """The kernel's own causal flag where that says everything; None where it takes a mask."""
-        if self.keep is not None or self.bias is not None:
+        if self.keep is not None or self.bias is not None or self.parts is not None:
             return None
         if self.pattern == FULL:
             return False
@@ -140,10 +148,22 @@ class Sight:
         return True if self.fresh and q.size(2) == k.size(2) else None
 
 
-def positions(keep: Tensor) -> Tensor:
+def positions(keep: Tensor | None, parts: Tensor | None = None) -> Tensor:
     """Number the real tokens of each row from 0; padding repeats its left neighbour's number (-1 before the first).
+
+    Where a row holds several texts, as `parts` says, the count begins again with each.
 
     >>> positions(torch.tensor([[False, True, True, True], [True, True, False, False]])).tolist()
     [[-1, 0, 1, 2], [0, 1, 1, 1]]
+    >>> positions(None, torch.tensor([[0, 0, 0, 1, 1]])).tolist()
+    [[0, 1, 2, 0, 1]]
     """
-    return keep.long().cumsum(-1) - 1
+    if keep is None:
+        assert parts is not None, "a row without padding and without parts is numbered by its length"
+        keep = torch.ones_like(parts, dtype=torch.bool)
+    pos = keep.long().cumsum(-1) - 1
+    if parts is None:
+        return pos
+    begins = torch.ones_like(keep)
+    begins[:, 1:] = parts[:, 1:] != parts[:, :-1]
+    return pos - torch.where(begins, pos, 0).cummax(-1).values

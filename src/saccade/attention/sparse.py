@@ -58,6 +58,8 @@ class Row:
 class Sparse(ScaledDot):
     """Scaled dot products over a few of the keys; a relative says which (`narrow`) and how to hurry (`parts`)."""
 
+    separates = False
+
     def narrow(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
         """The sight, narrowed to what this mechanism looks at: the definition."""
         raise NotImplementedError(f"{type(self).__name__} must say what it looks at")

@@ -16,6 +16,9 @@ class Text:
     keep: Tensor | None = None  # (B, L) True = real
     segment: Tensor | None = None  # (B, L) which part of the input a token belongs to
     marked: Tensor | None = None  # (B, L) True = to be seen by all and to see all, such as a question; None = not said
+    parts: Tensor | None = (
+        None  # (B, L) the number of the text that a token is of, where a row holds several; None = one
+    )
 
     @staticmethod
     def of(
@@ -56,8 +59,21 @@ class Text:
             None if marked is None else padded("Marks", marked, torch.bool),
         )
 
+    @staticmethod
+    def packed(rows: Sequence[Sequence[Sequence[int]]]) -> "Text":
+        """Several texts in each row, one after the other; they do not see each other, and each is counted from 0.
+
+        >>> text = Text.packed([[[5, 6], [7]], [[8]]])
+        >>> text.tokens.tolist(), text.parts.tolist(), text.keep.tolist()
+        ([[5, 6, 7], [8, 0, 0]], [[0, 0, 1], [0, 0, 0]], [[True, True, True], [True, False, False]])
+        """
+        text = Text.of([[token for one in row for token in one] for row in rows])
+        text.parts = Text.of([[number for number, one in enumerate(row) for _ in one] for row in rows]).tokens
+        return text
+
     def to(self, device: torch.device | str) -> "Text":
-        return Text(*(x if x is None else x.to(device) for x in (self.tokens, self.keep, self.segment, self.marked)))  # type: ignore[arg-type]
+        values = (self.tokens, self.keep, self.segment, self.marked, self.parts)
+        return Text(*(x if x is None else x.to(device) for x in values))  # type: ignore[arg-type]
 
 
 @dataclass

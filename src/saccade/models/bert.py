@@ -42,6 +42,8 @@ class Config:
 class Bert(nn.Module):
     """Words, segments and positions, summed and normalised; then the stack."""
 
+    packs = True  # a row may hold several texts
+
     def __init__(self, config: Config, position: Learned | None = None, look: Look | None = None):
         super().__init__()
         self.width = config.width
@@ -52,7 +54,7 @@ class Bert(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "BERT reads text"
-        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep)
+        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep, parts=text.parts)
 
 
 def stack(config, position: Learned, look: Look | None = None) -> Stack:

@@ -35,6 +35,8 @@ class Config:
 class DistilBert(nn.Module):
     """Words and positions, summed and normalised; then the stack."""
 
+    packs = True  # a row may hold several texts
+
     def __init__(self, config: Config):
         super().__init__()
         self.width = config.width
@@ -44,7 +46,7 @@ class DistilBert(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "DistilBERT reads text"
-        return self.stack(self.words(text.tokens), text.keep)
+        return self.stack(self.words(text.tokens), text.keep, parts=text.parts)
 
 
 def label_head(config: Config, body: DistilBert, labels: int) -> LabelHead:

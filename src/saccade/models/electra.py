@@ -31,6 +31,8 @@ class Config(bert.Config):
 class Electra(nn.Module):
     """Words, segments and positions, summed, normalised and made as wide as the layers; then BERT's stack."""
 
+    packs = True  # a row may hold several texts
+
     def __init__(self, config: Config):
         super().__init__()
         narrow = config.word_width
@@ -44,7 +46,7 @@ class Electra(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "ELECTRA reads text"
-        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep)
+        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep, parts=text.parts)
 
 
 class ReplacedHead(nn.Module):

@@ -39,6 +39,8 @@ class Config:
 class GPT2(nn.Module):
     """Words in, scores of the next word out, with one table for both."""
 
+    packs = True  # a row may hold several texts
+
     def __init__(self, config: Config):
         super().__init__()
         width, norm = config.width, partial(nn.LayerNorm, eps=config.eps)
@@ -64,7 +66,7 @@ class GPT2(nn.Module):
         return State(), batch.source
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state)
+        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

@@ -45,6 +45,8 @@ class Config:
 class Llama(nn.Module):
     """Words in, scores of the next word out; nothing has a bias, and order is in the turning of queries and keys alone."""
 
+    packs = True  # a row may hold several texts
+
     def __init__(self, config: Config):
         super().__init__()
         width, norm = config.width, partial(nn.RMSNorm, eps=config.eps)
@@ -72,7 +74,7 @@ class Llama(nn.Module):
         return State(), batch.source
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state)
+        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from saccade.attention import Mechanism
 from saccade.data import Batch, Text
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED, unnamed
@@ -68,6 +69,12 @@ class Model(nn.Module):
             m.position.limit for m in self.body.modules() if isinstance(m, Stack) and m.position.limit is not None
         ]
         return min(limits, default=None)
+
+    @property
+    def packs(self) -> bool:
+        """Whether a row that it reads may hold several texts which do not see each other (`Text.packed`)."""
+        apart = all(m.separates for m in self.body.modules() if isinstance(m, Mechanism))
+        return apart and getattr(self.body, "packs", False)
 
     def forward(self, batch: Batch) -> Tensor:
         x = self.body(batch)

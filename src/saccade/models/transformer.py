@@ -42,6 +42,8 @@ class Config:
 class Reader(nn.Module):
     """The encoder: a vector for each word, from all the others."""
 
+    packs = True  # a row may hold several texts
+
     def __init__(self, config: Config):
         super().__init__()
         self.words = Words(config.vocab, config.width, scaled=True)
@@ -50,11 +52,13 @@ class Reader(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         assert isinstance(batch.source, Text), "this encoder reads text"
-        return self.stack(self.words(batch.source.tokens), batch.source.keep)
+        return self.stack(self.words(batch.source.tokens), batch.source.keep, parts=batch.source.parts)
 
 
 class Language(nn.Module):
     """The decoder without a memory: a language model."""
+
+    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config):
         super().__init__()
@@ -68,7 +72,7 @@ class Language(nn.Module):
         return State(), batch.source
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state)
+        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

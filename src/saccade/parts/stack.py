@@ -38,14 +38,16 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
         marked: Tensor | None = None,
+        parts: Tensor | None = None,
     ) -> Tensor:
         """x (B, L, W) to (B, L, W'); with a `state` x continues what was read before, and `keep` is about x alone.
 
-        `marked` (B, G) are positions of tokens that a local mechanism lets everybody see.
+        `marked` (B, G) are positions of tokens that a local mechanism lets everybody see; `parts` (B, L) numbers the texts of
+        a row that holds several, which do not see each other.
         """
         clock = State() if state is None else state
         before = clock.mark()
-        clock.advance((x.size(0), x.size(1)), keep)
+        clock.advance((x.size(0), x.size(1)), keep, parts)
         pos = clock.q_pos.to(x.device)
         try:
             self._room(clock, pos)

@@ -32,6 +32,7 @@ class Mark:
     keep: Tensor | None
     length: int
     new: int
+    parts: Tensor | None = None
 
 
 class State:
@@ -58,6 +59,7 @@ class State:
             self._slots: dict[str, Slot] = {}
             self._keep: Tensor | None = None  # (B, length)
             self._length = self._new = 0
+            self._parts: Tensor | None = None  # (B, length), where rows hold several texts
 
     # what modules do
 
@@ -88,9 +90,15 @@ class State:
 
     # where the text stands
 
-    def advance(self, shape: tuple[int, int], keep: Tensor | None = None) -> None:
-        """Take note of new tokens, (B, T), before the layers see them; `keep` (B, T) is False where a token is padding."""
+    def advance(self, shape: tuple[int, int], keep: Tensor | None = None, parts: Tensor | None = None) -> None:
+        """Take note of new tokens, (B, T), before the layers see them; `keep` (B, T) is False where a token is padding.
+
+        `parts` (B, T) numbers the texts where a row holds several; such a row is read at once and cannot be continued.
+        """
         root = self._root
+        if (parts is not None and root._length) or root._parts is not None:
+            raise ValueError("A row that holds several texts is read at once; it cannot continue, or be continued.")
+        root._parts = parts
         batch, new = shape
         if keep is not None or root._keep is not None:
             device = keep.device if keep is not None else root._keep.device  # type: ignore[union-attr]
@@ -114,7 +122,8 @@ class State:
     def k_pos(self) -> Tensor:
         """(B|1, length): the number of each token in its text."""
         keep = self.keep
-        return torch.arange(self.length)[None] if keep is None else positions(keep)
+        parts = self._root._parts
+        return torch.arange(self.length)[None] if keep is None and parts is None else positions(keep, parts)
 
     @property
     def q_pos(self) -> Tensor:
@@ -125,7 +134,7 @@ class State:
         """What the newest tokens may see of all that is remembered."""
         new = self._root._new
         if self.length == new:
-            return Sight(pattern, keep=self.keep, bias=bias)
+            return Sight(pattern, keep=self.keep, bias=bias, parts=self._root._parts)
         real = None if self.keep is None else self.keep[:, -new:]
         return Sight(pattern, self.q_pos.to(device), self.k_pos.to(device), self.keep, bias, real, newest=True)
 
@@ -142,12 +151,13 @@ class State:
     def mark(self) -> Mark:
         """This moment, to come back to; costs nothing, since tensors are never changed in place."""
         root = self._root
-        return Mark(dict(root._slots), root._keep, root._length, root._new)
+        return Mark(dict(root._slots), root._keep, root._length, root._new, root._parts)
 
     def rewind(self, mark: Mark) -> None:
         """Forget all that came after the mark."""
         root = self._root
         root._slots, root._keep, root._length, root._new = dict(mark.slots), mark.keep, mark.length, mark.new
+        root._parts = mark.parts
 
     def join(self, other: "State") -> None:
         """Put the rows of another state below the rows of this one; shorter memories are padded on the left."""
