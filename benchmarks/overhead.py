@@ -17,6 +17,7 @@ from saccade.training.job import Job, prepare
 from saccade.training.loop import Step
 from saccade.training.run import Run
 from saccade.training.stops import Stops
+from saccade.training.world import alone
 
 RECORD = Path(__file__).parent.parent / "docs" / "results" / "overhead.json"
 STEPS = 12
@@ -37,7 +38,7 @@ def bare(ready, learner, first: int) -> float:
     return (time.perf_counter() - start) / STEPS
 
 
-def main(rounds: int = 12) -> None:
+def main(rounds: int = 6) -> None:
     found = {}
     for name, job in {
         "dates, transformer of 0.7 M": Job(
@@ -49,7 +50,7 @@ def main(rounds: int = 12) -> None:
         "docs, transformer of 3 M": Job("language", train_fields={"look_every": 10**6, "tokens": 2048}),
     }.items():
         with tempfile.TemporaryDirectory() as scratch:
-            work, other = Run(prepare(job), Path(scratch) / "a"), Run(prepare(job), Path(scratch) / "b")
+            work, other = (Run(prepare(job), Path(scratch) / name, alone()) for name in "ab")
             work.out.mkdir()
             ratios = []
             with Stops() as stops:
@@ -68,8 +69,8 @@ def main(rounds: int = 12) -> None:
                         ratios.append(times["run"] / times["bare"])
             found[name] = spread(ratios)
             print(name, found[name], flush=True)
-    record = {"date": date.today().isoformat(), "torch": torch.__version__, "figures": found}
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+            record = {"date": date.today().isoformat(), "torch": torch.__version__, "figures": found}
+            RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

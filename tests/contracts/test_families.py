@@ -81,6 +81,7 @@ UNREACHED = [  # (which model, which parameters), as patterns
     (".*", r".*key\.bias"),  # softmax does not notice it
     ("painter-.*", r"body\.autoencoder\..*"),  # trained before, and then left as it is
     ("longformer-label", r"body\.stack\.layers\.1\.attention\.branch\.near\..*"),  # the first token looks far only
+    ("vit-pixels", r"head\.mask"),  # stands where patches are hidden, and here none is
 ]
 
 

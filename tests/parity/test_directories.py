@@ -32,7 +32,14 @@ PUBLISHED = {
     "t5": {"vocab_size": 53, "d_model": 12, "d_kv": 4, "d_ff": 17, "num_layers": 2, "num_heads": 3},
     "bart": PAIRED,
     "marian": PAIRED | {"pad_token_id": 52, "decoder_start_token_id": 52, "decoder_vocab_size": 53},
-    "vit": {"image_size": 12, "patch_size": 4, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3}
+    "vit": {
+        "image_size": 12,
+        "patch_size": 4,
+        "encoder_stride": 4,
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+    }
     | {"intermediate_size": 17},
 }
 WITH_FORM = [family for family in FAMILIES if family.names is not None]

@@ -388,18 +388,18 @@ BAD = [
         {"a.json": squad(0)},
         ":1:",
         ("does not stand at character 0", "'Ann'", "start to 4"),
-        "answer",
+        "span",
     ),
     Bad(
         "answer nowhere",
         {"a.json": squad(4, "Bob")},
         ":1:",
         ("column answers", "'Bob'", "does not have this answer"),
-        "answer",
+        "span",
     ),
-    Bad("answer before the text", {"a.json": squad(-3)}, ":1:", ("character -3", "start to 4"), "answer"),
+    Bad("answer before the text", {"a.json": squad(-3)}, ":1:", ("character -3", "start to 4"), "span"),
     Bad(
-        "start is no number", {"a.json": squad("4")}, ":1:", ("text and a start", "column answers", "rite {"), "answer"
+        "start is no number", {"a.json": squad("4")}, ":1:", ("text and a start", "column answers", "rite {"), "span"
     ),
     # pictures
     Bad(

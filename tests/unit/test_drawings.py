@@ -163,3 +163,10 @@ def test_axes_hold_all_values_between_round_ticks(values):
     assert f"{found.step:.3e}"[:5] in ("1.000", "2.000", "5.000")
     assert ticks[0] == pytest.approx(found.low)
     assert ticks[-1] == pytest.approx(found.high)
+
+
+def test_letters_that_no_font_has_are_drawn_without_a_word(tmp_path):
+    from saccade.explain.picture import Map, save
+
+    names = (["수", "\U00013000"], ["日", "م"])
+    assert save(tmp_path / "map.png", [Map("수", torch.rand(2, 2), names=names)]).stat().st_size > 1000

@@ -18,12 +18,16 @@ from saccade.data.samples.curves import height
 
 ROLES = {
     "translate": {"source", "target"},
+    "summarise": {"source", "target"},
     "regress": {"x"},
     "language": {"text"},
+    "pretrain": {"text"},
     "tag": {"words", "tags"},
     "caption": {"image", "caption"},
     "paint": {"image", "caption"},
     "label": {"label"},
+    "pair": {"first", "second", "label"},
+    "span": {"context", "question", "answers"},
 }
 
 

@@ -15,7 +15,11 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "predict": "answers of any trained model",
     "label": "a label for each text",
     "tag": "the names in each text",
+    "answer": "the words of a text that answer a question",
     "translate": "each text in the other language",
+    "summarise": "each text in a few words",
+    "caption": "each picture in words",
+    "paint": "a picture of each text",
     "generate": "go on with a text",
     "recipes": "the results we claim, each a short file that trains it",
     "data": "check a data file before training; or write a built-in sample to a file",
@@ -28,7 +32,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "bench": "measure time and memory, and how they grow",
     "doctor": "what this machine has, and whether saccade works on it",
 }
-FILES = {"import": "bring_in", "label": "predict", "tag": "predict", "translate": "predict", "find-lr": "find_lr"}
+FILES = {"import": "bring_in", "label": "predict", "tag": "predict", "caption": "predict", "translate": "predict", "summarise": "predict", "find-lr": "find_lr"}
 HELP = """saccade: attention and transformers you can train, watch, measure and compare
 
 usage: saccade COMMAND ...          saccade COMMAND --help explains a command

@@ -14,7 +14,7 @@ RIVALS = ("transformers", "by hand")
 
 def main(
     *,
-    cases: tuple[str, ...] = ("causal", "encoder-decoder", "short texts"),
+    cases: tuple[str, ...] = ("causal", "full windows", "encoder-decoder", "short texts", "masked"),
     dropouts: tuple[float, ...] = (0.0, 0.1),
     rounds: int = 3,
     seconds: float = 12.0,
@@ -30,7 +30,9 @@ def main(
     $ saccade bench train --cases causal --dropouts 0 --rounds 5
 
     Args:
-        cases: What to train: causal (a GPT on windows of 256), encoder-decoder (Marian on pairs of sentences), short texts.
+        cases: What to train: causal (a GPT on paragraphs), full windows (the same where nothing is padding, so that the loop
+            alone differs), short texts (the same on sentences), encoder-decoder (Marian on pairs of sentences), masked
+            (a small BERT on sentences).
         dropouts: The dropout of branches and of attention weights, on both sides.
         rounds: How often the rivals take turns.
         seconds: How long each is measured.

@@ -1,13 +1,34 @@
-"""`saccade predict RUN`, and the same call named as a person says it: label, tag, translate."""
+"""`saccade predict RUN`, and the same call named as a person says it: label, tag, translate, summarise."""
 
 import json as json_text
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-VERBS = ("label", "tag", "translate")
+if TYPE_CHECKING:
+    from saccade.models.model import Model
+    from saccade.tasks.task import Task
+
+VERBS = ("label", "tag", "translate", "summarise", "caption")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """How a writer is asked that was not trained for the question; no weight changes."""
+
+    shots: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """A file of solved examples that a writer is shown before each question."""
+    labels: str = ""
+    """What it chooses from, with or without examples: good,bad."""
+    template: str = ""
+    """How an example is written: "{text} is {label}.\\n"."""
+    per_token: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Compare labels by their mean over tokens, not by their sum."""
+    calibrate: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Take off what each label has after a question without content."""
 
 
 def main(
@@ -17,6 +38,7 @@ def main(
     data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
     columns: str = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    prompt: Annotated[Prompt, tyro.conf.arg(name="")] = Prompt(),  # noqa: B008 - frozen
 ) -> int:
     """Answers of a trained model, one line for each text.
 
@@ -32,8 +54,9 @@ def main(
         data: Files to read the texts from, in any format that training reads.
         columns: Which column is what: text=review.
         json: One JSON object a line.
+        prompt: Examples for a writer that was not trained for the question.
     """
-    return answer("predict", None, run, text, data, columns, json)
+    return answer("predict", prompt, run, text, data, columns, json)
 
 
 def call(verb: str, argv: Sequence[str]) -> int:
@@ -53,20 +76,39 @@ def call(verb: str, argv: Sequence[str]) -> int:
     return tyro.cli(named, prog=f"saccade {verb}", args=list(argv))
 
 
+def _opened(run: str, how: str | Prompt, columns: str) -> "tuple[Task, Model]":
+    """The model, and its task: the one that the verb names, or what it is shown."""
+    from saccade.tasks.opening import open_run
+
+    task, model = open_run(run, how if isinstance(how, str) else None)
+    if isinstance(how, str) or how == Prompt():
+        return task, model
+    if any(role.kind == "image" for role in task.roles(())):
+        raise ValueError(f"{run} was made to {task.name}; examples are shown to a model that reads and writes text.")
+    from saccade.data.read import parse_columns
+    from saccade.tasks.shots import Config, shots_task
+
+    config = Config(how.template, how.per_token, how.calibrate)
+    labels = [label.strip() for label in how.labels.split(",") if label.strip()]
+    files = [how.shots] if how.shots else []
+    return shots_task(model, files, labels=labels, columns=parse_columns(columns), config=config), model
+
+
 def answer(
-    name: str, verb: str | None, run: str, texts: Sequence[str], data: Sequence[str], columns: str, as_json: bool
+    name: str, how: str | Prompt, run: str, texts: Sequence[str], data: Sequence[str], columns: str, as_json: bool
 ) -> int:
-    """Read, ask, print."""
+    """Read, ask, print; `how` is the task that the run must be of, or what a writer is shown."""
     from saccade.cli.running import guarded
 
     def work() -> int:
         from saccade.cli.asking import examples_of
         from saccade.tasks.answering import answers
-        from saccade.tasks.opening import open_run
 
-        task, model = open_run(run, verb)
+        task, model = _opened(run, how, columns)
         examples = examples_of(task, texts, data, columns)
         found, asked = answers(task, model, examples)
+        for line in task.noticed:
+            print(f"saccade {name}: {line}", file=sys.stderr)
         for given, example in zip(found, asked, strict=True):
             shown = task.shown(given, example)
             print(json_text.dumps(shown, ensure_ascii=False) if as_json else task.told(shown), flush=True)

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -168,7 +169,7 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     model, data = asked.model or found.model, asked.data or found.data
     if found.needs and not (data and (model or "--model" not in found.needs)):
         raise Wrong(f"the recipe {found.name} needs {found.needs}.")
-    kinds = _kinds(found.task, model, data)
+    kinds = _kinds(found, model, data, dotted)
     _check(found, kinds)
     given = _parse(kinds, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)
     columns = parse_columns(asked.columns) if asked.columns else found.columns
@@ -205,19 +206,28 @@ def _parse(kinds: Mapping[str, type], dotted: list[str], *, prog: str, show: boo
     return given
 
 
-def _kinds(task: str, model: str, data: Sequence[str]) -> dict[str, type]:
+def _kinds(found: Recipe, model: str, data: Sequence[str], dotted: Sequence[str] = ()) -> dict[str, type]:
     """The config of the family, of the task and of the training; a stored model has its own already."""
     from saccade.tasks.table import task_class
     from saccade.training.config import Config
     from saccade.training.job import family_for, is_stored
 
-    kind = _known(lambda: task_class(task))
-    made = kind()
+    kind = _known(lambda: task_class(found.task))
+    made = _known(lambda: kind(_chosen(kind.Config, found, dotted)))
     kinds = {"task": kind.Config, "train": Config}
     if is_stored(model):
         return kinds
     made.roles(data)
     return {"model": _known(lambda: family_for(model or made.usual(), made)).config} | kinds
+
+
+def _chosen(kind: type, found: Recipe, dotted: Sequence[str]) -> Any:
+    """The settings of a task that choose a family, such as an objective: its names, of flags or else of the recipe."""
+    names = {item.name for item in fields(kind) if item.type in ("str", str)}
+    words = [part for word in dotted for part in word.split("=", 1)]
+    flags = {word[len("--task.") :].replace("-", "_"): value for word, value in pairwise(words) if "--task." in word}
+    given = {**found.tables["task"], **flags}
+    return kind(**{name: value for name, value in given.items() if name in names})
 
 
 def _known(find: Callable[[], Any]) -> Any:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from saccade.cli import settings as flags
+from saccade.training import lastwords
 
 if TYPE_CHECKING:
+    from saccade.training.events import Result
     from saccade.training.job import Ready
 
 HELP = """Train a model on your data: a file in, a model out. The same command again goes on where it stopped.
@@ -37,20 +39,56 @@ class Call(flags.Call):
     """Say what would happen, with memory and time measured on three steps; write nothing."""
     print_config: flags.Flag = False
     """Print every setting and where it came from."""
+    processes: int = 1
+    """Processes of this machine that share every step; one that is killed is started again."""
 
 
 def call(name: str, argv: Sequence[str]) -> int:
     """Run the command; `argv` is what follows its name."""
+    ended = lastwords.left()
+    if ended is not None and ended.final:  # started again by a launcher, though there is nothing to be done any more
+        return ended.code
     plain, dotted = flags.split(argv)
     asked = tyro.cli(Call, prog="saccade train", description=HELP, args=plain)
     from saccade.cli.running import guarded
 
-    return guarded("train", lambda: _train(asked, dotted))
+    if asked.processes != 1 and not (asked.dry_run or asked.print_config or asked.settings):
+        return guarded("train", lambda: _launch(asked, dotted, argv))
+    code = guarded("train", lambda: _train(asked, dotted))
+    if code in (130, 143):
+        lastwords.leave(lastwords.Words(code))
+    return code
+
+
+def _launch(asked: Call, dotted: list[str], argv: Sequence[str]) -> int:
+    """The same command in several processes; what is wrong with it is said once, here."""
+    if asked.processes < 1 or lastwords.size() > 1:
+        wrong = (
+            "at least 1 is needed" if asked.processes < 1 else f"this is one of {lastwords.size()} processes already"
+        )
+        raise flags.Wrong(f"--processes is {asked.processes}; {wrong}.")
+    flags.request("train", asked, dotted)
+    from saccade.training.world.launch import launch
+
+    return launch(asked.processes, ["train", *_without(argv, "--processes")])
+
+
+def _without(argv: Sequence[str], flag: str) -> list[str]:
+    """
+    >>> _without(["label", "--processes", "2", "--json", "--processes=3"], "--processes")
+    ['label', '--json']
+    """
+    kept = [word for i, word in enumerate(argv) if flag not in (word, argv[i - 1] if i else "")]
+    return [word for word in kept if not word.startswith(f"{flag}=")]
 
 
 def _train(asked: Call, dotted: list[str]) -> int:
     request = flags.request("train", asked, dotted)
-    ready = request.prepare(asked.say)
+    first = lastwords.rank() == 0
+    again, most = lastwords.started_again()
+    if again and first:
+        asked.say(f"a process was lost; started again ({again} of at most {most} times)")
+    ready = request.prepare(asked.say if first else lambda text: None)
     if asked.print_config:
         found = sources(ready, request)
         print(json.dumps(found) if asked.json else _tables(found))
@@ -70,6 +108,8 @@ def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
     from saccade.data.read import write_rejects
     from saccade.training.run import Result, run
 
+    if lastwords.rank():  # only the first speaks and writes
+        return _code([event for event in run(ready, out) if isinstance(event, Result)][-1])
     if ready.splits.train.bad:
         out.mkdir(parents=True, exist_ok=True)
         write_rejects(ready.splits.train.bad, out / "bad_records.jsonl")
@@ -83,6 +123,10 @@ def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
     if as_json:
         scores = {split: [vars(score) for score in found] for split, found in result.scores.items()}
         print(json.dumps({"out": str(out), "steps": result.steps, "ended_by": result.why, "scores": scores}))
+    return _code(result)
+
+
+def _code(result: "Result") -> int:
     return 0 if result.signal is None else 128 + result.signal
 
 

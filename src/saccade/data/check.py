@@ -2,13 +2,15 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from saccade.data.item import Example, Role
+from saccade.data.long import Long
 from saccade.data.split import GOLD, Splits
 
 RARE = 5  # examples of a class in train, below which it is hardly learnt
@@ -79,8 +81,9 @@ def examine(
     )
     measure = lengths or words_in(roles)
     for split, table in tables.items():
-        facts.labels[split] = _labels(table.examples, roles)
-        sizes = np.array([measure(example) for example in table.examples] if measure else [], dtype=np.int64)
+        shown = table.examples.some if isinstance(table.examples, Long) else table.examples
+        facts.labels[split] = _labels(shown, roles)
+        sizes = np.array([measure(example) for example in shown] if measure else [], dtype=np.int64)
         if sizes.size:
             facts.lengths[split] = _spread(sizes)
             if limit is not None:
@@ -127,7 +130,7 @@ def inputs(roles: Sequence[Role]) -> list[str]:
     return names if len(names) < len(roles) or len(names) == 1 else names[:-1]
 
 
-def _compare(facts: Facts, splits: dict[str, list[Example]], roles: Sequence[Role]) -> None:
+def _compare(facts: Facts, splits: Mapping[str, Sequence[Example]], roles: Sequence[Role]) -> None:
     seen, gold = inputs(roles), [role.name for role in roles if role.kind in GOLD]
     marks = {split: [_mark(example, seen) for example in examples] for split, examples in splits.items()}
     golds: dict[Hashable, set[Hashable]] = defaultdict(set)
@@ -148,7 +151,10 @@ def _mark(example: Example, names: Sequence[str]) -> bytes:
     made = hashlib.blake2b(digest_size=12)
     for name in names:
         value = example[name]
-        made.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass"))
+        raw = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
+        if name == "image" and isinstance(value, str):  # a picture under another name is the same picture
+            raw = Path(value).read_bytes()
+        made.update(raw)
     return made.digest()
 
 

@@ -6,21 +6,31 @@ from pathlib import Path
 
 from saccade.data.item import ROLES, DataError, Example, Role
 from saccade.data.read import idx
+from saccade.data.read.folder import METADATA
+from saccade.data.read.formats import find_format
 from saccade.data.read.header import is_number
-from saccade.data.read.picture import SUFFIXES
+from saccade.data.read.picture import SUFFIXES, is_picture
 from saccade.data.read.reading import stream
+from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import open_source
 from saccade.data.split import splits
 
 TASKS: dict[str, tuple[tuple[Role, ...], ...]] = {  # in the order of guessing; a second choice is for pictures
-    "answer": ((ROLES["context"], ROLES["question"], ROLES["answers"]),),
+    "span": ((ROLES["context"], ROLES["question"], ROLES["answers"]),),
     "tag": ((ROLES["words"], ROLES["tags"]),),
     "label": ((ROLES["text"], ROLES["label"]), (ROLES["image"], ROLES["label"])),
+    "pair": ((ROLES["first"], ROLES["second"], ROLES["judged"]),),
+    "summarise": ((ROLES["article"], ROLES["summary"]),),
     "translate": ((ROLES["source"], ROLES["target"]),),
+    "caption": ((ROLES["image"], ROLES["caption"]),),
     "regress": ((ROLES["x"], ROLES["y"]),),
     "language": ((ROLES["line"],),),
+    "pretrain": ((ROLES["line"],),),
+    "paint": ((ROLES["caption"], ROLES["image"]),),
 }
 SAMPLE = 2_000  # records
+FEW = 20  # records looked at for pictures
+ROLLS = {"image", "file_name", "filename", "img", "picture"}  # columns that hold pictures, whatever stands in them
 
 
 def roles_for(task: str, paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> tuple[Role, ...]:
@@ -28,13 +38,33 @@ def roles_for(task: str, paths: Sequence[str | Path], columns: Mapping[str, str]
     choices = TASKS[task]
     if len(choices) == 1:
         return choices[0]
-    first = next(iter(splits(paths, choices[1]).values()))[0]
+    return choices[1] if pictured(paths, columns) else choices[0]
+
+
+def pictured(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> bool:
+    """Whether data show pictures, not texts: idx files, folders of pictures, or a table with a column of them.
+
+    Where a table has both, `columns` decides, and without it the text; but metadata.csv, as its name says, tells of pictures.
+    """
+    named = columns or {}
+    if "image" in named or "text" in named:
+        return "image" in named
+    first = next(iter(splits(paths, TASKS["label"][1]).values()))[0]
     if first.is_dir():
-        pictures = any(file.suffix.lower() in SUFFIXES for file in first.glob("*/*"))
-        return choices[1] if pictures else choices[0]
-    if idx.looks(open_source(first)) or "image" in (columns or {}):
-        return choices[1]
-    return next((roles for roles in choices if _fills(paths, roles, columns)), choices[0])
+        return any(file.suffix.lower() in SUFFIXES for depth in ("*", "*/*") for file in first.glob(depth))
+    source = open_source(first)
+    if idx.looks(source):
+        return True
+    ask = Ask((ROLES["image"], ROLES["text"], ROLES["label"]))
+    form = find_format(source, ask)
+    if not form.columns:
+        return False
+    rows = [row.fields for row in islice(form.records(source, ask), FEW) if isinstance(row, Record)]
+    names = {plain_name(name) for row in rows for name in row}
+    if names & set(ROLES["text"].known) and first.name not in METADATA:
+        return False
+    values = [[row[name] for row in rows if row.get(name)] for name in (rows[0] if rows else ())]
+    return bool(names & ROLLS) or any(column and all(map(is_picture, column)) for column in values)
 
 
 def guess(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> tuple[str, tuple[Role, ...]]:
@@ -42,7 +72,8 @@ def guess(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None)
     for task in TASKS:
         roles = roles_for(task, paths, columns)
         fits = set(columns or {}) <= {role.name for role in roles}
-        if fits and _sensible(task, _first(paths, roles, columns)):
+        shown = task == "label" and roles[0].kind == "image"  # pictures can be read as nothing else, not even bad ones
+        if fits and (_sensible(task, _first(paths, roles, columns)) or (shown and _fills(paths, roles, columns))):
             return task, roles
     for task in TASKS if columns else ():  # bad throughout, but the caller's names say what it should be
         roles = roles_for(task, paths, columns)
@@ -80,6 +111,12 @@ def _sensible(task: str, found: list[Example]) -> bool:
         labels = {example["label"] for example in found}
         few = len(labels) <= len(found) / 4 if len(found) >= 20 else not any(" " in label for label in labels)
         return few and not _numbers(found, "text")
+    if task == "pair":
+        few = len({example["label"] for example in found}) <= max(3, len(found) / 4)
+        return few and not _numbers(found, "first") and not _numbers(found, "second")
+    if task == "summarise":  # a long text and a short one
+        read, told = (sum(len(example[name].split()) for example in found) for name in ("source", "target"))
+        return read >= 30 * len(found) and read >= 3 * told
     if task == "translate":
         return not _numbers(found, "source")
     if task == "tag":

@@ -1,6 +1,6 @@
 """One record of a person's data, what a task asks of it, and the error that says what is wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +9,9 @@ from typing import Any
 class Role:
     """One field that a task needs, how its values are read, and the column names by which it is known.
 
-    The kinds: `text`, `line` (a line of running text, its newline kept), `label`, `labels` (several, or none), `number`,
-    `numbers`, `words` and `tags` (equally many), `image` (a path or an array of pixels), `answers` (places in a text).
+    The kinds: `text`, `texts` (one, or a list of several), `line` (a line of running text, its newline kept), `label`,
+    `labels` (several, or none), `number`, `numbers`, `words` and `tags` (equally many), `image` (a path or an array of
+    pixels), `answers` (places in a text).
     """
 
     name: str
@@ -55,7 +56,7 @@ class DataError(ValueError):
 class Table:
     """All records of one split, what was said while reading them, the rejects, and a fingerprint of the bytes read."""
 
-    examples: list[Example]
+    examples: Sequence[Example]
     said: list[str] = field(default_factory=list)
     bad: list[DataError] = field(default_factory=list)
     digest: str = ""
@@ -118,14 +119,35 @@ TARGET = Role(
         "summary",
     ),
 )
+ARTICLE = Role(
+    "source",
+    "text",
+    ("article", "document", "dialogue", "report", "story", "src", "input", "text", "content", "body"),
+)
+SUMMARY = Role("target", "text", ("summary", "highlights", "abstract", "headline", "tldr", "tgt", "output", "title"))
 WORDS = Role("words", "words", ("words", "tokens", "word", "token", "form"))
 TAGS = Role("tags", "tags", ("tags", "ner_tags", "tag", "ner", "label", "labels", "upos", "pos_tags", "pos"))
 IMAGE = Role("image", "image", ("image", "file_name", "filename", "path", "file", "img", "picture"))
+CAPTION = Role("caption", "texts", ("caption", "captions", "text", "sentence", "sentences", "description", "prompt"))
 X = Role("x", "numbers", ("x", "features", "inputs"))
 Y = Role("y", "number", ("y", "target", "value", "score", "output", "price", "label"))
 CONTEXT = Role("context", "text", ("context", "passage", "paragraph"))
 QUESTION = Role("question", "text", ("question", "query"))
 ANSWERS = Role("answers", "answers", ("answers", "answer"))
+FIRST = Role(
+    "first",
+    "text",
+    ("sentence1", "premise", "question1", "text_a", "sentence_a", "#1_string", "text1", "string1", "sent1", "s1"),
+)
+SECOND = Role(
+    "second",
+    "text",
+    ("sentence2", "hypothesis", "question2", "text_b", "sentence_b", "#2_string", "text2", "string2", "sent2", "s2"),
+)
+GRADES = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness", "grade", "rating")
+JUDGEMENTS = ("gold_label", "entailment_judgment", "entailment_label", "judgment", "relation", "is_duplicate", "quality")
+JUDGED = Role("label", "label", (*LABEL.known, *JUDGEMENTS, *GRADES))  # of two texts: what they are to each other
+GRADED = Role("label", "number", (*GRADES, *LABEL.known, *JUDGEMENTS))  # the same as a number: how near they are
 
 ROLES = {  # what the tasks ask for; a role of the same name may be read in two ways, so the keys are our own
     "text": TEXT,
@@ -134,12 +156,19 @@ ROLES = {  # what the tasks ask for; a role of the same name may be read in two 
     "labels": LABELS,
     "source": SOURCE,
     "target": TARGET,
+    "article": ARTICLE,
+    "summary": SUMMARY,
     "words": WORDS,
     "tags": TAGS,
     "image": IMAGE,
+    "caption": CAPTION,
     "x": X,
     "y": Y,
     "context": CONTEXT,
     "question": QUESTION,
     "answers": ANSWERS,
+    "first": FIRST,
+    "second": SECOND,
+    "judged": JUDGED,
+    "graded": GRADED,
 }

@@ -84,8 +84,33 @@ def write_shards(
 ) -> Shards:
     """Tokenise texts into a directory, or open it where the same `key` (see `fingerprint`) has done so already.
 
-    `separator` follows each text. What is written appears under its name only when it is whole: an interrupted writing leaves
-    nothing that could be mistaken for it, and is redone. `progress` hears of the tokens written so far.
+    `separator` follows each text. `progress` hears of the tokens written so far.
+    """
+    done: Shards | None = None
+    work = writing(texts, encode, directory, vocab=vocab, separator=separator, key=key, shard_tokens=shard_tokens)
+    for found in work:
+        if isinstance(found, Shards):
+            done = found
+        elif progress is not None:
+            progress(found)
+    assert done is not None, "writing ends with the shards"
+    return done
+
+
+def writing(
+    texts: Iterable[str],
+    encode: Encode,
+    directory: str | Path,
+    *,
+    vocab: int,
+    separator: int | None,
+    key: str = "",
+    shard_tokens: int = 50_000_000,
+) -> Iterator[int | Shards]:
+    """The same, step by step: gives the number of tokens written so far, again and again, and then the shards.
+
+    What is written appears under its name only when it is whole: an interrupted writing leaves nothing that could be mistaken
+    for it, and is redone.
     """
     directory = Path(directory)
     if shard_tokens < 1:
@@ -97,7 +122,8 @@ def write_shards(
     with _alone(directory):
         known = _known(directory, about) if key else None
         if known is not None:
-            return known
+            yield known
+            return
         _refuse_others(directory)
         part = directory.with_name(f".{directory.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -107,15 +133,14 @@ def write_shards(
         try:
             for ids in _encoded(texts, encode, vocab, separator):
                 writer.add(ids)
-                if progress is not None:
-                    progress(writer.total)
+                yield writer.total
             writer.finish(about | {"dtype": dtype}, directory)
         except BaseException:
             writer.close()
             shutil.rmtree(part, ignore_errors=True)
             raise
         _put(part, directory)
-    return Shards(directory)
+    yield Shards(directory)
 
 
 def fingerprint(*parts: str | bytes | Path) -> str:

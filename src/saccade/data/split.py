@@ -2,15 +2,18 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from saccade.data import long
 from saccade.data.item import DataError, Example, Role, Table
-from saccade.data.read.folder import class_folders
-from saccade.data.read.reading import digest, read
+from saccade.data.long import Long, cut_long, long_table, weight
+from saccade.data.read.folder import class_folders, metadata_of, only_pictures
+from saccade.data.read.picture import SUFFIXES, named_pictures
+from saccade.data.read.reading import digest, read, stream
 from saccade.data.read.record import Ask
 from saccade.data.read.units import units
 
@@ -21,7 +24,7 @@ NAMES = {
 }
 ASIDE = ("readme", "license", "licence", "about", "citation", "changelog", "copying", "notice", "contributing")
 NO_DATA = (".md", ".html", ".py", ".sh", ".lock", ".bib", ".yaml", ".yml", ".toml", ".cfg", ".log")
-PACKED = (".zip", ".tar", ".tgz", ".7z", ".rar", ".png", ".jpg", ".pdf")  # no data where there are others
+PACKED = (".zip", ".tar", ".tgz", ".7z", ".rar", ".pdf", *SUFFIXES)  # no data where there are others
 BESIDES = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json", "bad_records.jsonl")
 GOLD = ("label", "labels", "number", "tags", "answers")
 
@@ -80,12 +83,22 @@ def _search(path: Path, split: str | None) -> list[tuple[str | None, Path]]:
         entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "_")))
     except OSError as error:
         raise DataError(f"cannot be searched: {error.strerror}", file=path, cure="check the rights") from None
-    named = [entry for entry in entries if entry.is_dir() and (_of_folder(entry) or entry.name == "data")]
-    found = [pair for entry in named for pair in _search(entry, _of_folder(entry) or split)]
-    if not named and class_folders(path):
-        return [(split, path)]
     files = [entry for entry in entries if _is_data(entry)]
-    files = [file for file in files if file.suffix.lower() not in PACKED] or files
+    tables = [file for file in files if file.suffix.lower() not in PACKED]
+    named = [entry for entry in entries if entry.is_dir() and (_of_folder(entry) or entry.name == "data")]
+    bare = [entry for entry in named if tables and only_pictures(entry)]  # their table stands beside them
+    named = [entry for entry in named if entry not in bare]
+    found = [pair for entry in named for pair in _search(entry, _of_folder(entry) or split)]
+    metadata, classes = metadata_of(path), [entry for entry in class_folders(path) if entry not in bare]
+    if metadata is not None and not named:
+        if len({_of_folder(entry) for entry in bare}) > 1:
+            folders = ", ".join(entry.name for entry in bare)
+            cure = f"put one into each of {folders}, with its own pictures"
+            raise DataError("one table for the pictures of several splits", file=metadata, value=folders, cure=cure)
+        return [(split, metadata)]
+    if classes and not named and not (tables and len(classes) == 1):  # one folder beside a table is no class
+        return [(split, path)]
+    files = tables or files
     found += [(split_of(file.name) or split, file) for file in files]
     if not found:
         there = ", ".join(entry.name for entry in entries[:8]) or "nothing"
@@ -115,15 +128,43 @@ def open_data(
     if "train" not in files:
         files = _renamed(files, said)
     tables: dict[str, Table] = {}
+    ends = None
     for split, found in files.items():
-        tables[split] = read(found, roles, columns=columns, on_bad=on_bad, max_bad=max_bad)
+        if split == "train" and contiguous and weight(found) > long.LARGE:
+            tables[split], ends = _long(found, roles, columns=columns, on_bad=on_bad, max_bad=max_bad)
+        else:
+            tables[split] = read(found, roles, columns=columns, on_bad=on_bad, max_bad=max_bad)
         said += [f"{split}: {line}" for line in tables[split].said if line not in said]
     if "dev" not in tables:
-        cut = _last_tenth if contiguous else _tenth
-        tables["train"], tables["dev"], how = cut(tables["train"], roles, seed)
+        if ends is not None:
+            tables["train"], tables["dev"], how = cut_long(tables["train"], ends)
+        else:
+            cut = _last_tenth if contiguous else _tenth
+            tables["train"], tables["dev"], how = cut(tables["train"], roles, seed)
         said.append(how)
-    mark = digest([path for found in files.values() for path in found], columns)
+    given = [path for found in files.values() for path in found]
+    if not any(path.is_dir() for path in given):  # a folder's pictures are files of its own
+        given += named_pictures((example for table in tables.values() for example in table.examples), roles)
+    mark = digest(given, columns)
     return Splits(tables["train"], tables["dev"], tables.get("test"), said, mark)
+
+
+def _long(
+    paths: Sequence[Path], roles: Sequence[Role], *, columns: Mapping[str, str] | None, on_bad: str, max_bad: float
+) -> tuple[Table, np.ndarray]:
+    """The records of a text that is too large to be held, and where each ends."""
+    said: list[str] = []
+    bad: list[DataError] = []
+
+    def first() -> Iterator[Example]:
+        return stream(paths, roles, columns=columns, on_bad=on_bad, max_bad=max_bad, said=said, bad=bad)
+
+    table, ends = long_table(first, roles, weight(paths))
+    whole = table.examples
+    assert isinstance(whole, Long)
+    again = Long(lambda: stream(paths, roles, columns=columns, on_bad=on_bad, max_bad=max_bad), len(whole), whole.some)
+    said.append(f"{int(ends[-1]):,} characters: not held in memory, but read from the files when they are needed.")
+    return Table(again, said, bad), ends
 
 
 def split_table(table: Table, roles: Sequence[Role], *, seed: int = 0, contiguous: bool = False) -> Splits:

@@ -1,4 +1,4 @@
-"""Examples to a file that the readers read back: CSV, TSV, JSON lines, CoNLL, plain or aligned text, each perhaps as .gz."""
+"""Examples to a file that the readers read back: CSV, TSV, JSON lines, CoNLL, ABC, FASTA, plain or aligned text, and as .gz."""
 
 import csv
 import gzip
@@ -60,7 +60,16 @@ def _cell(path: Path, name: str, value: object) -> str:
 
 def _jsonl(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
     for example in examples:
-        file.write(json.dumps(dict(example.values), ensure_ascii=False, default=_listed) + "\n")
+        file.write(json.dumps(_fields(example), ensure_ascii=False, default=_listed) + "\n")
+
+
+def _fields(example: Example) -> dict[str, object]:
+    """The values by name; answers, which are (start, text), as datasets writes those of SQuAD."""
+    values = dict(example.values)
+    if "answers" in values:
+        found = list(values["answers"])
+        values["answers"] = {"text": [text for _, text in found], "answer_start": [start for start, _ in found]}
+    return values
 
 
 def _listed(value: object) -> object:
@@ -86,10 +95,32 @@ def _txt(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
         file.write(text + "\n")
 
 
+def _records(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
+    """Texts of several lines, each with an empty line at its end."""
+    for n, example in enumerate(examples):
+        text = str(next(iter(example.values.values()))).strip("\n")
+        if len(example.values) > 1 or "\n\n" in text:
+            cure = "write JSON lines"
+            raise DataError("a tune has no empty line in it", file=path, line=n + 1, value=text[:50], cure=cure)
+        file.write(text + "\n\n")
+
+
+def _fasta(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
+    for n, example in enumerate(examples, 1):
+        text = str(next(iter(example.values.values()))).strip()
+        if len(example.values) > 1 or not text.isalpha():
+            cure = "write JSON lines"
+            raise DataError("FASTA holds one sequence for each record", file=path, line=n, value=text[:50], cure=cure)
+        file.write(f">{n}\n{text}\n")
+
+
 WRITERS: dict[str, Callable[[TextIO, Path, Sequence[Example]], None]] = {
     ".csv": _csv,
     ".tsv": _tsv,
     ".jsonl": _jsonl,
     ".conll": _conll,
     ".txt": _txt,
+    ".smi": _txt,
+    ".abc": _records,
+    ".fasta": _fasta,
 }

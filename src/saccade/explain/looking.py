@@ -71,8 +71,12 @@ def _named(looks: list[Look], source: list[str], target: list[str]) -> list[Seen
     """Looks of one name are one after the other in time; then each axis gets the names of what it runs over."""
     joined: dict[str, list[Tensor]] = {}
     for look in looks:
-        if look.axes == ("batch", "head", "query", "key") and look.weights is not None:
+        if look.weights is None:
+            continue
+        if look.axes == ("batch", "head", "query", "key"):
             joined.setdefault(look.name, []).append(look.weights[0].float().cpu())
+        if look.axes == ("batch", "head", "query", "row", "column"):  # the cells of a picture, row by row
+            joined.setdefault(look.name, []).append(look.weights[0].flatten(-2).float().cpu())
     out = []
     for name, parts in joined.items():
         if len({part.shape[-1] for part in parts}) > 1:

@@ -24,6 +24,7 @@ from saccade.models import rnn, senet, transformer
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.parts.embed import Patches, Words
+from saccade.parts.heads import WordHead
 from saccade.parts.position import Grid
 from saccade.parts.state import State
 
@@ -82,6 +83,13 @@ class SpatialCaptioner(nn.Module):
     def start(self, batch: Batch) -> tuple[State, Text]:
         grid = self.eye(_pixels(batch))
         return self.decoder.begin(grid, None, self.bridge(grid.mean((1, 2))))
+
+    @property
+    def head(self) -> WordHead:
+        return self.decoder.head
+
+    def think(self, text: Text, state: State) -> Tensor:
+        return self.decoder.think(text, state)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.decoder.step(text, state)

@@ -43,6 +43,7 @@ class Head:
     build: Callable[..., nn.Module]  # (config, body, labels) -> head
     names: Names = field(default_factory=dict)
     architecture: str = ""  # the published class that has this head
+    also: Callable[[Any], Mapping[str, Any]] = lambda config: {}  # further published keys that this class needs
 
 
 @dataclass(frozen=True)

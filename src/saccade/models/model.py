@@ -12,6 +12,7 @@ from saccade.data import Batch, Text
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED, unnamed
 from saccade.models.pooling import Pooling
+from saccade.parts.position import Grid
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
@@ -65,10 +66,9 @@ class Model(nn.Module):
     @property
     def limit(self) -> int | None:
         """How many tokens it reads at most, where that is fixed."""
-        limits = [
-            m.position.limit for m in self.body.modules() if isinstance(m, Stack) and m.position.limit is not None
-        ]
-        return min(limits, default=None)
+        places = [m.position for m in self.body.modules() if isinstance(m, Stack)]
+        limits = [place.limit for place in places if place.limit is not None and not isinstance(place, Grid)]
+        return min(limits, default=None)  # the cells of a picture are no tokens
 
     @property
     def packs(self) -> bool:

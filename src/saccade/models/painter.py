@@ -80,8 +80,11 @@ class Painter(nn.Module):
         keep = None if text.keep is None else torch.cat([text.keep, torch.ones_like(begin, dtype=torch.bool)], dim=1)
         return State(), Text(torch.cat([text.tokens, begin], dim=1), keep)
 
+    def think(self, text: Text, state: State) -> Tensor:
+        return self.stack(self._vectors(text, state), text.keep, state)
+
     def step(self, text: Text, state: State) -> Tensor:
-        scores = self.head(self.stack(self._vectors(text, state), text.keep, state))
+        scores = self.head(self.think(text, state))
         painting = (text.tokens >= self.begin).unsqueeze(-1)  # once it has begun, only codes follow
         codes = torch.arange(scores.size(-1), device=scores.device) > self.begin
         return scores.masked_fill(painting & ~codes, -torch.inf)

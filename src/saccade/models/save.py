@@ -50,8 +50,10 @@ def _config(model: Model) -> dict[str, Any]:
     if kind.names is None:
         head = {} if model.kind is None else {"head": model.kind}
         return {"saccade": {"family": kind.name} | asdict(config)} | head | labels
-    name = kind.architecture if model.kind is None else kind.heads[model.kind].architecture
-    return kind.write(config) | labels | {"architectures": [name]}
+    if model.kind is None:
+        return kind.write(config) | {"architectures": [kind.architecture]}
+    head = kind.heads[model.kind]
+    return kind.write(config) | dict(head.also(config)) | labels | {"architectures": [head.architecture]}
 
 
 def _tensors(model: Model) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
@@ -91,6 +92,19 @@ class ViT(nn.Module):
                 f"This model reads pictures of {grid.rows * size} x {grid.columns * size} pixels and this one has "
                 f"{rows} x {columns}; resize the picture, or the model with `resized({rows}, {columns})`."
             )
+
+
+class PixelHead(nn.Module):
+    """The pixels of every patch, (B, patches, channels x rows x columns of one), and the vector that stands where one is hidden
+    (SimMIM: Xie et al. 2022, arXiv 2111.09886)."""
+
+    def __init__(self, width: int, patch: int, channels: int):
+        super().__init__()
+        self.mask = nn.Parameter(torch.randn(1, 1, width) * 0.02)
+        self.score = nn.Conv2d(width, channels * patch * patch, 1)  # a linear layer, as it was published
+
+    def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
+        return F.linear(x[:, 1:], self.score.weight.flatten(1), self.score.bias)  # the first token is the whole picture
 
 
 NAMES: Names = {
@@ -185,7 +199,13 @@ FAMILY = Family(
             lambda config, body, labels: LabelHead(config.width, labels, pool=First()),
             {"classifier": "score"},
             "ViTForImageClassification",
-        )
+        ),
+        "pixels": Head(
+            lambda config, body, labels: PixelHead(config.width, config.patch, config.channels),
+            {"vit.embeddings.mask_token": "mask", "decoder.0": "score"},
+            "ViTForMaskedImageModeling",
+            also=lambda config: {"encoder_stride": config.patch},  # how many pixels a side comes back from a token
+        ),
     },
     prefix="vit.",
     ignored=(r"pooler\..*",),

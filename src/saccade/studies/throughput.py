@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.studies.measure import high_water
+from saccade.studies.racing import Case, Step, by_length, in_any_order, learner, lines, loop, paragraphs
+from saccade.studies.racing_masked import masked_ours, masked_transformers
 
 VOCAB = 4096
 CONTEXT = 256
 ROWS = 12
-Step = Callable[[], int]  # one step of training; gives its real tokens
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is trained: `name` of a line of CASES, by whom, and the dropout on weights and branches."""
-
-    name: str
-    who: str
-    dropout: float
 
 
 def windows() -> np.ndarray:
@@ -39,46 +30,44 @@ def windows() -> np.ndarray:
     return np.random.default_rng(0).integers(6, VOCAB, 200_000).astype(np.int32)
 
 
-def lines() -> list[np.ndarray]:
-    """Short texts of the lengths that sentences have, mean 16, some of 60 and more."""
-    chance = np.random.default_rng(1)
-    lengths = np.clip(chance.lognormal(2.6, 0.55, 20_000).astype(int), 3, 120)
-    return [chance.integers(6, VOCAB, length).astype(np.int32) for length in lengths]
+def windows_ours(case: Case) -> Step:
+    """GPT-2's architecture, 6 layers, 384 wide, on windows of 256."""
+    return _gpt2_ours(case, windows())
 
 
 def causal_ours(case: Case) -> Step:
-    """GPT-2's architecture, 6 layers, 384 wide, on windows of 256."""
-    from saccade.models import gpt2
-    from saccade.tasks.feed import running
-    from saccade.tasks.language import Language
-
-    sizes = gpt2.Config(
-        vocab=VOCAB, width=384, layers=6, heads=6, length=CONTEXT, dropout=case.dropout,
-        weight_dropout=case.dropout, drop_weights=case.dropout > 0,
-    )  # fmt: skip
-    return _learner("gpt2", sizes, Language(), lambda task: running(task, windows(), CONTEXT, tokens=ROWS * CONTEXT))
+    """The same model on paragraphs, read as one running text in windows."""
+    return _gpt2_ours(case, _running(paragraphs(VOCAB)))
 
 
 def lines_ours(case: Case) -> Step:
     """The same model on short texts, which are packed one after the other."""
+    return _gpt2_ours(case, _running(lines(VOCAB)))
+
+
+def _running(texts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.append(text, 3) for text in texts])  # an end after each
+
+
+def _gpt2_ours(case: Case, ids: np.ndarray) -> Step:
     from saccade.models import gpt2
+    from saccade.models.new import new
     from saccade.tasks.feed import running
     from saccade.tasks.language import Language
 
-    ids = np.concatenate([np.append(line, 3) for line in lines()])  # an end after each
     sizes = gpt2.Config(
         vocab=VOCAB, width=384, layers=6, heads=6, length=CONTEXT, dropout=case.dropout,
         weight_dropout=case.dropout, drop_weights=case.dropout > 0,
     )  # fmt: skip
-    return _learner("gpt2", sizes, Language(), lambda task: running(task, ids, CONTEXT, tokens=ROWS * CONTEXT))
+    task = Language()
+    return learner(new("gpt2", sizes), task, running(task, ids, CONTEXT, tokens=ROWS * CONTEXT))
 
 
 def pairs_ours(case: Case) -> Step:
     """Marian's architecture, 3 + 3 layers, 256 wide, on pairs of sentences in batches of like length."""
     from saccade.data import Example
-    from saccade.data.plan import Plan
     from saccade.models import marian
-    from saccade.tasks.feed import Feed
+    from saccade.models.new import new
     from saccade.tasks.task import Item
     from saccade.tasks.translate import Translate
 
@@ -86,26 +75,13 @@ def pairs_ours(case: Case) -> Step:
         vocab=VOCAB, width=256, layers=3, decoder_layers=3, heads=4, decoder_heads=4, inner=1024, decoder_inner=1024, begin=0,
         length=512, dropout=case.dropout, weight_dropout=case.dropout, drop_weights=case.dropout > 0, activation="relu",
     )  # fmt: skip
-    texts = lines()
+    texts = lines(VOCAB)
     items = [Item(Example({}), a, target=b) for a, b in zip(texts, _shuffled(texts), strict=True)]
-    plan = Plan(np.array([item.lengths for item in items]), 2 * 64 * 20)
-
-    def make(task: Any) -> Feed:
-        return Feed(task, plan, lambda numbers: [items[i] for i in numbers], len(items))
-
-    return _learner("marian", sizes, Translate(), make)
+    task = Translate()
+    return learner(new("marian", sizes), task, by_length(task, items, 2 * 64 * 20))
 
 
-def _learner(family: str, sizes: Any, task: Any, make: Callable[[Any], Any]) -> Step:
-    from saccade.models.new import new
-    from saccade.training.config import Config
-    from saccade.training.loop import Learner
-
-    learner = Learner(new(family, sizes), task, make(task), Config(epochs=100))
-    return lambda: learner.step().tokens
-
-
-def causal_transformers(case: Case) -> Step:
+def windows_transformers(case: Case) -> Step:
     import transformers
 
     ids = torch.from_numpy(windows()).long()
@@ -118,17 +94,24 @@ def causal_transformers(case: Case) -> Step:
             starts = torch.randint(len(ids) - CONTEXT, (ROWS,), generator=chance).tolist()
             yield collate([{"input_ids": ids[s : s + CONTEXT], "labels": ids[s : s + CONTEXT]} for s in starts])
 
-    return _loop(model, batches(), lambda batch: batch["input_ids"].numel())
+    return loop(model, batches(), lambda batch: batch["input_ids"].numel())
+
+
+def causal_transformers(case: Case) -> Step:
+    return _texts_transformers(case, paragraphs(VOCAB), 2 * ROWS)
 
 
 def lines_transformers(case: Case) -> Step:
+    return _texts_transformers(case, lines(VOCAB), 64)
+
+
+def _texts_transformers(case: Case, texts: list[np.ndarray], size: int) -> Step:
     import transformers
 
-    tokenizer = _tokenizer(transformers)
-    collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
-    rows = [{"input_ids": [*line.tolist(), 3]} for line in lines()]
-    model = _gpt2_transformers(case)
-    return _loop(model, _random(rows, collate, 64), lambda batch: int(batch["attention_mask"].sum()))
+    collate = transformers.DataCollatorForLanguageModeling(_tokenizer(transformers), mlm=False)
+    rows = [{"input_ids": [*text.tolist(), 3][:CONTEXT]} for text in texts]
+    count = lambda batch: int(batch["attention_mask"].sum())
+    return loop(_gpt2_transformers(case), in_any_order(rows, collate, size), count)
 
 
 def pairs_transformers(case: Case) -> Step:
@@ -142,10 +125,10 @@ def pairs_transformers(case: Case) -> Step:
     )  # fmt: skip
     model = transformers.MarianMTModel._from_config(config, attn_implementation="sdpa")
     collate = transformers.DataCollatorForSeq2Seq(_tokenizer(transformers), model=model)
-    texts = lines()
+    texts = lines(VOCAB)
     rows = [{"input_ids": a.tolist(), "labels": b.tolist()} for a, b in zip(texts, _shuffled(texts), strict=True)]
     count = lambda batch: int(batch["attention_mask"].sum() + (batch["labels"] != -100).sum())
-    return _loop(model, _random(rows, collate, 64), count)
+    return loop(model, in_any_order(rows, collate, 64), count)
 
 
 def _gpt2_transformers(case: Case) -> Any:
@@ -174,30 +157,6 @@ def _shuffled(texts: list[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def _random(rows: list[Any], collate: Any, size: int) -> Iterator[Any]:
-    chance = np.random.default_rng(0)
-    while True:
-        order = chance.permutation(len(rows))
-        for start in range(0, len(rows) - size, size):
-            yield collate([rows[i] for i in order[start : start + size]])
-
-
-def _loop(model: Any, batches: Iterator[Any], count: Callable[[Any], int]) -> Step:
-    """How everybody trains: forward with labels, backward, clip, step."""
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def step() -> int:
-        batch = next(batches)
-        model(**batch).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return count(batch)
-
-    return step
-
-
 class Block(nn.Module):
     """One layer of a GPT as a person writes it by hand: one product for q, k and v, the fused kernel, a tanh GELU."""
 
@@ -217,7 +176,7 @@ class Block(nn.Module):
         return x + F.dropout(self.down(F.gelu(self.up(self.second(x)), approximate="tanh")), self.drop)
 
 
-def causal_by_hand(case: Case) -> Step:
+def windows_by_hand(case: Case) -> Step:
     words, places = nn.Embedding(VOCAB, 384), nn.Embedding(CONTEXT, 384)
     layers = nn.ModuleList(Block(384, 6, case.dropout) for _ in range(6))
     norm = nn.LayerNorm(384)
@@ -244,9 +203,11 @@ def causal_by_hand(case: Case) -> Step:
 
 
 CASES: dict[str, dict[str, Callable[[Case], Step]]] = {
-    "causal": {"saccade": causal_ours, "transformers": causal_transformers, "by hand": causal_by_hand},
+    "causal": {"saccade": causal_ours, "transformers": causal_transformers},
+    "full windows": {"saccade": windows_ours, "transformers": windows_transformers, "by hand": windows_by_hand},
     "encoder-decoder": {"saccade": pairs_ours, "transformers": pairs_transformers},
     "short texts": {"saccade": lines_ours, "transformers": lines_transformers},
+    "masked": {"saccade": masked_ours, "transformers": masked_transformers},
 }
 
 

@@ -1,15 +1,20 @@
 """Batches by number: what step n of a training reads is a function of the seed and of n, so a run can go on anywhere."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from saccade.data import Batch, Example
+from saccade.data.long import Long
 from saccade.data.plan import Blocks, Plan
+from saccade.data.shards import Shards, fingerprint, writing
 from saccade.models.model import Model
 from saccade.tasks.language import Language
-from saccade.tasks.task import Item, Task
+from saccade.tasks.pretrain import Pretrain
+from saccade.tasks.pretrain.objective import Objective
+from saccade.tasks.task import Item, Task, need_tokenizer
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,23 @@ class Feed:
 
 
 def feed(
-    task: Task, examples: Sequence[Example], model: Model, *, tokens: int, rows: int | None = None, seed: int = 0
+    task: Task,
+    examples: Sequence[Example] | Shards,
+    model: Model,
+    *,
+    tokens: int,
+    rows: int | None = None,
+    seed: int = 0,
 ) -> Feed:
     """The examples of a task in batches of at most `tokens` tokens, padding counted, and at most `rows` rows."""
+    if isinstance(task, Pretrain):
+        task = task.doing
+    if isinstance(examples, Shards) and isinstance(task, Objective):
+        window, make = task.windows(model)
+        return running(task, examples, window, tokens=tokens, rows=rows, seed=seed, make=make)
+    if isinstance(examples, Shards):
+        assert isinstance(task, Language), "only running text is put on a shelf"
+        return running(task, examples, task.window(model), tokens=tokens, rows=rows, seed=seed)
     if isinstance(task, Language):
         return running(task, task.ids(examples, model), task.window(model), tokens=tokens, rows=rows, seed=seed)
     items = task.items(examples, model)
@@ -48,15 +67,42 @@ def feed(
     return Feed(task, plan, lambda numbers: [items[i] for i in numbers], len(items))
 
 
+def next_token(row: np.ndarray) -> Item:
+    """A window and the token after it, as an item that is asked at each token for the one that follows."""
+    return Item(Example({"ids": row}), row[:-1], gold=row[1:])
+
+
 def running(
-    task: Language, ids: np.ndarray, window: int, *, tokens: int, rows: int | None = None, seed: int = 0
+    task: Task,
+    ids: np.ndarray | Shards,
+    window: int,
+    *,
+    tokens: int,
+    rows: int | None = None,
+    seed: int = 0,
+    make: Callable[[np.ndarray], Item] = next_token,
 ) -> Feed:
-    """Windows of one long row of ids, in batches."""
+    """Windows of one long row of ids, in batches; `make` gets a window and the token after it."""
     window = min(window, max(1, len(ids) - 1))  # a text shorter than a window is one
     plan = Blocks(len(ids), length=window, batch=max(1, min(tokens // window, rows or tokens)), seed=seed)
 
     def take(starts: np.ndarray) -> list[Item]:
-        windows = [ids[start : start + window + 1] for start in starts]
-        return [Item(Example({"ids": row}), row[:-1], gold=row[1:]) for row in windows]
+        return [make(ids[start : start + window + 1]) for start in starts]
 
     return Feed(task, plan, take, len(ids))
+
+
+def shelving(task: Task, texts: Long, model: Model, where: Path, *, key: str) -> Iterator[int | Shards]:
+    """Write the tokens of a text that is too large to be held to `where`; gives their number so far, and then the shards.
+
+    What is there already is used again if the text, `key`, is the same and the tokenizer does the same with some of it.
+    """
+    tokenizer = need_tokenizer(model)
+
+    def encode(lines: list[str]) -> list[list[int]]:
+        return [found.ids for found in tokenizer.encode_batch(lines, special=False)]
+
+    tried = encode([example["text"] for example in texts.some[:200]])
+    mark = fingerprint(key, repr(tried), str(len(texts)))
+    lines = (line for line in task.texts(texts))
+    yield from writing(lines, encode, where, vocab=tokenizer.vocab, separator=None, key=mark)

@@ -2,22 +2,26 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.data import Batch, DataError, Example, Image, Role
+from saccade.data.guess import pictured
 from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, encoded, sources
-from saccade.vision.pixels import SUFFIXES, pixels
+from saccade.vision.augment import augmentation
+from saccade.vision.pixels import held, pixels
+
+SIDE = 112  # of the pictures that a new model reads, at most
+LOOK = 16  # pictures looked at to choose their shape
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Config:
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     smoothing: float = 0.0  # of the labels
     metric: str = "accuracy"  # what training watches: accuracy, macro_f1 or mcc
+    augment: Literal["none", "flip", "crop", "both"] = "none"  # pictures, by chance, while they are learnt
 
 
 class Label(Task):
@@ -40,10 +45,12 @@ class Label(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         self.many = self.config.many
-        self.seen = False  # a picture, not a text
+        self.seen: bool | None = None  # a picture, not a text; None until data or a model say
+        self.altered = augmentation(self.config.augment)
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        self.seen = pictured(paths)
+        if paths and self.seen is None:
+            self.seen = pictured(paths, self.named)
         return (IMAGE if self.seen else TEXT, LABELS if self.many else LABEL)
 
     def fit(self, examples: Sequence[Example]) -> None:
@@ -63,11 +70,10 @@ class Label(Task):
 
     def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
         if self.seen:
-            array = pixels(examples[0]["image"])
-            side = array.shape[-1]
+            channels, side = _usual_shape(examples)
             patch = max(2, side // 7)
             size = -(-side // patch) * patch
-            sizes: dict[str, Any] = {"channels": array.shape[0], "side": size, "patch": patch, "dropout": 0.0}
+            sizes: dict[str, Any] = {"channels": channels, "side": size, "patch": patch, "dropout": 0.0}
             sizes |= {"width": 128, "layers": 4, "heads": 4, "inner": 256}
             return Choices(self.usual(), sizes, {"rate": 1e-3, "rows": 64, "tokens": 64, "epochs": 12, "decay": 0.05})
         if pretrained:
@@ -83,11 +89,8 @@ class Label(Task):
         number = {label: i for i, label in enumerate(self.labels)}
         golds = [self._number(example, number) for example in examples]
         if examples and "image" in examples[0]:
-            shape = picture_shape(model)
-            return [
-                Item(example, pixels(example["image"], shape), gold=gold)
-                for example, gold in zip(examples, golds, strict=True)
-            ]
+            rows = zip(examples, pictures(examples, model), golds, strict=True)
+            return [Item(example, picture, gold=gold) for example, picture, gold in rows]
         read = encoded([example["text"] for example in examples], model, self.config.length)
         return [
             Item(example, ids, gold=gold, segments=segments)
@@ -99,7 +102,7 @@ class Label(Task):
         if all(item.gold is not None for item in items):
             gold = torch.tensor([item.gold for item in items])
         if items and items[0].source.ndim > 1:
-            stacked = torch.stack([torch.from_numpy(item.source) for item in items])
+            stacked = torch.from_numpy(np.stack([np.asarray(item.source) for item in items]))
             return Batch(Image(stacked.float().div_(127.5).sub_(1.0)), gold=gold, rows=list(items))
         return Batch(sources(items), gold=gold, rows=list(items))
 
@@ -107,6 +110,8 @@ class Label(Task):
         return len(batch.rows) * (len(self.labels) if self.many else 1)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
+        if isinstance(batch.source, Image) and model.training:
+            batch = replace(batch, source=Image(self.altered(batch.source.pixels)))
         scores, gold = model(batch), batch.gold
         assert gold is not None
         if self.many:
@@ -157,17 +162,28 @@ def picture_shape(model: Model) -> tuple[int | None, int | None, int | None]:
     """(channels, rows, columns) of the pictures that a model reads; None where it takes any."""
     sizes = asdict(model.config)
     side = sizes.get("side") or sizes.get("size")
-    return sizes.get("channels"), side, side
+    return sizes.get("channels"), side, sizes.get("breadth") or side
 
 
-def pictured(paths: Sequence[str]) -> bool:
-    """Whether data are pictures: a file of pixels (idx), picture files, or a directory of them."""
-    for path in map(Path, paths):
-        inside = path.rglob("*") if path.is_dir() else [path]
-        for found in islice(inside, 1000):
-            if "idx3-ubyte" in found.name or found.suffix.lower() in SUFFIXES:
-                return True
-    return False
+def pictures(examples: Sequence[Example], model: Model) -> list[np.ndarray]:
+    """The pictures of examples in the shape that a model reads; of very many, what is read when it is made an array."""
+    shape = picture_shape(model)
+    if shape[0] is None:
+        raise ValueError(f"The data are pictures, and {model.family.name} reads none; choose a model such as vit.")
+    found = cast(list[np.ndarray], held([example["image"] for example in examples], shape))
+    sizes = dict.fromkeys(array.shape[1:] for array in found)
+    if len(sizes) > 1:
+        one, other = (f"{rows} x {columns}" for rows, columns in list(sizes)[:2])
+        cure = "scale them to one size, or choose a model that does, such as vit"
+        raise DataError(f"pictures of {one} and of {other} pixels, where {model.family.name} needs one size", cure=cure)
+    return found
+
+
+def _usual_shape(examples: Sequence[Example]) -> tuple[int, int]:
+    """Channels and side of a square that suit most of some pictures."""
+    shapes = [pixels(example["image"]).shape for example in examples[:: max(1, len(examples) // LOOK)]]
+    sides = sorted(min(rows, columns) for _, rows, columns in shapes)
+    return max(channels for channels, _, _ in shapes), min(SIDE, sides[len(sides) // 2])
 
 
 def _numbers_first(label: str) -> tuple[bool, float, str]:

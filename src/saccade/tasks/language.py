@@ -18,12 +18,14 @@ from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, need_tokenizer, word_loss
+from saccade.tasks.validity import kind_of
 
 
 @dataclass(frozen=True)
 class Config:
     length: int = 256  # tokens of a window
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+    check: str = "none"  # what each record is, for `generate --check`: none, smiles, abc, protein or midi
 
 
 class Language(Task):
@@ -37,6 +39,9 @@ class Language(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (LINE,)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        kind_of(self.config.check)  # an unknown name is refused before anything is learnt
 
     def usual(self) -> str:
         return "transformer_language"

@@ -7,10 +7,11 @@ from typing import Any
 
 from saccade.models.load import load
 from saccade.models.model import Model
+from saccade.tasks.label import Label, picture_shape
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Task
 
-HEADS = {"label": "label", "tag": "tag"}
+HEADS = {"words": "pretrain", "label": "label", "tag": "tag", "span": "span"}
 
 
 def open_run(where: str | Path, verb: str | None = None) -> tuple[Task, Model]:
@@ -28,10 +29,20 @@ def open_run(where: str | Path, verb: str | None = None) -> tuple[Task, Model]:
     given = {key: value for key, value in raw.get("task", {}).items() if key in known}
     if name == "label" and "many" not in given:
         given["many"] = model.many
-    return kind(kind.Config(**given), labels=model.labels), model
+    task = kind(kind.Config(**given), labels=model.labels)
+    if isinstance(task, Label):
+        task.seen = picture_shape(model)[0] is not None
+    return task, model
+
+
+def _of_pairs(model: Model) -> bool:
+    """Whether a head is for two texts: one output, which is a number, or a class by the name of entailment."""
+    return (len(model.labels) == 1 and not model.many) or any("entail" in label.lower() for label in model.labels)
 
 
 def _task_of(model: Model) -> str:
+    if model.kind == "label" and _of_pairs(model):
+        return "pair"
     if model.kind in HEADS:
         return HEADS[model.kind]
     if not hasattr(model.body, "start"):

@@ -1,13 +1,19 @@
 """Every task, a line each."""
 
 from saccade.attention.table import nearest
+from saccade.tasks.caption import Caption
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
+from saccade.tasks.paint import Paint
+from saccade.tasks.pair import Pair
+from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.regress import Regress
+from saccade.tasks.span import Span
+from saccade.tasks.summarise import Summarise
 from saccade.tasks.tag import Tag
 from saccade.tasks.translate import Translate
 
-TASKS = [Regress, Language, Label, Tag, Translate]
+TASKS = [Regress, Language, Pretrain, Label, Pair, Span, Tag, Translate, Summarise, Caption, Paint]
 
 
 def task_class(name: str) -> type:

@@ -40,6 +40,7 @@ class Tag(Task):
     head = "tag"
     frame = "both"
     sample = "names"
+    cuts = False
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (WORDS, TAGS)

@@ -5,6 +5,7 @@ A task knows nothing of families. It meets a model in a head ("label", "tag", or
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,16 +55,21 @@ class Task:
     name: ClassVar[str]
     said: ClassVar[str]  # one line for a person
     Config: ClassVar[type]
-    head: ClassVar[str | None] = None  # the head of a reader
-    frame: ClassVar[str] = "none"  # what a tokenizer trained for it puts around a text
-    sample: ClassVar[str]  # the built-in data it runs on when there is no file
-    writes: ClassVar[bool] = False  # the model writes tokens
-    running: ClassVar[bool] = False  # running text, whose last tenth is held out, not one line in ten
+    head: str | None = None  # the head of a reader
+    frame: str = "none"  # what a tokenizer trained for it puts around a text
+    extra: tuple[str, ...] = ()  # further special tokens of a tokenizer trained for it
+    sample: str  # the built-in data it runs on when there is no file
+    writes: bool = False  # the model writes tokens
+    running: bool = False  # running text, whose last tenth is held out, not one line in ten
     many = False  # several labels at once
+    cuts: bool = True  # a text longer than task.length loses its end; otherwise it is read in pieces
+    named: Mapping[str, str] = MappingProxyType({})  # the columns that the user named, role by role
+    noticed: tuple[str, ...] = ()  # what `fit` saw in the data, in lines for a person
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         self.config = config or self.Config()
         self.labels = tuple(labels)
+        self.tuned: dict[str, Any] = {}  # settings that `tune` chose; a finished run is opened with them
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         """What it asks of a record; without its gold a record can still be answered."""
@@ -82,6 +88,12 @@ class Task:
 
     def teach(self, model: Model, examples: Sequence[Example]) -> None:
         """Give a new model what it needs of the data before it learns: for most tasks, nothing."""
+
+    def equip(self, model: Model) -> None:
+        """Give a model, new or loaded, what it has only while it learns: for most tasks, nothing."""
+
+    def onward(self, model: Model, done: int, horizon: int) -> None:
+        """Hear how far training is, before each step; what changes with time is a function of it: for most, nothing."""
 
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         """The texts that a tokenizer is trained on."""
@@ -110,6 +122,9 @@ class Task:
     def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
         """An answer for each example, where an example may have been several items."""
         return list(answers)
+
+    def tune(self, answers: Sequence[Any], examples: Sequence[Example]) -> None:
+        """Set `tuned` to what is chosen on held-out data, by the answers to them: for most tasks, nothing."""
 
     def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
         """How good the answers are; the first score is the one that training watches."""

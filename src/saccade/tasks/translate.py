@@ -44,6 +44,10 @@ class Translate(Task):
             self.usual(), {"width": 256, "layers": 3, "inner": 1024}, {"rate": 1e-3, "tokens": 4096, "epochs": 20}
         )
 
+    def longest(self) -> int:
+        """The most tokens that are written."""
+        return self.config.length
+
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         for example in examples:
             yield example["source"]
@@ -54,7 +58,7 @@ class Translate(Task):
         read = encoded([example["source"] for example in examples], model, self.config.length)
         targets: Iterable[Any] = [None] * len(examples)
         if examples and "target" in examples[0]:
-            found = encoded([example["target"] for example in examples], model, self.config.length, target=True)
+            found = encoded([example["target"] for example in examples], model, self.longest(), target=True)
             targets = (ids for ids, _, _ in found)
         return [
             Item(example, ids, target=target)
@@ -76,7 +80,7 @@ class Translate(Task):
     def answer(self, model: Model, batch: Batch) -> list[str]:
         tokenizer = need_tokenizer(model).target
         assert isinstance(batch.source, Text)
-        limit = min(2 * batch.source.tokens.size(1) + 20, self.config.length, model.limit or self.config.length)
+        limit = min(2 * batch.source.tokens.size(1) + 20, self.longest(), model.limit or self.longest())
         rows = generate(model, Batch(batch.source), stop=tokenizer.end, limit=limit)
         return [tokenizer.decode(row) for row in rows]
 

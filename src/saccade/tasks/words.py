@@ -10,7 +10,9 @@ from saccade.text.train import KINDS
 SMALL = 2_000_000  # characters; a running text below this is read by characters
 
 
-def learn_tokenizer(texts: Sequence[str], pieces: str, vocab: int | None, *, frame: str, running: bool) -> Tokenizer:
+def learn_tokenizer(
+    texts: Sequence[str], pieces: str, vocab: int | None, *, frame: str, running: bool, extra: Sequence[str] = ()
+) -> Tokenizer:
     """A tokenizer of the kind `pieces`; "auto" is sub-words (BPE), or characters for a short running text."""
     if pieces == "auto":
         size = sum(map(len, texts))
@@ -18,7 +20,8 @@ def learn_tokenizer(texts: Sequence[str], pieces: str, vocab: int | None, *, fra
     if pieces not in KINDS:
         raise ValueError(f"task.pieces is {pieces!r}; known are auto, {', '.join(KINDS)}.")
     sized = pieces not in ("characters", "bytes")
-    return text.train(texts, pieces, (vocab or chosen_size(texts)) if sized else None, frame=frame)
+    size = (vocab or chosen_size(texts) + len(extra)) if sized else None
+    return text.train(texts, pieces, size, extra=extra, frame=frame)
 
 
 def chosen_size(texts: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ import json
 import random
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sentencepiece
@@ -40,12 +40,13 @@ def train(
     vocab: int | None = None,
     *,
     special: dict[str, str] = SPECIAL,
+    extra: Sequence[str] = (),
     frame: str = "none",
 ) -> Tokenizer:
     """Learn a tokenizer of one of `KINDS` with at most `vocab` ids, special tokens included.
 
-    `special` gives the tokens by role, `frame` names what is put around a text (a line of `FRAMES`). Characters need no
-    `vocab` (they take all they see) and bytes have a fixed one.
+    `special` gives the tokens by role, `extra` further ones that only a program can write, `frame` names what is put around a
+    text (a line of `FRAMES`). Characters need no `vocab` (they take all they see) and bytes have a fixed one.
     """
     _known(kind, KINDS, "kind of tokenizer")
     _known(frame, FRAMES, "frame")
@@ -56,7 +57,7 @@ def train(
         raise ValueError(f"The frame {frame!r} needs {', '.join(missing)}, which `special` does not have.")
     if isinstance(texts, str):
         raise ValueError("Texts are a list or an iterator of strings; got one string. Put it in a list.")
-    names = list(dict.fromkeys(special.values()))
+    names = list(dict.fromkeys([*special.values(), *extra]))
     with guarded(f"Training a {kind} tokenizer with {vocab} ids failed"):
         built = KINDS[kind](iter(texts), vocab, names)
         built.add_special_tokens(names)

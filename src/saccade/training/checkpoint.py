@@ -11,6 +11,7 @@ from torch import Tensor
 from saccade.training.disk import (
     Disk,
     DiskFull,
+    digest,
     is_full,
     locked,
     make_directory,
@@ -23,6 +24,7 @@ from saccade.training.verify import FORMAT, Checkpoint, Damaged, name_of, read, 
 
 BLOCK = 4096  # bytes; what a file system rounds files up to
 MARGIN = 1.05  # of the room needed, since others write too
+Write = Callable[[Path, Mapping[str, Tensor]], None]
 PART, ASIDE, GONE = ".part-", ".aside-", ".gone-"  # being written, making way for one of its step, being removed
 
 
@@ -52,11 +54,18 @@ class Store:
             self._sweep()
 
     def save(
-        self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any], *, best: bool = False
+        self,
+        step: int,
+        tensors: Mapping[str, Mapping[str, Tensor]],
+        facts: Mapping[str, Any],
+        *,
+        best: bool = False,
+        write: Write | None = None,
     ) -> Path:
         """Write a checkpoint and only then remove what is older than the newest `keep`; the best so far is never removed.
 
-        Raises DiskFull when there is no room. Whatever happens, the checkpoint before stays as it was.
+        Raises DiskFull when there is no room. Whatever happens, the checkpoint before stays as it was. `write` fills the
+        directory of a group where its tensors lie in several processes.
         """
         if step < 0:
             raise ValueError(f"step is {step}; steps are counted from 0.")
@@ -66,13 +75,17 @@ class Store:
             check_tensors(group, named)
         content = to_json(facts, indent=1).encode()
         with self._writing(need(tensors) + len(content)):
-            part = self._write(step, tensors, content)
+            part = self._write(step, tensors, content, write)
             path = self._place(part, self.directory / name_of(step))
             if best:
                 mark = {"format": FORMAT, "checkpoint": path.name}
                 replace_file(self.disk, self.directory / "best.json", seal(mark))
             self._prune(step)
         return path
+
+    def place(self, step: int) -> Path:
+        """Where a checkpoint stands while it is written."""
+        return self.directory / f"{PART}{name_of(step)}"
 
     def room(self, needed: int) -> None:
         """Raise DiskFull now, rather than hours later, where so many bytes do not fit."""
@@ -159,12 +172,18 @@ class Store:
         except OSError:
             return None
 
-    def _write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], facts: bytes) -> Path:
-        part = self.directory / f"{PART}{name_of(step)}"
+    def _write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], facts: bytes, write: Write | None) -> Path:
+        part = self.place(step)
         self.disk.mkdir(part)
         files = {}
         for group, named in tensors.items():
-            files[f"{group}.safetensors"] = write_file(self.disk, part / f"{group}.safetensors", pieces(named))
+            if write is None:
+                files[f"{group}.safetensors"] = write_file(self.disk, part / f"{group}.safetensors", pieces(named))
+                continue
+            self.disk.mkdir(part / group)
+            write(part / group, named)
+            self.disk.sync_directory(part / group)
+            files |= {f"{group}/{path.name}": digest(path) for path in sorted((part / group).iterdir())}
         files["facts.json"] = write_file(self.disk, part / "facts.json", [memoryview(facts)])
         manifest = seal({"format": FORMAT, "step": step, "files": files})
         write_file(self.disk, part / "manifest.json", [memoryview(manifest)])

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass, fields
 
-# what may change when a run goes on: these only say when to stop, to look, to save or to print
-FREE = ("max_steps", "max_time", "save_minutes", "save_every", "patience", "device")
+# what may change when a run goes on: these only say when to stop, to look, to save or to print, and where the work is done
+FREE = ("max_steps", "max_time", "save_minutes", "save_every", "patience", "device", "on_nan", "shard")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Config:
     save_every: int = 0  # steps between checkpoints; 0: by the clock alone
     device: str = "auto"  # cuda, mps or cpu
     precision: str = "float32"  # or bfloat16
+    on_nan: str = "stop"  # at a loss that is not finite; or skip: leave the step out, at most three times in a run
+    shard: bool = False  # of several processes each keeps a part of the model, not a copy (FSDP2)
 
     def __post_init__(self) -> None:
         from saccade.training.schedule import SCHEDULES
@@ -50,6 +52,7 @@ class Config:
             ("schedule", tuple(SCHEDULES)),
             ("precision", ("float32", "bfloat16")),
             ("device", DEVICES),
+            ("on_nan", ("stop", "skip")),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"train.{name} is {getattr(self, name)!r}; known are {', '.join(known)}.")

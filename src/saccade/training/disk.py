@@ -103,6 +103,12 @@ def write_file(disk: Disk, path: Path, pieces: Iterable[memoryview]) -> dict[str
     return {"size": size, "sha256": digest.hexdigest()}
 
 
+def digest(path: Path) -> dict[str, int | str]:
+    """The size and SHA-256 of a file that somebody else has written."""
+    with path.open("rb") as file:
+        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
     """Put a small file in the place of another: a reader sees the old one or the new one, never a half."""
     fresh = path.with_name(f".part-{path.name}")

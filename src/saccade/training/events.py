@@ -56,6 +56,7 @@ class Progress:
     since: int = 0  # looks since the best
     looked: int = 0  # the step of the last look
     minutes: float = 0.0
+    skipped: int = 0  # steps left out, as their loss was not finite
 
     def better(self, score: Score) -> bool:
         if math.isnan(score.value):

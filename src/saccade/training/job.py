@@ -1,7 +1,8 @@
 """A training as a person asks for it, and everything that has to be there before it begins: data, task, model, settings."""
 
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import torch
 
 from saccade.attention.table import nearest
 from saccade.data import Example, Table, examine
+from saccade.data.long import Long
 from saccade.data.samples import sample
+from saccade.data.shards import Shards
 from saccade.data.split import Splits, open_data, split_table
 from saccade.models.family import Family
 from saccade.models.load import load
@@ -18,13 +21,16 @@ from saccade.models.model import Model
 from saccade.models.new import new
 from saccade.models.table import FAMILIES
 from saccade.models.table import family as family_of
-from saccade.tasks.feed import Feed, feed
+from saccade.tasks.feed import Feed, feed, shelving
+from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
 from saccade.tasks.words import learn_tokenizer
 from saccade.training.config import FREE, Config
 
-ROOM = {"label": "_reader", "tag": "_reader", "language": "_language"}  # which part of a family of three a task needs
+EVERY = 5.0  # seconds between words about a long piece of work
+# which part of a family of three a task needs
+ROOM = {"label": "_reader", "pair": "_reader", "span": "_reader", "tag": "_reader", "language": "_language", "causal": "_language", "masked": "_reader"}
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,35 @@ class Ready:
     config: Config
     chosen: Choices
     said: list[str]
+    shelf: Shards | None = None  # the tokens of a text that is too large to be held
 
     def feed(self, model: Model | None = None) -> Feed:
-        """The training examples in batches, for its own model or for a copy of it."""
+        """The training examples in batches, for its own model or for a copy of it.
+
+        Of a text that is too large to be held these are the tokens that `shelve` wrote, or, before that, some of the text.
+        """
         config, examples = self.config, self.splits.train.examples
         rows = config.rows or None
-        return feed(self.task, examples, model or self.model, tokens=config.tokens, rows=rows, seed=config.seed)
+        if isinstance(examples, Long) and self.shelf is None:
+            examples = examples.some
+        read = examples if self.shelf is None else self.shelf
+        return feed(self.task, read, model or self.model, tokens=config.tokens, rows=rows, seed=config.seed)
+
+    def shelve(self, where: Path) -> Iterator[str]:
+        """Tokenise a text that is too large to be held, once, into files from which `feed` reads; says how far it is."""
+        texts = self.splits.train.examples
+        if not isinstance(texts, Long):
+            return
+        work = shelving(self.task, texts, self.model, where, key=self.splits.digest)
+        told = time.monotonic()
+        yield f"tokenising {len(texts):,} lines, once, into {where}"
+        for tokens in work:
+            if isinstance(tokens, Shards):
+                self.shelf = tokens
+                yield f"{len(tokens):,} tokens in {where}"
+            elif time.monotonic() - told > EVERY:
+                told = time.monotonic()
+                yield f"{tokens:,} tokens so far"
 
     def fixed(self) -> dict[str, Any]:
         """What has to be the same when a run goes on, by name."""
@@ -95,24 +124,28 @@ def prepare(job: Job) -> Ready:
             f"{task.name} needs a model that writes; {model.family.name} does not. Choose one such as {task.usual()}."
         )
     model.many = task.many
-    said = [*_examined(task, model, splits, job), *said]
+    task.equip(model)
+    said = [*_examined(task, model, splits, job), *task.noticed, *said]
     return Ready(job, task, model, splits, config, chosen, said)
 
 
 def _examined(task: Task, model: Model, splits: Splits, job: Job) -> list[str]:
     """What there is to know of the data, in lines: counts, labels, lengths, repeats, and what will be cut."""
     roles, tokenizer = task.roles(job.data), model.tokenizer
-    if tokenizer is None or task.running:
+    if tokenizer is None or task.running or not any(role.kind in ("text", "texts", "words") for role in roles):
         return examine(splits, roles).lines()
-    name = next(role.name for role in roles if role.kind in ("text", "words"))
+    name = next(role.name for role in roles if role.kind in ("text", "texts", "words"))
+    several = any(role.kind == "texts" for role in roles)
 
     def length(example: Example) -> int:
-        value = example[name]
-        return len(tokenizer.encode(value if isinstance(value, str) else " ".join(value)))
+        if several:  # the longest of several captions
+            found = [example[name]] if isinstance(example[name], str) else example[name]
+            return max(len(tokenizer.encode(text)) for text in found)
+        value, pair = example[name], next((example[key] for key in ("second", "question") if key in example), None)
+        return len(tokenizer.encode(value if isinstance(value, str) else " ".join(value), pair))
 
-    return examine(
-        splits, roles, lengths=length, limit=min(task.config.length, model.limit or task.config.length)
-    ).lines()
+    limit = min(task.config.length, model.limit or task.config.length)
+    return examine(splits, roles, lengths=length, limit=limit if task.cuts else None).lines()
 
 
 def filled(kind: type, given: Mapping[str, Any], where: str) -> Any:
@@ -126,7 +159,9 @@ def filled(kind: type, given: Mapping[str, Any], where: str) -> Any:
 
 def family_for(name: str, task: Task | type[Task]) -> Family:
     """The family of a name; of those that come in three parts, the part that the task needs."""
-    parts = [entry for entry in FAMILIES if entry.name == name + ROOM.get(task.name, "")]
+    room = ROOM.get(task.doing.name if isinstance(task, Pretrain) else task.name, "")
+    wanted = {"caption": f"captioner_{name}"}.get(task.name, name + room)  # rnn, transformer, patches
+    parts = [entry for entry in FAMILIES if entry.name == wanted]
     return parts[0] if parts else family_of(name)
 
 
@@ -137,6 +172,7 @@ def is_stored(model: str) -> bool:
 
 def _data(job: Job, task: Task) -> Splits:
     if job.data:
+        task.named = job.columns
         return open_data(
             job.data,
             task.roles(job.data),
@@ -158,14 +194,15 @@ def _fresh(job: Job, task: Task, chosen: Choices, table: Table) -> Model:
     tokenizer = None
     known = {item.name for item in fields(family.config)}
     if "vocab" in known:
-        texts = list(task.texts(table.examples))
+        shown = table.examples.some if isinstance(table.examples, Long) else table.examples
+        texts = list(task.texts(shown))
         tokenizer = learn_tokenizer(
-            texts, task.config.pieces, given.get("vocab"), frame=task.frame, running=task.running
+            texts, task.config.pieces, given.get("vocab"), frame=task.frame, running=task.running, extra=task.extra
         )
         given |= {"vocab": tokenizer.vocab}
         if "begin" in known:
             given["begin"] = tokenizer.begin
-    suited = chosen.model if family.name == family_for(chosen.family, task).name else {}
+    suited = chosen.model if family.config is family_for(chosen.family, task).config else {}
     config = filled(family.config, {**suited, **given}, f"model {family.name}")
     if "length" in known and "length" not in given and config.length < task.config.length:
         config = replace(config, length=task.config.length)
@@ -175,14 +212,21 @@ def _fresh(job: Job, task: Task, chosen: Choices, table: Table) -> Model:
     return model
 
 
-def held_out(where: str | Path) -> list[Example]:
+def held_out(where: str | Path) -> Sequence[Example]:
     """What the run did not learn from: its test data, or else its dev data."""
+    splits = data_of(where)
+    if splits is None:
+        raise ValueError(f"{where}: is no run, so it has no held-out data of its own; give some with --data.")
+    return (splits.test or splits.dev).examples
+
+
+def data_of(where: str | Path) -> Splits | None:
+    """The data of a run, read again as it was split; None for what is no run."""
     path = Path(where) / "config.toml"
     if not path.is_file():
-        raise ValueError(f"{where}: is no run, so it has no held-out data of its own; give some with --data.")
+        return None
     run = tomllib.loads(path.read_text(encoding="utf-8"))
     kind = task_class(run["run"]["task"])
     given = {key: value for key, value in run["task"].items() if key != "labels"}
     job = Job(run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip")
-    splits = _data(job, kind(filled(kind.Config, given, "task")))
-    return (splits.test or splits.dev).examples
+    return _data(job, kind(filled(kind.Config, given, "task")))

@@ -11,7 +11,7 @@ on as if nothing had happened. A loss or gradient that is not finite never reach
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from saccade.training.config import Config
 from saccade.training.optimizer import optimizer
 from saccade.training.schedule import rate
 from saccade.training.world import World, alone
+from saccade.training.world.spread import spread
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Learner:
     def __init__(self, model: Model, task: Task, feed: Feed, config: Config, world: World | None = None):
         self.world = world or alone(config.device)
         self.model, self.task, self.feed, self.config = model.to(self.world.device), task, feed, config
+        optimizer(model, config)  # says what is learnt and what stays, which has to be known before a model is spread
+        self.spread = spread(model, task, self.world, shard=config.shard)
         self.optimizer = optimizer(model, config)
         self.learnt = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.horizon = feed.steps(config.epochs)
@@ -68,21 +71,31 @@ class Learner:
 
     def step(self) -> Step:
         """Learn from the next batch."""
+        with self.world.together():
+            return self._step()
+
+    def skip(self) -> None:
+        """Leave the next step out: nothing changes but the count."""
+        self.done += 1
+
+    def _step(self) -> Step:
         began, config = time.perf_counter(), self.config
         self.model.train()
         torch.manual_seed(_mixed(config.seed, self.done, self.world.rank))  # dropout and other draws of this step
-        batches = self.feed.batches(self.done, parts=config.parts, rank=self.world.rank, size=self.world.size)
-        count = sum(self.task.count(batch) for batch in batches)
-        loss = 0.0
-        for batch in batches:
-            with self._precision():
-                part = self.task.loss(self.model, batch.to(self.world.device)) / max(1, count)
-            part.backward()
-            loss += float(part.detach())
-        norm = float(torch.nn.utils.clip_grad_norm_(self.learnt.values(), config.clip or math.inf))
+        self.task.onward(self.model, self.done, self.horizon)
+        batches = self._batches()
+        read = sum(sum(item.lengths) for batch in batches for item in batch.rows)
+        said = self.world.gather(sum(self.task.count(batch) for batch in batches), len(batches), read)
+        count, parts, tokens = (
+            sum(one[0] for one in said),
+            int(max(one[1] for one in said)),
+            sum(one[2] for one in said),
+        )
+        loss, norm = self._learn(batches, parts, max(1, count) / self.world.size)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.optimizer.zero_grad(set_to_none=True)
-            raise Diverged(self.done + 1, loss, norm, batches)
+            alone = self.world.size == 1
+            raise Diverged(self.done + 1, loss, norm, batches if alone else self.feed.batches(self.done))
         now = rate(self.done, self.horizon, highest=config.rate, schedule=config.schedule, warmup=config.warmup)
         for group in self.optimizer.param_groups:
             group["lr"] = now * group["share"]
@@ -92,8 +105,31 @@ class Learner:
             self._average()
         epoch = self.feed.epoch(self.done)
         self.done += 1
-        tokens = sum(sum(item.lengths) for batch in batches for item in batch.rows)
-        return Step(self.done, epoch, loss, now, norm, tokens, time.perf_counter() - began)
+        return Step(self.done, epoch, loss, now, norm, int(tokens), time.perf_counter() - began)
+
+    def _batches(self) -> list[Batch]:
+        """This process's share of the next step; where rows are too few for all processes it is empty."""
+        world = self.world
+        return self.feed.batches(self.done, parts=self.config.parts, rank=world.rank, size=world.size)
+
+    def _learn(self, batches: list[Batch], parts: int, count: float) -> tuple[float, float]:
+        """The gradient of a step, clipped; its loss and how long it was, the same in all processes.
+
+        All processes make as many passes. Who has nothing left to read takes what the first reads, times nothing.
+        """
+        loss, idle = 0.0, parts - len(batches)
+        if idle:
+            batches = batches + self.feed.batches(self.done, parts=self.config.parts, size=self.world.size)[:1] * idle
+        for number, batch in enumerate(batches):
+            with self.spread.part(last=number == parts - 1):
+                with self._precision():
+                    part = self.spread.loss(batch.to(self.world.device)) / count
+                    part = part * 0.0 if number >= parts - idle else part
+                part.backward()
+                loss += float(part.detach())
+        norm = self.spread.clip(list(self.learnt.values()), self.config.clip)
+        told = self.world.gather(loss, norm)
+        return sum(one[0] for one in told) / self.world.size, sum(one[1] for one in told) / self.world.size
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """All tensors of a checkpoint, by group; tied parameters are written once."""
@@ -107,38 +143,28 @@ class Learner:
 
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]], done: int) -> None:
         """Be where a checkpoint was written."""
-        self._put(tensors["model"])
+        self.spread.put(tensors["model"])
         for key, value in tensors["optimizer"].items():
             name, _, what = key.rpartition(":")
             # only a fused optimiser counts its steps where the weights are
             here = what != "step" or self.optimizer.defaults["fused"]
-            self.optimizer.state[self.learnt[name]][what] = value.to(self.world.device if here else "cpu")
+            state, parameter = self.optimizer.state, self.learnt[name]
+            kept = value if what == "step" else self.spread.mine(value, parameter)
+            state[parameter][what] = kept.to(self.world.device if here else "cpu")
         for name, value in tensors.get("mean", {}).items():
-            self.mean[name].copy_(value)
+            self.mean[name].copy_(self.spread.mine(value, self.mean[name]))
         self.done = done
 
-    @contextmanager
-    def averaged(self) -> Iterator[Model]:
-        """The model with the mean of its weights, where one is kept, and as it is where not."""
-        kept = {name: self.learnt[name].detach().clone() for name in self.mean}
-        self._put(self.mean)
-        try:
-            yield self.model
-        finally:
-            self._put(kept)
-
-    def _put(self, tensors: Mapping[str, Tensor]) -> None:
-        own = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
-        with torch.no_grad():
-            for name, value in tensors.items():
-                own[name].copy_(value)
+    def averaged(self) -> AbstractContextManager[Model]:
+        """The model with the mean of its weights, where one is kept, and as it is where not; for the first process alone."""
+        return self.spread.shown(self.mean)
 
     def _average(self) -> None:
         # the first steps count for more, so that where training began is soon forgotten
         stay = min(self.config.average, (1 + self.done) / (10 + self.done))
-        names = list(self.mean)
+        means, now = (self.spread.local([table[name] for name in self.mean]) for table in (self.mean, self.learnt))
         with torch.no_grad():
-            torch._foreach_lerp_([self.mean[name] for name in names], [self.learnt[name] for name in names], 1 - stay)
+            torch._foreach_lerp_(means, now, 1 - stay)
 
     def _precision(self) -> Any:
         low = self.config.precision == "bfloat16"

@@ -8,7 +8,7 @@ from torch import nn
 
 from saccade.training.config import Config
 
-LAYER = re.compile(r"\blayers?\.(\d+)\b")
+LAYER = re.compile(r"\b(?:layers?|stages)\.(\d+)\b")
 
 
 def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:

@@ -22,7 +22,9 @@ def settings(ready: "Ready") -> dict[str, Any]:
             "digest": ready.splits.digest,
         },
         "model": asdict(ready.model.config),
-        "task": asdict(ready.task.config) | ({"labels": list(ready.task.labels)} if ready.task.labels else {}),
+        "task": asdict(ready.task.config)
+        | ready.task.tuned
+        | ({"labels": list(ready.task.labels)} if ready.task.labels else {}),
         "train": asdict(ready.config),
     }
     return {name: {k: v for k, v in table.items() if v is not None} for name, table in tables.items()}

@@ -7,8 +7,8 @@ from saccade.data import Example
 from saccade.explain.looking import Seen, seen
 from saccade.models.model import Model
 from saccade.tasks.label import Label
-from saccade.tasks.metrics import confusion
-from saccade.tasks.task import Task
+from saccade.tasks.metrics import answer_match, confusion
+from saccade.tasks.task import Item, Task
 from saccade.training.report import Drawn, write_report
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WORST = 20
 PICTURES = 3
+WINDOW = 32  # tokens of a running text in a picture
 
 
 def summarise(
@@ -79,7 +80,7 @@ def _worst(task: Task, found: Sequence[Any], examples: Sequence[Example]) -> lis
             rows.append(
                 (-sure, {"text": text, "gold": example["label"], "answer": answer["label"], "sure": f"{sure:.0%}"})
             )
-        elif task.name == "translate" and answer != example["target"]:
+        elif task.name in ("translate", "summarise") and answer != example["target"]:
             rows.append((0.0, {"source": example["source"], "gold": example["target"], "answer": answer}))
         elif task.name == "tag" and answer != example["tags"]:
             gold, said = (task.shown(tags, example)["names"] for tags in (example["tags"], answer))
@@ -87,14 +88,23 @@ def _worst(task: Task, found: Sequence[Any], examples: Sequence[Example]) -> lis
                 ", ".join(f"{span['text']} ({span['label']})" for span in names) or "none" for names in (gold, said)
             ]
             rows.append((0.0, {"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]}))
+        elif task.name == "span":
+            shown, gold = task.shown(answer, example), [text for _, text in example["answers"]]
+            if not answer_match(gold, shown["answer"] or ""):
+                told = [", ".join(dict.fromkeys(gold)) or "no answer", shown["answer"] or "no answer"]
+                row = {"text": example["context"], "question": example["question"], "gold": told[0], "answer": told[1]}
+                rows.append((-shown["score"], row | {"sure": f"{shown['score']:.0%}"}))
     rows.sort(key=lambda row: row[0])
     return [row for _, row in rows[:WORST]]
 
 
 def _pictures(task: Task, model: Model, examples: Sequence[Example]) -> list[Drawn]:
     """The last attention that tells something, over the first few short examples."""
-    short = [example for example in examples[:50] if not task.running]
-    items = task.items(short, model)[:50] if short else []
+    if task.running:  # an example is a window, and a few of its tokens are enough to be read
+        windows = [example["ids"] for example in examples[:PICTURES] if "ids" in example]
+        items = [Item(Example({}), ids[:WINDOW], gold=ids[1 : WINDOW + 1]) for ids in windows]
+    else:
+        items = task.items(examples[:50], model)[:50]
     items = sorted((item for item in items if item.source.ndim == 1), key=lambda item: len(item.source))
     items = [item for item in items if 5 <= len(item.source) <= 40][:PICTURES]
     out: list[Drawn] = []

@@ -1,6 +1,8 @@
 """One checkpoint, read only if it is whole: every file as large as it was written, and the same in every byte."""
 
 import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from saccade.training.disk import megabytes
 from saccade.training.packing import from_json, unseal
 
 FORMAT = 1  # of checkpoints; higher when an older saccade could not read one
+OFFSETS = "DCP_SHARDING_INFO"  # where torch writes down, in the header of a file, which part of a tensor it holds
 SMALL = 2**24  # bytes; no manifest comes near
 
 
@@ -32,8 +35,34 @@ class Checkpoint:
         """The tensors of one group, in memory of their own, so that the files may go."""
         if group not in self.groups:
             raise ValueError(f"{self.path} has no group {group!r} of tensors; it has {', '.join(self.groups)}.")
+        if (self.path / group).is_dir():
+            return assembled(sorted((self.path / group).iterdir()))
         with safe_open(self.path / f"{group}.safetensors", framework="pt") as file:
             return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dictionary
+
+
+def assembled(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Whole tensors of the parts that several processes have written; each file tells where in its tensor a part begins."""
+    parts: dict[str, list[tuple[list[int], Tensor]]] = {}
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            starts = json.loads((file.metadata() or {}).get(OFFSETS, "{}"))
+            for name in file.keys():  # noqa: SIM118 - not a dictionary
+                x = file.get_tensor(name)
+                start = starts.get(name, {}).get("saved_offsets", [0] * x.dim())
+                parts.setdefault(name, []).append((start, x))
+    return {name: _joined(found) for name, found in parts.items()}
+
+
+def _joined(parts: list[tuple[list[int], Tensor]]) -> Tensor:
+    if len(parts) == 1:
+        return parts[0][1].clone()
+    first = parts[0][1]
+    ends = [[a + b for a, b in zip(start, x.shape, strict=True)] for start, x in parts]
+    out = first.new_empty([max(sizes) for sizes in zip(*ends, strict=True)])
+    for start, x in parts:
+        out[tuple(slice(a, a + b) for a, b in zip(start, x.shape, strict=True))] = x
+    return out
 
 
 def read(path: Path) -> Checkpoint:
@@ -58,7 +87,8 @@ def _verified(path: Path, manifest: dict[str, Any]) -> Checkpoint:
             if hashlib.file_digest(file, "sha256").hexdigest() != what["sha256"]:
                 raise Damaged(f"{path / name}: its contents changed since it was written (SHA-256 differs)")
     facts = from_json((path / "facts.json").read_bytes())
-    groups = tuple(name.removesuffix(".safetensors") for name in files if name.endswith(".safetensors"))
+    # a group is a file, or a directory with a file of each process
+    groups = tuple({name.partition("/")[0].removesuffix(".safetensors"): 0 for name in files if "safetensors" in name})
     return Checkpoint(path, manifest["step"], facts, groups)
 
 

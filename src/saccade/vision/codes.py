@@ -35,11 +35,14 @@ class Nearest(nn.Module):
     def revive(self, x: Tensor) -> int:
         """Move codes that none of these features chose to some of the features; says how many were idle.
 
-        A code that is never chosen never learns. Whoever trains calls this now and then, with many pictures.
+        A code that is never chosen never learns. Whoever trains calls this now and then, with many pictures. Features that
+        are far from their code are drawn most, or nearly all codes would go to what most pictures are full of.
         """
-        cells = x.flatten(0, -2)
-        idle = (self.numbers(x).flatten().bincount(minlength=len(self.table.weight)) == 0).nonzero().squeeze(1)
-        self.table.weight[idle] = cells[torch.randint(len(cells), (len(idle),), device=x.device)]
+        cells, numbers = x.flatten(0, -2), self.numbers(x).flatten()
+        idle = (numbers.bincount(minlength=len(self.table.weight)) == 0).nonzero().squeeze(1)
+        if len(idle):
+            far = (cells - self.table(numbers)).square().sum(-1) + 1e-12
+            self.table.weight[idle] = cells[torch.multinomial(far, len(idle), replacement=True)]
         return len(idle)
 
 

@@ -1,4 +1,4 @@
-"""A folder for each class, of texts or of pictures; the folder's name is the label."""
+"""A folder for each class, of texts or of pictures, whose name is the label; or pictures with a table of what they show."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,19 @@ from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import lines, open_text
 
 TEXTS = (".txt", ".text")
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")  # as Hugging Face's ImageFolder has it
 LARGEST = 1 << 24  # characters in the text of one file
+
+
+def metadata_of(path: Path) -> Path | None:
+    """The table in a folder that says what its pictures show, if there is one."""
+    return next((path / name for name in METADATA if (path / name).is_file()), None)
+
+
+def only_pictures(path: Path) -> bool:
+    """A folder of nothing but pictures, such as one that a table beside it names."""
+    there = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    return bool(there) and all(entry.suffix.lower() in SUFFIXES for entry in there)
 
 
 def class_folders(path: Path) -> list[Path]:
@@ -34,10 +46,13 @@ def folder(path: Path, ask: Ask) -> Iterator[tuple[Path, Record | DataError]]:
         cure = f"a folder has one text or picture for each record; give a table for {', '.join(wrong) or content.name}"
         raise DataError("a folder for each class gives a text or a picture, and a label", file=path, cure=cure)
     classes = class_folders(path)
-    ask.said.append(
-        f"{path.name}: a folder for each of {len(classes)} classes ({', '.join(x.name for x in classes[:6])})."
-    )
-    for home in classes:
+    if labels:
+        listed = ", ".join(entry.name for entry in classes[:6])
+        ask.said.append(f"{path.name}: a folder for each of {len(classes)} classes ({listed}).")
+    for home in classes if labels else [path, *classes]:
+        if not home.resolve().is_relative_to(path.resolve()):
+            cure = "put the folder itself there, not a link to it"
+            raise DataError("the folder of a class leads out of the directory", file=home, value=home.name, cure=cure)
         for file in _members(home, SUFFIXES if image else TEXTS):
             try:
                 value = str(file.name) if image else _content(file)

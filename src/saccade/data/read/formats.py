@@ -3,7 +3,7 @@
 from functools import partial
 
 from saccade.data.item import DataError
-from saccade.data.read import arrow, cells, conll, idx, lines, objects
+from saccade.data.read import abc, arrow, cells, conll, fasta, idx, lines, midi, objects
 from saccade.data.read.binary import refuse_binary
 from saccade.data.read.record import TEXTUAL, Ask, Format
 from saccade.data.read.source import Source
@@ -42,6 +42,10 @@ FORMATS = [
     Format("Parquet", arrow.looks_like_parquet, arrow.parquet),
     Format("Arrow", arrow.looks, arrow.arrow),
     Format("idx", idx.looks, idx.idx, columns=False),
+    Format("MIDI", midi.looks, midi.midi, columns=False),
+    Format("piano rolls", midi.looks_like_rolls, midi.rolls, columns=False),
+    Format("FASTA", fasta.looks, fasta.fasta, columns=False),
+    Format("ABC", abc.looks, abc.abc, columns=False),
     Format("JSON lines", objects.looks_like_lines, objects.json_lines),
     Format("JSON", objects.looks_whole, objects.json_whole),
     Format("CoNLL", conll.looks, conll.conll, columns=False),
@@ -50,7 +54,7 @@ FORMATS = [
     Format("CSV with ;", partial(_delimited, ";"), partial(cells.csv_with, ";")),
     Format("plain text", _anything, lines.plain, columns=False),
 ]
-BINARY = ("Parquet", "Arrow", "idx")
+BINARY = ("Parquet", "Arrow", "idx", "MIDI")
 
 
 def find_format(source: Source, ask: Ask) -> Format:

@@ -9,6 +9,7 @@ from typing import Any
 from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source, lines, whole_text
+from saccade.data.read.squad import questions
 
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # the only way to write half a character
 SPACE = re.compile(r"[\s,]*")
@@ -88,7 +89,7 @@ def json_whole(source: Source, ask: Ask) -> Iterator[Record | DataError]:
     found = _elements(source, text, start)
     first = next(found, None)
     if isinstance(first, Record) and isinstance(first.fields.get("paragraphs"), list):
-        found = chain.from_iterable(_questions(source, article) for article in chain([first], found))
+        found = chain.from_iterable(questions(source, article) for article in chain([first], found))
     elif first is not None:
         found = chain([first], found)
     yield from found
@@ -156,21 +157,3 @@ def _array_in(source: Source, text: str) -> tuple[str, int]:
     cure = 'write an array of objects, or an object a line: {"text": ..., "label": ...}'
     keys = ", ".join(list(found)[:8])
     raise DataError("no array of records in this object", file=source.path, line=1, value=keys, cure=cure)
-
-
-def _questions(source: Source, article: Record | DataError) -> Iterator[Record | DataError]:
-    """SQuAD: articles have paragraphs, paragraphs have questions."""
-    if isinstance(article, DataError):
-        yield article
-        return
-    try:
-        for paragraph in article.fields["paragraphs"]:
-            for asked in paragraph["qas"]:
-                given = {"context": paragraph["context"], "question": asked["question"], "id": asked.get("id")}
-                yield Record(article.line, {**given, "answers": asked.get("answers", [])})
-    except (KeyError, TypeError, AttributeError) as error:
-        cure = "write SQuAD's paragraphs as {context, qas: [{question, answers: [{text, answer_start}]}]}"
-        what = f"not a SQuAD article ({type(error).__name__} {error})"
-        yield DataError(
-            what, file=source.path, line=article.line, column="paragraphs", value=article.fields.get("title"), cure=cure
-        )

@@ -1,15 +1,11 @@
-"""Pictures named in a table or lying in a folder: inside it, whole at first sight, and of a size that can be held."""
+"""Pictures named in a table or lying in a folder: inside it, whole, and of a size that can be held."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from saccade.data.item import DataError
-
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "PPM", "TIFF")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
-SIDE = 1 << 14  # pixels
-AREA = 1 << 26  # pixels: 8192 x 8192
-SLIM = 100  # how many times longer than wide
+from saccade.data.item import DataError, Example, Role
+from saccade.vision.open import SUFFIXES, BadPicture, unpack
 
 
 class Spot(Protocol):
@@ -19,47 +15,53 @@ class Spot(Protocol):
 
 
 def inside(folder: Path, name: str, spot: Spot) -> Path:
-    """The path of a picture that stays in the folder, links followed."""
+    """The path of a picture that stays in the folder, links followed; an absolute one may lead there too."""
     path = folder / name
     cure = "write a path that stays in the folder of this file, and put the picture there"
     try:
-        if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
+        if not path.resolve().is_relative_to(folder.resolve()):
             raise spot.bad("the path of the picture leads out of the folder", name, cure)
         if not path.is_file():
-            raise spot.bad("there is no such picture", name, f"put it into {folder}, or correct its name")
-    except (OSError, ValueError) as error:
+            raise spot.bad("there is no such picture", name, _cure(folder, name))
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a link to itself
         if isinstance(error, DataError):
             raise
         raise spot.bad("the path of the picture cannot be followed", name, cure) from None
     return path
 
 
-def refuse_broken(path: Path, spot: Spot, value: object) -> None:
-    """Read no more than a picture's header: its format and its size."""
-    import warnings
+def _cure(folder: Path, name: str) -> str:
+    if "://" in name:
+        return "fetch the pictures first, and write their paths, as seen from this file"
+    if "\\" in name:
+        return "write / for \\ between folders"
+    return f"put it into {folder}, or correct its name"
 
-    from PIL import Image, UnidentifiedImageError
 
+def refuse_broken(picture: Path | bytes, spot: Spot, value: object) -> tuple[str, ...]:
+    """Unpack a picture, as small as it can be, to know that it is whole; gives what its owner should know."""
     try:
-        if not path.stat().st_size:
-            raise spot.bad("the picture is empty, 0 bytes", value, "fetch it again or remove it")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(path, formats=FORMATS) as picture:
-                wide, high = picture.size
-    except UnidentifiedImageError:
-        known = ", ".join(FORMATS)
-        raise spot.bad("the file is no picture, or a damaged one", value, f"save it as one of {known}") from None
-    except Image.DecompressionBombError:
-        raise spot.bad("the picture is too large to be unpacked", value, "make it smaller") from None
-    except OSError as error:
-        raise spot.bad(f"the picture cannot be read ({error})", value, "fetch it again or remove it") from None
-    except (SyntaxError, ValueError, IndexError, TypeError, OverflowError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise spot.bad(f"the picture is damaged ({error})", value, "fetch it again or remove it") from None
-    if max(wide, high) > SIDE or wide * high > AREA:
-        what = f"the picture has {wide:,} x {high:,} pixels, more than {SIDE:,} on a side or {AREA:,} in all"
-        raise spot.bad(what, value, "make it smaller")
-    if max(wide, high) > SLIM * min(wide, high):
-        raise spot.bad(f"the picture is {wide:,} x {high:,}, too slim to be cut square", value, "crop it")
+        return unpack(picture, side=1).notes
+    except BadPicture as bad:
+        raise spot.bad(bad.what, value, bad.cure) from None
+
+
+def named_pictures(examples: Iterable[Example], roles: Iterable[Role]) -> list[Path]:
+    """The files of all pictures that examples name, in order, each once: they are part of the data."""
+    names = [role.name for role in roles if role.kind == "image"]
+    values = (example[name] for example in (examples if names else ()) for name in names)
+    return [Path(name) for name in sorted({value for value in values if isinstance(value, str)})]
+
+
+def is_picture(value: Any) -> bool:
+    """A value that can only be a picture: the name of a picture file, bytes, or both as `datasets` writes them.
+
+    >>> is_picture("cats/1.JPG"), is_picture({"bytes": None, "path": "1.png"}), is_picture("A fine film.")
+    (True, True, False)
+    """
+    if isinstance(value, Mapping):
+        return isinstance(value.get("bytes"), bytes) or is_picture(value.get("path"))
+    return isinstance(value, bytes) or (isinstance(value, str) and value.strip().lower().endswith(SUFFIXES))
+
+
+__all__ = ["SUFFIXES", "inside", "is_picture", "named_pictures", "refuse_broken"]

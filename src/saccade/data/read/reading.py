@@ -14,6 +14,7 @@ from saccade.data.read.formats import find_format
 from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import Source, open_source, regular
 from saccade.data.read.spans import cut, words_and_tags
+from saccade.data.read.squad import placed
 from saccade.data.read.tags import in_bio
 from saccade.data.read.units import Unit, units
 from saccade.data.read.values import KINDS, Place
@@ -126,7 +127,7 @@ def _values(path: Path, record: Record, ask: Ask, choice: Choice) -> dict[str, A
         names = choice.columns[role.name]
         found = [_field(path, record, name) for name in names]
         if role.kind != "numbers":
-            values[role.name] = KINDS[role.kind](found[0], Place(path, record.line, names[0]))
+            values[role.name] = KINDS[role.kind](found[0], Place(path, record.line, names[0], ask.said))
             continue
         if len(found) == 1 and isinstance(found[0], list):
             found, names = found[0], names * len(found[0])
@@ -156,15 +157,8 @@ def _agree(path: Path, record: Record, values: dict[str, Any], ask: Ask) -> None
             value, cure = values[tags.name], "give each word one tag"
             raise DataError(what, file=path, line=record.line, column=tags.name, value=value, cure=cure)
     for role in ask.of("answers"):
-        context = str(values.get("context", ""))
-        for start, text in values[role.name] if context else ():
-            if context[start : start + len(text)] != text or start < 0:
-                at = context.find(text)
-                cure = (
-                    f"set the start to {at}" if at >= 0 else "the text does not have this answer; correct or remove it"
-                )
-                what = f"the answer does not stand at character {start}, where {context[max(start, 0) :][:20]!r} stands"
-                raise DataError(what, file=path, line=record.line, column=role.name, value=text, cure=cure)
+        place = Place(path, record.line, role.name)
+        values[role.name] = placed(values[role.name], str(values.get("context", "")), record.fields, place)
 
 
 def _cut_words(path: Path, record: Record, choice: Choice) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from saccade.data.item import DataError
 from saccade.data.read import idx
-from saccade.data.read.folder import class_folders
+from saccade.data.read.folder import class_folders, metadata_of
 from saccade.data.read.formats import is_plain
 from saccade.data.read.record import Ask
 from saccade.data.read.source import Source, open_source
@@ -18,7 +18,7 @@ PLAIN = re.compile(r"(\.txt)?(\.gz)?$", re.IGNORECASE)
 def units(paths: Sequence[Path], ask: Ask, *, given: bool = True) -> list[Unit]:
     """Group the files of one split; `given` says that the order is the caller's, who names the source first."""
     if all(path.is_dir() for path in paths):
-        return [(path,) for path in paths]
+        return [(metadata_of(path) or path,) for path in paths]
     if ask.has("image") and any(idx.looks(open_source(path)) for path in paths if path.is_file()):
         return _pictures(paths)
     if len(ask.of("text", "line")) == 2 == len(ask.roles):

@@ -10,6 +10,7 @@ import numpy as np
 
 from saccade.data.item import DataError
 from saccade.data.read.picture import inside, refuse_broken
+from saccade.data.read.squad import answers
 
 
 class Place(NamedTuple):
@@ -18,6 +19,12 @@ class Place(NamedTuple):
     file: Path
     line: int
     column: str
+    said: list[str] | None = None  # what there is to say of the values, beside errors
+
+    def say(self, what: str, value: object) -> None:
+        """Once for each thing to say."""
+        if self.said is not None and not any(what in line for line in self.said):
+            self.said.append(f"{self.file.name}: {what} (the first is {value}).")
 
     def bad(self, what: str, value: object, cure: str) -> DataError:
         return DataError(what, file=self.file, line=self.line, column=self.column, value=value, cure=cure)
@@ -35,6 +42,13 @@ def text(value: Any, place: Place) -> str:
     if not str(value).strip():
         raise place.bad("the text is empty", value, "fill it in or remove the record")
     return str(value)
+
+
+def texts(value: Any, place: Place) -> str | list[str]:
+    """One text, or a list of several that say the same, such as the captions of a picture."""
+    if isinstance(value, list | tuple | np.ndarray) and len(value):
+        return [text(part, place) for part in value]
+    return text(value, place)
 
 
 def line(value: Any, place: Place) -> str:
@@ -113,35 +127,23 @@ def _strings(value: Any, place: Place, name: str) -> list[str]:
     return found
 
 
-def image(value: Any, place: Place) -> str | np.ndarray:
-    """The path of a picture beside the file that names it, whose header has been read; or pixels as they are."""
+def image(value: Any, place: Place) -> str | bytes | np.ndarray:
+    """The path of a picture beside the file that names it, or its bytes, which are whole; or pixels as they are."""
     if isinstance(value, np.ndarray):
         return value
-    if isinstance(value, Mapping) and isinstance(value.get("path"), str):  # as datasets writes it
-        value = value["path"]
-    if not isinstance(value, str) or not value.strip():
+    name = value
+    if isinstance(value, Mapping):  # as datasets writes it
+        name = value.get("path")
+        value = value.get("bytes") or name
+    if isinstance(value, bytes):
+        found, name = value, name if isinstance(name, str) else f"{len(value):,} bytes"
+    elif isinstance(value, str) and value.strip():
+        found = inside(place.file.parent, value.strip(), place)
+    else:
         raise place.bad("the path of a picture is needed", value, "write the picture's path, as seen from this file")
-    path = inside(place.file.parent, value.strip(), place)
-    refuse_broken(path, place, value)
-    return str(path)
-
-
-def answers(value: Any, place: Place) -> list[tuple[int, str]]:
-    """Where in the context an answer starts, and its text; none if the question has no answer."""
-    if isinstance(value, Mapping):  # as datasets writes it: a list of texts and a list of starts
-        texts, starts = value.get("text"), value.get("answer_start", value.get("start"))
-        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
-            raise place.bad("as many texts as starts are needed", value, "write {text: [...], answer_start: [...]}")
-        value = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-    if not isinstance(value, list):
-        raise place.bad("a list of answers is needed", value, 'write [{"text": ..., "answer_start": ...}]')
-    found = []
-    for answer in value:
-        start = answer.get("answer_start", answer.get("start")) if isinstance(answer, Mapping) else None
-        if not isinstance(start, int) or isinstance(start, bool) or not isinstance(answer.get("text"), str):
-            raise place.bad("an answer has a text and a start", answer, 'write {"text": ..., "answer_start": 17}')
-        found.append((start, answer["text"]))
-    return found
+    for note in refuse_broken(found, place, name):
+        place.say(note, name)
+    return found if isinstance(found, bytes) else str(found)
 
 
 def _kind(value: object) -> str:
@@ -151,6 +153,7 @@ def _kind(value: object) -> str:
 
 KINDS: dict[str, Callable[[Any, Place], Any]] = {
     "text": text,
+    "texts": texts,
     "line": line,
     "label": label,
     "labels": labels,

@@ -5,7 +5,20 @@ True
 """
 
 from saccade.attention.table import nearest
-from saccade.data.samples import curves, dates, docs, numbers, pictures, tagged
+from saccade.data.samples import (
+    curves,
+    dates,
+    docs,
+    molecules,
+    numbers,
+    pairs,
+    pictures,
+    proteins,
+    questions,
+    reports,
+    tagged,
+    tunes,
+)
 from saccade.data.samples.seeded import Sample
 
 SAMPLES: dict[str, Sample] = {
@@ -16,7 +29,13 @@ SAMPLES: dict[str, Sample] = {
         *curves.SAMPLES,
         *docs.SAMPLES,
         tagged.SAMPLE,
+        pairs.SAMPLE,
+        questions.SAMPLE,
         *pictures.SAMPLES,
+        reports.SAMPLE,
+        tunes.SAMPLE,
+        molecules.SAMPLE,
+        proteins.SAMPLE,
     )
 }
 

@@ -113,6 +113,6 @@ def _is_prose(part: str) -> bool:
 
 
 SAMPLES = (
-    Sample("docs", "Python's documentation as running text, line by line", ("language",), make, 24_000),
+    Sample("docs", "Python's documentation as running text, line by line", ("language", "pretrain"), make, 24_000),
     Sample("topics", "paragraphs of Python's documentation and what they are about", ("label",), make_topics, 1_800),
 )

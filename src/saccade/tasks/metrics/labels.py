@@ -32,6 +32,25 @@ def macro_f1(gold: Labels, answers: Labels, *, rounds: int = ROUNDS, seed: int =
     return measure("macro_f1", _macro_f1, _tally("macro_f1", gold, answers), rounds=rounds, seed=seed)
 
 
+def f1(
+    gold: Sequence[Hashable],
+    answers: Sequence[Hashable],
+    positive: Hashable,
+    *,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> Score:
+    """F1 of one class, the one that is sought: paraphrase, spam; the score says which.
+
+    >>> print(f1(["1", "1", "0", "0"], ["1", "0", "1", "0"], "1"))
+    f1 0.500 (0.000–1.000), 4 examples [positive:1]
+    """
+    check_pairs("f1", gold, answers)
+    pairs = [(right == positive, said == positive) for right, said in zip(gold, answers, strict=True)]
+    units = np.array([[2.0 * (right and said), float(right) + float(said)] for right, said in pairs]).reshape(-1, 2)
+    return measure("f1", ratio, units, signature=f"positive:{positive}", rounds=rounds, seed=seed)
+
+
 def mcc(gold: Sequence[Hashable], answers: Sequence[Hashable], *, rounds: int = ROUNDS, seed: int = 0) -> Score:
     """Matthews' correlation of answers and gold for any number of classes; 0 where one of them never varies.
 

@@ -1,5 +1,6 @@
 """Metrics of written answers: BLEU and chrF as sacrebleu computes them, with its signature, and exact match."""
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -54,9 +55,10 @@ def plain(text: str) -> str:
     'eiffeltower'
     """
     kept = "".join(c for c in text.lower() if c not in PUNCTUATION)
-    return " ".join(word for word in kept.split() if word not in ("a", "an", "the"))
+    return " ".join(ARTICLE.sub(" ", kept).split())
 
 
+ARTICLE = re.compile(r"\b(a|an|the)\b")  # by borders of words, so that "the–end" loses its article too
 PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 

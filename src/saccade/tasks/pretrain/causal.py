@@ -1,0 +1,20 @@
+"""The next token of a running text, as the task `language` has it (Radford et al. 2018)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from saccade.tasks.language import Language
+from saccade.tasks.pretrain.config import Config
+
+
+class Causal(Language):
+    name = "causal"
+    said = "the next word of a running text (GPT)"
+    Config = Config
+
+    def __init__(self, config: Any = None, labels: Sequence[str] = ()):
+        super().__init__(config, labels)
+        if self.config.texts != "running" or self.config.whole_words:
+            raise ValueError(
+                "causal reads one running text, token by token; leave out task.texts and task.whole_words."
+            )

@@ -1,0 +1,26 @@
+"""What can be set of a pretraining."""
+
+from dataclasses import dataclass
+
+TEXTS = ("running", "packed", "alone")
+
+
+@dataclass(frozen=True)
+class Config:
+    objective: str = "masked"  # any of OBJECTIVES
+    length: int = 128  # the most tokens of a row
+    pieces: str = "bpe"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+    texts: str = "running"  # what lines are: one running text, or texts of their own, packed into rows or alone in one
+    share: float = 0.0  # of the tokens or patches that is hidden; 0: as published
+    span: float = 3.0  # the mean length of what is taken out in one piece
+    whole_words: bool = False  # hide all tokens of a word, or none
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise ValueError(f"task.share is {self.share}; a share from 0 to below 1 is needed, such as 0.15.")
+        if not self.span >= 1:
+            raise ValueError(f"task.span is {self.span}; a mean length of 1 token or more is needed.")
+        if self.length < 8:
+            raise ValueError(f"task.length is {self.length}; a row needs 8 tokens at least.")
+        if self.texts not in TEXTS:
+            raise ValueError(f"task.texts is {self.texts!r}; known are {', '.join(TEXTS)}.")

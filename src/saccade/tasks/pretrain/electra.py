@@ -1,0 +1,198 @@
+"""Words that were replaced: a small generator fills gaps, and a discriminator tells which words are not the original ones.
+
+Both learn at once (ELECTRA: Clark et al. 2020, arXiv 2003.10555). A share of the words, 15 % where nobody says, is hidden, all of
+them behind the mask; BERT's 80/10/10 is not used, since no mask ever reaches the discriminator. The generator learns which words
+stood there, as BERT does. Words drawn from its scores take their places, without a gradient, and the discriminator learns for
+every token whether it was replaced; a drawn word that is the original by luck counts as original. What the two read with is
+shared.
+
+The discriminator is the model. The generator stands beside it while it learns: checkpoints have it, the saved model does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from saccade.data import Batch, Example, Text
+from saccade.models.electra import Config, Electra, share, word_head
+from saccade.models.fresh import spread
+from saccade.models.model import Model
+from saccade.parts.heads import WordHead
+from saccade.tasks import metrics
+from saccade.tasks.metrics import Score
+from saccade.tasks.metrics.score import ratio
+from saccade.tasks.pretrain import noise
+from saccade.tasks.pretrain.objective import Objective
+from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
+from saccade.tasks.task import CHUNK, Choices, Item, real
+
+SHRINK = 3  # how many times narrower the generator is, as published for the base model
+WEIGHT = 50.0  # of the discriminator's loss beside the generator's
+SUMS = ("nats", "right", "gaps", "cost", "agreed", "tokens", "replaced", "found", "doubted")  # over each row
+
+
+class Generator(nn.Module):
+    """The small masked language model; its vectors of words, segments and positions, and their norm, are the discriminator's."""
+
+    def __init__(self, config: Config, discriminator: Electra):
+        super().__init__()
+        heads = max(1, config.heads // SHRINK)
+        width = heads * max(1, config.width // (SHRINK * heads))
+        small = replace(config, width=width, heads=heads, inner=max(1, config.inner // SHRINK))
+        self.body = Electra(small)
+        self.head = word_head(small, self.body)
+        spread(self, small)
+        share(discriminator, self.body)
+        self.head.score.weight = self.body.words.vectors.weight
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of the game: what was hidden and guessed, and what is doubted of the text that came of it."""
+
+    keep: Tensor  # (B, L) real tokens
+    hidden: Tensor  # (B, L)
+    rows: Tensor  # (N,) of the gaps that the generator filled
+    nats: Tensor  # (N,) what each costs it
+    right: Tensor  # (N,) whether its likeliest word is the right one
+    replaced: Tensor  # (B, L) where another word stands now
+    doubts: Tensor  # (B, L) above zero: thought to be replaced
+
+    @property
+    def costs(self) -> Tensor:
+        """What each real token costs the discriminator, (B, L)."""
+        gold = self.replaced.to(self.doubts.dtype)
+        return F.binary_cross_entropy_with_logits(self.doubts, gold, reduction="none").masked_fill(~self.keep, 0.0)
+
+
+class Replaced(Objective):
+    name = "replaced"
+    said = "which words a small generator has replaced (ELECTRA)"
+    family = "electra"
+    head = "replaced"
+    frame = "both"
+    sizes: ClassVar[Mapping[str, Any]] = {"word_width": 128, "width": 128, "layers": 4, "heads": 4, "inner": 512}
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        """Slower than others: both losses pull at the vectors of the words."""
+        chosen = super().choices(examples, pretrained)
+        return replace(chosen, train={**chosen.train, "rate": 5e-4})
+
+    def equip(self, model: Model) -> None:
+        if not isinstance(model.body, Electra):
+            raise ValueError(
+                f"Replaced words are learnt by an electra, whose generator reads with the same vectors; this is a "
+                f"{model.family.name}. Say --model electra, or choose the objective masked."
+            )
+        model.generator = Generator(model.config, model.body)
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        return rows(examples, model, self.config)
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        return numbered(items)
+
+    def count(self, batch: Batch) -> int:
+        return sum(len(item.source) for item in batch.rows)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        """For each row the generator's mean over its gaps, times its tokens; and WEIGHT times the discriminator's sum over them.
+
+        So the sum over rows does not depend on how rows come together in batches, and of rows of one length the loss of a token
+        is the published one: the mean over gaps, and WEIGHT times the mean over tokens.
+        """
+        if not hasattr(model, "generator"):
+            raise ValueError("This model has no generator beside it to learn with; `equip` puts one there.")
+        assert isinstance(batch.source, Text)
+        found = played(model, batch, self.share, noise.drawn(batch.source, 2))
+        tokens, gaps = found.keep.sum(1), found.hidden.sum(1)
+        return (found.nats * (tokens / gaps)[found.rows]).sum() + WEIGHT * found.costs.sum()
+
+    def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
+        """What each row adds to the sums that scores are made of."""
+        assert isinstance(batch.source, Text)
+        found = played(model, batch, self.share, noise.fixed(batch.source, batch.rows, 2))
+        replaced, doubted = found.replaced, (found.doubts > 0) & found.keep
+        of_gaps = (found.nats, found.right, torch.ones_like(found.nats))
+        of_tokens = (found.costs, (replaced == doubted) & found.keep, found.keep)
+        of_tokens += (replaced, replaced & doubted, doubted)
+        columns = [torch.zeros(len(batch.rows)).index_add_(0, found.rows.cpu(), x.float().cpu()) for x in of_gaps]
+        columns += [x.float().sum(1).cpu() for x in of_tokens]
+        return [dict(zip(SUMS, row, strict=True)) for row in torch.stack(columns, dim=1).tolist()]
+
+    def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
+        """First how surprised the generator is: what the discriminator is asked grows harder with it, so its scores may fall."""
+        of = {name: np.array([answer[name] for answer in answers]) for name in SUMS}
+        scores = [
+            _share("discriminator_loss", of["cost"], of["tokens"], better="lower"),
+            _share("recall", of["found"], of["replaced"]),
+            _share("precision", of["found"], of["doubted"]),
+            _share("accuracy", of["agreed"], of["tokens"]),
+            _share("majority", of["tokens"] - of["replaced"], of["tokens"]),
+        ]
+        if not of["gaps"].any():  # there was no generator
+            return scores
+        surprise = metrics.perplexity(of["nats"].tolist(), of["gaps"].tolist())
+        return [surprise, *scores, _share("generator_accuracy", of["right"], of["gaps"])]
+
+    def told(self, shown: dict[str, Any]) -> str:
+        found, replaced, tokens = (int(shown[name]) for name in ("found", "replaced", "tokens"))
+        wrong = int(shown["doubted"]) - found
+        return f"{found} of {replaced} replaced tokens found among {tokens}, and {wrong} doubted that were not replaced"
+
+
+def _share(name: str, part: np.ndarray, whole: np.ndarray, *, better: Literal["higher", "lower"] = "higher") -> Score:
+    return metrics.measure(name, ratio, np.stack([part, whole], axis=1), better=better)
+
+
+def played(model: Model, batch: Batch, share: float, chance: Tensor) -> Round:
+    """One round with (2, B, L) numbers of chance. Without a generator, as in a model that was saved, any word fills a gap."""
+    text, words = batch.source, batch.gold
+    assert isinstance(text, Text)
+    assert words is not None
+    assert model.head is not None
+    hidden = noise.chosen(words, share, chance[0])
+    gold, luck = text.tokens[hidden], chance[1][hidden]
+    at = hidden.nonzero()[:, 0]
+    generator = getattr(model, "generator", None)
+    if generator is None:
+        plain = plain_ids(model).to(gold.device)
+        drawn = plain[(luck * len(plain)).long().clamp(max=len(plain) - 1)]
+        at, nats, right = at[:0], luck[:0], luck[:0]
+    else:
+        gaps = replace(text, tokens=text.tokens.masked_fill(hidden, mask_of(model)))
+        nats, right, drawn = guessed(generator.head, generator.body(replace(batch, source=gaps))[hidden], gold, luck)
+    filled = replace(text, tokens=text.tokens.masked_scatter(hidden, drawn))
+    doubts = model.head(model.body(replace(batch, source=filled)), text.keep)
+    return Round(real(text), hidden, at, nats, right, filled.tokens != text.tokens, doubts)
+
+
+def guessed(head: WordHead, x: Tensor, gold: Tensor, luck: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of (N, W) vectors: what the (N,) words cost in nats, whether the likeliest is right, and a word drawn by (N,) luck."""
+
+    def piece(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        scores = head(a)
+        return F.cross_entropy(scores, b, reduction="none"), scores.argmax(-1) == b, draw(scores.detach(), c)
+
+    size = max(1, CHUNK // head.score.out_features)
+    pieces = list(zip(x.split(size), gold.split(size), luck.split(size), strict=True))
+    if len(pieces) == 1:
+        return piece(*pieces[0])
+    made = [checkpoint(piece, *some, use_reentrant=False, preserve_rng_state=False) for some in pieces]
+    return tuple(torch.cat(column) for column in zip(*made, strict=True))  # type: ignore[return-value]
+
+
+def draw(scores: Tensor, luck: Tensor) -> Tensor:
+    """A word of each row of (N, V) scores, each as likely as softmax says, where (N,) luck is anything from 0 to 1.
+
+    >>> draw(torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), torch.tensor([0.4, 0.6, 0.4])).tolist()
+    [0, 1, 1]
+    """
+    below = scores.float().softmax(-1).cumsum(-1)
+    return torch.searchsorted(below, luck.float().unsqueeze(-1), right=True).squeeze(-1).clamp(max=scores.size(-1) - 1)

@@ -1,0 +1,101 @@
+"""The task `pretrain`: a body that other tasks begin from, learnt by the objective that its settings name."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from saccade.attention.table import nearest
+from saccade.data import Batch, Example, Role
+from saccade.models.model import Model
+from saccade.tasks.metrics import Score
+from saccade.tasks.pretrain.causal import Causal
+from saccade.tasks.pretrain.config import Config
+from saccade.tasks.pretrain.denoise import Denoise
+from saccade.tasks.pretrain.electra import Replaced
+from saccade.tasks.pretrain.masked import Masked
+from saccade.tasks.pretrain.patches import Patches
+from saccade.tasks.pretrain.spans import Spans
+from saccade.tasks.task import Choices, Item, Task
+
+OBJECTIVES: list[type[Task]] = [
+    Causal,
+    Masked,
+    Spans,
+    Denoise,
+    Replaced,
+    Patches,
+]
+
+
+class Pretrain(Task):
+    """Hands everything on to its objective, which is a task itself."""
+
+    name = "pretrain"
+    said = "a body for other tasks, learnt from data without labels: masked, causal, spans, denoise"
+    Config = Config
+    sample = "docs"
+    running = True
+
+    def __init__(self, config: Any = None, labels: Sequence[str] = ()):
+        super().__init__(config, labels)
+        self.doing = objective(self.config.objective)(self.config)
+        self.head, self.frame, self.extra = self.doing.head, self.doing.frame, self.doing.extra
+        self.sample, self.writes, self.running = self.doing.sample, self.doing.writes, self.doing.running
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return self.doing.roles(paths)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        self.doing.fit(examples)
+
+    def usual(self) -> str:
+        return self.doing.usual()
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        return self.doing.choices(examples, pretrained)
+
+    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+        self.doing.teach(model, examples)
+
+    def equip(self, model: Model) -> None:
+        self.doing.equip(model)
+
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return self.doing.texts(examples)
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        return self.doing.items(examples, model)
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        return self.doing.batch(items)
+
+    def count(self, batch: Batch) -> int:
+        return self.doing.count(batch)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        return self.doing.loss(model, batch)
+
+    def answer(self, model: Model, batch: Batch) -> list[Any]:
+        return self.doing.answer(model, batch)
+
+    def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
+        return self.doing.gathered(answers, items)
+
+    def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
+        return self.doing.score(answers, examples)
+
+    def shown(self, answer: Any, example: Example) -> dict[str, Any]:
+        return self.doing.shown(answer, example)
+
+    def told(self, shown: dict[str, Any]) -> str:
+        return self.doing.told(shown)
+
+
+def objective(name: str) -> type[Task]:
+    """The objective of that name, or an error with the nearest."""
+    for entry in OBJECTIVES:
+        if entry.name == name:
+            return entry
+    known = [entry.name for entry in OBJECTIVES]
+    raise ValueError(f"There is no objective {name!r}; {nearest(name, known)}")

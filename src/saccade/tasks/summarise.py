@@ -1,0 +1,54 @@
+"""A long text in a few words: reports, articles, papers, dialogues, each with the summary that a person wrote.
+
+It is `translate` with two lengths: what is read of a text may be long, and what is written of it is short.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saccade.data import Example, Role
+from saccade.data.item import ARTICLE, SUMMARY
+from saccade.tasks.metrics import Score, rouge, suited
+from saccade.tasks.task import Choices
+from saccade.tasks.translate import Translate
+
+
+@dataclass(frozen=True)
+class Config:
+    length: int = 512  # the most tokens that are read of a text; what comes after them is cut off
+    summary: int = 128  # the most tokens of a summary
+    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
+    smoothing: float = 0.1  # of the words
+    metric: str = "rouge_2"  # what training watches: rouge_1, rouge_2 or rouge_l
+
+
+class Summarise(Translate):
+    name = "summarise"
+    said = "a long text in a few words"
+    Config = Config
+    sample = "reports"
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return (ARTICLE, SUMMARY)
+
+    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+        if pretrained:
+            return Choices("", train={"rate": 1e-4, "tokens": 4096, "epochs": 3})
+        sizes = {"width": 256, "layers": 2, "inner": 1024}
+        return Choices(self.usual(), sizes, {"rate": 1e-3, "tokens": 4096, "epochs": 10})
+
+    def longest(self) -> int:
+        return self.config.summary
+
+    def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
+        gold = [example["target"] for example in examples]
+        split = suited(gold)
+        found = [rouge(gold, answers, kind, split=split) for kind in ("1", "2", "L")]
+        return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def shown(self, answer: str, example: Example) -> dict[str, Any]:
+        return {"summary": answer}
+
+    def told(self, shown: dict[str, Any]) -> str:
+        return shown["summary"]

@@ -1,0 +1,63 @@
+"""What has to be alike: a run and its checkpoint, and the processes that work on one run."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from saccade.training.events import Refused
+from saccade.training.job import Ready
+from saccade.training.packing import from_json, to_json
+from saccade.training.world import World
+
+
+def same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    """Refuse to go on with other data, settings or labels than a checkpoint was made with."""
+    now = from_json(to_json(now))  # as the other was: a tuple has become a list
+    changed = [
+        f"{name} was {before.get(name, 'not there')!r} and is {now.get(name, 'not there')!r}"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]
+    if changed:
+        shown = "; ".join(changed[:5]) + (f"; and {len(changed) - 5} more" if len(changed) > 5 else "")
+        raise Refused(
+            f"{out} cannot go on, since what it learns from has changed: {shown}. "
+            "Go back to what it was, or name a new directory with --out."
+        )
+
+
+def other_world(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What to say when a run goes on in another number of processes: the sums are the same, their order is not.
+
+    >>> other_world({"size": 2, "shard": False}, {"size": 1, "shard": False})
+    ['saved by 2 processes, going on with 1 process: what is learnt is the same but for the last bits']
+    """
+    was, here = ({"size": 1, "shard": False} | told for told in (before, now))
+    if was == here:
+        return []
+    words = [
+        f"{told['size']} process{'' if told['size'] == 1 else 'es'}{' that share the model' if told['shard'] else ''}"
+        for told in (was, here)
+    ]
+    return [f"saved by {words[0]}, going on with {words[1]}: what is learnt is the same but for the last bits"]
+
+
+def alike(ready: Ready, world: World) -> None:
+    """Refuse to begin where a process has other data, settings or labels than the first."""
+    mine = hashlib.sha256(to_json(ready.fixed()).encode()).hexdigest()
+    told = world.gather(int(mine[:12], 16))
+    other = [rank for rank, number in enumerate(told) if number != told[0]]
+    if other:
+        raise Refused(
+            f"rank {other[0]} has other data or settings than rank 0; give every process the same command and the same files."
+        )
+
+
+def shelved(ready: Ready, where: Path, world: World) -> Iterator[str]:
+    """A text that is too large to be held, tokenised by the first process; the others then find it done."""
+    if world.is_first:
+        yield from ready.shelve(where)
+    world.first(lambda: None)
+    if not world.is_first:
+        yield from ready.shelve(where)

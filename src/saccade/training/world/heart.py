@@ -1,0 +1,84 @@
+"""A heartbeat between processes, so that one that hangs is named and does not keep the others waiting.
+
+A process that dies closes its connections, and the others hear of it at once. One that is stopped, or whose machine is gone,
+closes nothing: then its beats stay away.
+"""
+
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from saccade.training.lastwords import Words, is_launched, leave
+
+SILENCE = 60.0  # seconds after which a process is given up
+
+
+def silence() -> float:
+    """How long a process may be silent; SACCADE_SILENCE says otherwise."""
+    return float(os.environ.get("SACCADE_SILENCE", SILENCE))
+
+
+class Heart:
+    """Beats in the store of the run, and listens to the others; one thread speaks with the store and one watches the time."""
+
+    def __init__(self, store: Any, rank: int, size: int, limit: float):
+        self.store, self.rank, self.size, self.limit = store, rank, size, limit
+        self.every = min(1.0, limit / 10)
+        self.count = 0
+        self.heard: dict[int, tuple[bytes, float]] = {}  # by rank: its last beat, and when it came
+        self.answered = time.monotonic()  # when the store did so last
+        self.over = threading.Event()
+
+    def start(self) -> None:
+        """Beat and watch until `stop`."""
+        self._hear()
+        for work in (self._beats, self._watch):
+            threading.Thread(target=work, daemon=True).start()
+
+    def stop(self) -> None:
+        self.over.set()
+
+    def beat(self) -> None:
+        """One sign of life."""
+        self.count += 1
+        self.store.set(f"beat/{self.rank}", str(self.count))
+
+    def silent(self, now: float) -> int | None:
+        """The rank that has been silent for too long; the first keeps the store, so a silent store is its silence."""
+        if now - self.answered > self.limit:
+            return 0
+        late = [rank for rank, (_, when) in self.heard.items() if now - when > self.limit]
+        return late[0] if late else None
+
+    def _hear(self) -> None:
+        for rank in range(self.size):
+            if rank != self.rank:
+                beat = self.store.get(f"beat/{rank}")
+                if rank not in self.heard or self.heard[rank][0] != beat:
+                    self.heard[rank] = (beat, time.monotonic())
+        self.answered = time.monotonic()
+
+    def _beats(self) -> None:
+        while not self.over.wait(self.every):
+            try:
+                self.beat()
+                self._hear()
+            except RuntimeError:  # the first has gone; whoever needs it will say so
+                pass
+
+    def _watch(self) -> None:
+        last = time.monotonic()
+        while not self.over.wait(self.every):
+            now = time.monotonic()
+            if now - last > self.limit / 2:  # it was this process that stood still: all get their time anew
+                self.answered = now
+                self.heard = {rank: (beat, now) for rank, (beat, _) in self.heard.items()}
+            last = now
+            late = self.silent(now)
+            if late is not None:
+                text = f"saccade train: rank {late} did not answer for {self.limit:g} seconds, so this run is given up."
+                print(text, file=sys.stderr, flush=True)  # now, since what comes of it may be that all goes well
+                leave(Words(5, text if is_launched() else "", final=False))
+                os._exit(5)  # the main thread may be waiting for the one that hangs

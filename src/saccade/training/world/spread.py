@@ -1,0 +1,209 @@
+"""How one model is spread over processes: it is whole in one, a copy in each (DDP), or a part of it in each (FSDP2).
+
+The three say the same things: the loss of a batch, the clipped gradient, tensors put in and taken out. Gradients come out as the
+mean over processes of what each one's loss gives, so a loss is divided by count / size.
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+
+from saccade.data import Batch
+from saccade.models.model import Model
+from saccade.parts.layer import Layer
+from saccade.tasks.task import Task
+from saccade.training.checkpoint import Store
+from saccade.training.world.place import World
+
+Groups = Mapping[str, Mapping[str, Tensor]]
+
+
+class Losing(nn.Module):
+    """A task's loss as the forward pass of a module, since what spreads modules listens to their forward passes."""
+
+    def __init__(self, task: Task, model: Model):
+        super().__init__()
+        self.task, self.model = task, model
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.task.loss(self.model, batch)
+
+
+class Whole:
+    """The model in one process."""
+
+    def __init__(self, model: Model, task: Task, world: World):
+        self.model, self.world = model, world
+        self.losing: Any = Losing(task, model)
+
+    def loss(self, batch: Batch) -> Tensor:
+        return self.losing(batch)
+
+    @contextmanager
+    def part(self, *, last: bool) -> Iterator[None]:
+        """Around the forward and backward pass of one part of a step; processes exchange gradients in the last."""
+        yield
+
+    def clip(self, parameters: Sequence[nn.Parameter], limit: float) -> float:
+        """Shorten the gradient to a limit; how long it was."""
+        return float(clip_grad_norm_(parameters, limit or math.inf))
+
+    def mine(self, value: Tensor, like: Tensor) -> Tensor:
+        """Of a whole tensor what this process keeps of it."""
+        return value.to(self.world.device)
+
+    def local(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors as plain ones, or of each the part that is kept here."""
+        return list(tensors)
+
+    def put(self, tensors: Mapping[str, Tensor]) -> None:
+        """Whole tensors into the parameters and buffers of their names."""
+        own = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        with torch.no_grad():
+            for name, value in tensors.items():
+                own[name].copy_(self.mine(value, own[name]))
+
+    @contextmanager
+    def shown(self, instead: Mapping[str, Tensor]) -> Iterator[Model]:
+        """The whole model, with some parameters replaced for a while; only the first process may use it."""
+        own = dict(self.model.named_parameters())
+        kept = {name: own[name].detach().clone() for name in instead}
+        self.put(instead)
+        try:
+            yield self.model
+        finally:
+            self.put(kept)
+
+    def save(self, store: Store, step: int, tensors: Groups, facts: Mapping[str, Any], *, best: bool) -> Path:
+        """A checkpoint, by the first process."""
+        return Path(self.world.first(lambda: str(store.save(step, tensors, facts, best=best))))
+
+
+class Copies(Whole):
+    """A copy of the model in each process; gradients are exchanged while the backward pass goes on."""
+
+    def __init__(self, model: Model, task: Task, world: World):
+        super().__init__(model, task, world)
+        # unused parameters are looked for not only as there may be some: torch would otherwise regroup the gradients after
+        # the first step, and a run that goes on would sum over three or more processes in another order than before
+        self.losing.idle = nn.Parameter(
+            torch.zeros(1, device=world.device)
+        )  # never used: else torch advises against looking
+        self.losing = DistributedDataParallel(self.losing, find_unused_parameters=True)
+
+    @contextmanager
+    def part(self, *, last: bool) -> Iterator[None]:
+        if last:
+            yield
+        else:
+            with self.losing.no_sync():
+                yield
+
+
+class Shards(Whole):
+    """A part of every parameter, its gradient and its moments in each process; a layer is put together while it is at work."""
+
+    def __init__(self, model: Model, task: Task, world: World):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 0:
+                raise ValueError(f"{name} is a single number, which cannot be shared out; leave --train.shard out.")
+        super().__init__(model, task, world)
+        self.hollow = _hollow(model) if world.is_first else model
+        mesh = init_device_mesh(world.device.type, (world.size,))
+        for layer in [part for part in model.modules() if isinstance(part, Layer)]:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(self.losing, mesh=mesh)
+
+    @contextmanager
+    def part(self, *, last: bool) -> Iterator[None]:
+        self.losing.set_requires_gradient_sync(last)
+        yield
+
+    def clip(self, parameters: Sequence[nn.Parameter], limit: float) -> float:
+        """By the norm of the whole gradient: the squares of the parts are summed over all processes."""
+        grads = self.local([p.grad for p in parameters if p.grad is not None])
+        squares = torch.stack([grad.double().square().sum() for grad in grads]).sum().item()
+        norm = math.sqrt(sum(told[0] for told in self.world.gather(squares)))
+        if limit:
+            torch._foreach_mul_(grads, min(1.0, limit / (norm + 1e-6)))  # torch's own rule for whole gradients
+        return norm
+
+    def mine(self, value: Tensor, like: Tensor) -> Tensor:
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        value = value.to(self.world.device)
+        if isinstance(value, DTensor) or not isinstance(like, DTensor):
+            return value
+        return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+
+    def local(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [getattr(x, "to_local", lambda x=x: x)() for x in tensors]
+
+    @contextmanager
+    def shown(self, instead: Mapping[str, Tensor]) -> Iterator[Model]:
+        """The first puts the parts together in a model of its own; all processes have to send theirs."""
+        own: dict[str, Any] = dict(self.model.named_parameters())
+        into = dict(self.hollow.named_parameters())
+        for name, parameter in own.items():
+            whole = _whole(instead.get(name, parameter.detach()))
+            if self.world.is_first:
+                into[name].data = whole
+        if self.world.is_first:
+            for name, buffer in self.model.named_buffers():
+                self.hollow.get_buffer(name).copy_(buffer)
+        try:
+            yield self.hollow
+        finally:
+            if self.world.is_first:
+                for parameter in into.values():
+                    parameter.data = parameter.data.new_empty(0)
+
+    def save(self, store: Store, step: int, tensors: Groups, facts: Mapping[str, Any], *, best: bool) -> Path:
+        """By all: each writes the parts that it keeps, and the first makes a checkpoint of them."""
+        from saccade.training.world.writing import Writing
+
+        writing = Writing(self.world)
+        if not self.world.is_first:
+            writing.follow(store.place(step), tensors)
+            return Path(self.world.first(lambda: None))
+        try:
+            path = store.save(step, tensors, facts, best=best, write=writing.write)
+        except BaseException as error:
+            self.world.first(partial(_raise, error))  # so that the others do not wait
+            raise
+        return Path(self.world.first(lambda: str(path)))
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _whole(x: Any) -> Tensor:
+    return x.full_tensor() if hasattr(x, "full_tensor") else x
+
+
+def _hollow(model: Model) -> Model:
+    """A copy of a model without its weights, into which whole ones can be put."""
+    without: dict[int, Any] = {
+        id(p): nn.Parameter(p.detach().new_empty(0), requires_grad=p.requires_grad) for p in model.parameters()
+    }
+    return copy.deepcopy(model, without | {id(model.tokenizer): model.tokenizer})
+
+
+def spread(model: Model, task: Task, world: World, *, shard: bool) -> Whole:
+    """The way that suits the number of processes."""
+    if world.size == 1:
+        return Whole(model, task, world)
+    return (Shards if shard else Copies)(model, task, world)

@@ -1,0 +1,171 @@
+"""One of two processes is killed, fails or hangs: the run goes on as if nothing had happened, or ends and says why."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from driver import differences, write_data
+from test_ranks import home, told  # noqa: F401 - a fixture
+
+FLAGS = "--model rnn --model.width 8 --train.tokens 80 --train.save-every 5 --train.epochs"
+CALM = os.environ | {"OMP_NUM_THREADS": "1"}
+# a process with something wrong in it: in which one, and what
+BROKEN = """
+import os, signal, sys, time
+from pathlib import Path
+from saccade.cli import main
+from saccade.training import lastwords
+
+rank, what = sys.argv[1:3]
+fresh = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+
+def broken():
+    from saccade.data import DataError
+    from saccade.training.checkpoint import Store
+    from saccade.training.disk import DiskFull
+    from saccade.training.loop import Learner
+    step, save = Learner.step, Store.save
+    signals = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "term": signal.SIGTERM}
+
+    def wrong_step(self):
+        if self.done == 12 and what != "disk":
+            Path("when").write_text(str(time.time()))
+            if what in signals:
+                os.kill(os.getpid(), signals[what])
+            if what == "data":
+                raise DataError("line 7 is not what it was", cure="mend it")
+            if what == "bug":
+                raise KeyError("a bug of ours")
+        return step(self)
+
+    def wrong_save(self, *args, **kwargs):
+        if what == "disk":
+            Path("when").write_text(str(time.time()))
+            raise DiskFull(self.directory, needed=10**9, free=10**6)
+        return save(self, *args, **kwargs)
+
+    Learner.step, Store.save = wrong_step, wrong_save
+
+if fresh and os.environ.get("RANK") == rank and lastwords.left() is None:
+    broken()
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def check(found: dict, kills: int) -> None:
+    for name, one in found.items():
+        assert one["killed"] >= kills // 2, (name, one)
+        assert one["wrong"] == [], (name, one)
+        assert one["files"] >= 10
+        steps = one["codes"][0][0]
+        # whoever is killed when all is done leaves the other one in peace
+        assert all(set(said) - {"killed"} == {steps} for said in one["codes"]), (name, one)
+
+
+def test_ten_kills_change_nothing(home):  # noqa: F811
+    """Five of a process with a copy of the model, five of one with a part of it; the weights are the same bit for bit."""
+    what = f"kills-{int.from_bytes(os.urandom(3))}-10"
+    print(f"python tests/chaos/ranks.py HOME {what}")
+    check(told(home, what)[what], 10)
+
+
+@pytest.mark.nightly
+def test_fifty_kills_change_nothing(home):  # noqa: F811
+    what = f"kills-{int.from_bytes(os.urandom(3))}-50"
+    print(f"python tests/chaos/ranks.py HOME {what}")
+    check(told(home, what)[what], 50)
+
+
+def launch(where: Path, rank: int, what: str, out: str, *, epochs: int = 4, **more: str) -> tuple[int, str, float]:
+    """`saccade train --processes 2` with something wrong in one process; its code, its words, and the seconds after that."""
+    if not (where / "label.tsv").exists():
+        write_data(where)
+        (where / "broken.py").write_text(BROKEN)
+    words = ["train", "label", "--data", "label.tsv", "--out", out, *FLAGS.split(), str(epochs)]
+    call = (
+        "import sys; sys.argv[0] = 'saccade';"
+        "from saccade.training.world import launch;"
+        f"sys.exit(launch.started(2, ['broken.py', '{rank}', '{what}', *{words!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", call], cwd=where, capture_output=True, text=True, env=CALM | more, timeout=240
+    )
+    when = where / "when"
+    return done.returncode, done.stdout + done.stderr, time.time() - float(when.read_text()) if when.exists() else 0.0
+
+
+def test_a_killed_process_is_started_again(tmp_path):
+    code, said, _ = launch(tmp_path, 1, "kill", "wild")
+    assert code == 0, said
+    assert "a process was lost; started again (1 of at most 3 times)" in said
+    assert "going on after step 10" in said
+    code, said, _ = launch(tmp_path, 1, "nothing", "calm")
+    assert code == 0, said
+    assert "started again" not in said
+    assert not differences(tmp_path / "calm", tmp_path / "wild")
+
+
+@pytest.mark.parametrize(
+    ("rank", "what", "code", "last"),
+    [
+        (1, "data", 3, r"saccade train \(rank 1\): line 7 is not what it was"),
+        (0, "disk", 5, r"saccade train: .*the disk is full. Saving needs 1,000.0 MB"),
+    ],
+)
+def test_an_error_of_one_process_ends_all_and_is_said_last(tmp_path, rank, what, code, last):
+    found, said, seconds = launch(tmp_path, rank, what, "out", epochs=400)
+    assert found == code, said
+    assert re.match(last, said.splitlines()[-1]), said
+    assert "Traceback" not in said
+    assert "started again" not in said
+    assert 0 < seconds < 30
+
+
+@pytest.mark.nightly
+def test_a_bug_in_one_process_is_said_last(tmp_path):
+    code, said, _ = launch(tmp_path, 1, "bug", "out", epochs=400)
+    assert code == 1
+    assert said.splitlines()[-1] == "KeyError: 'a bug of ours'"
+    assert said.count("Traceback") == 1
+
+
+@pytest.mark.nightly
+def test_a_process_that_hangs_is_named(tmp_path):
+    for rank in (1, 0):
+        code, said, seconds = launch(tmp_path, rank, "hang", f"out{rank}", SACCADE_SILENCE="5")
+        assert code == 0, said  # the hanging one is killed, and all are started again
+        assert "started again (1 of at most 3 times)" in said
+        assert seconds < 120
+        assert f"rank {rank} did not answer for 5 seconds" in said
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops_all(tmp_path, number):
+    write_data(tmp_path)
+    words = ["train", "label", "--data", "label.tsv", "--out", "out", "--processes", "2", *FLAGS.split(), "4000"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "saccade", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=CALM
+    ) as child:
+        assert child.stdout
+        for line in child.stdout:
+            if line.startswith("step"):
+                child.send_signal(number)
+                break
+        said = child.stdout.read()
+        assert child.wait(timeout=60) == 128 + number, said
+        assert "and saved; the same command goes on from there." in said
+    assert list((tmp_path / "out" / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.nightly
+def test_a_signal_to_one_process_stops_all(tmp_path):
+    code, said, _ = launch(tmp_path, 1, "term", "out", epochs=400)
+    assert code == 143, said
+    assert "stopped after step 1" in said
+    assert "started again" not in said

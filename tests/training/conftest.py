@@ -1,0 +1,11 @@
+"""A directory with small files to train on."""
+
+from pathlib import Path
+
+import pytest
+from small import write_files
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return write_files(tmp_path)

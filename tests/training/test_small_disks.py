@@ -1,0 +1,67 @@
+"""Real file systems of thirty sizes, from one that holds nothing to one that holds all: a full one costs time alone.
+
+A tmpfs needs the right to mount; without it the tests say so and are left out.
+"""
+
+import subprocess
+import sys
+
+import pytest
+from small import SIZES, TRAIN, left, ready
+
+from saccade.training.run import run
+
+pytestmark = pytest.mark.nightly
+KILOBYTES = [32 * number for number in range(1, 31)]
+
+
+def mount(where, kilobytes, *options):
+    words = ["mount", "-t", "tmpfs", "-o", ",".join([f"size={kilobytes}k", *options]), "tmpfs", str(where)]
+    return subprocess.run(words, capture_output=True, text=True).returncode == 0
+
+
+@pytest.fixture
+def disk(tmp_path):
+    where = tmp_path / "disk"
+    where.mkdir()
+    mounted: list[int] = []
+
+    def sized(kilobytes):
+        options = ("remount",) if mounted else ()
+        if not mount(where, kilobytes, *options):
+            pytest.skip("no right to mount a tmpfs")
+        mounted.append(kilobytes)
+        return where
+
+    yield sized
+    if mounted:
+        subprocess.run(["umount", str(where)], check=True)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    from small import write_files
+
+    home = write_files(tmp_path_factory.mktemp("calm"))
+    list(run(ready(home), home / "run"))
+    return left(home / "run")
+
+
+@pytest.mark.parametrize("kilobytes", KILOBYTES)
+def test_a_disk_of_any_size(home, disk, calm, kilobytes):
+    where = disk(kilobytes)
+    words = ["train", "label", "--data", str(home / "label.tsv"), "--out", str(where / "run"), "--model", "transformer"]
+    words += [f"--model.{key}={value}" for key, value in SIZES.items()]
+    words += [f"--train.{key.replace('_', '-')}={value}" for key, value in TRAIN.items()]
+    first = subprocess.run([sys.executable, "-m", "saccade", *words], capture_output=True, text=True)
+    assert first.returncode in (0, 5), first.stderr
+    assert "Traceback" not in first.stderr
+    if first.returncode:
+        assert "full" in first.stderr
+        assert "MB" in first.stderr
+    again = subprocess.run([sys.executable, "-m", "saccade", *words], capture_output=True, text=True)
+    assert again.returncode == first.returncode
+    disk(20_000)  # somebody made room
+    last = subprocess.run([sys.executable, "-m", "saccade", *words], capture_output=True, text=True)
+    assert last.returncode == 0, last.stderr
+    assert left(where / "run") == calm

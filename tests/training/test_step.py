@@ -1,0 +1,160 @@
+"""A step, whole or in parts; and what is not finite never reaches the weights."""
+
+import copy
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import SIZES, TASKS, TRAIN, gradients, learner, left, ready, same, weights
+from torch import Tensor
+from torch.testing import assert_close
+
+from saccade import cli
+from saccade.tasks.label import Label
+from saccade.training.config import Config
+from saccade.training.loop import Diverged, Learner
+from saccade.training.run import run
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_parts_of_a_step_give_the_same_step(home, task):
+    """In one, two, three and five parts, and example by example without the loop; lengths differ and rows do not divide."""
+    whole = learner(home, task, double=True, clip=0.0)
+    seen = gradients(whole)
+    steps = [whole.step() for _ in range(3)]
+    read = [whole.feed.batches(step)[0].rows for step in range(3)]
+    assert task == "language" or any(len({item.lengths for item in rows}) > 1 for rows in read)
+    for parts in (2, 3, 5):
+        other = learner(home, task, double=True, clip=0.0, parts=parts)
+        assert len(other.feed.batches(0, parts=parts)) > 1
+        again = gradients(other)
+        for step in steps:
+            assert other.step().loss == pytest.approx(step.loss, abs=1e-12)
+        for a, b in zip(seen, again, strict=True):
+            assert_close(a, b, rtol=1e-10, atol=1e-12)
+        assert_close(weights(whole.model), weights(other.model), rtol=0, atol=1e-10)
+    alone = learner(home, task, double=True)
+    items = alone.feed.batches(0)[0].rows
+    batches = [alone.task.batch([item]) for item in items]
+    loss: Any = sum(alone.task.loss(alone.model, batch) for batch in batches) / sum(map(alone.task.count, batches))
+    loss.backward()
+    assert_close({n: p.grad for n, p in alone.learnt.items() if p.grad is not None}, seen[0], rtol=1e-10, atol=1e-12)
+
+
+def test_the_last_step_of_an_epoch_is_not_worth_less(home):
+    """A loss is per example, however few are left for the last batch."""
+    one = learner(home, double=True)
+    losses = []
+    for step in range(one.feed.plan.steps(0)):
+        batch = one.feed.batches(step)[0]
+        losses.append(one.task.loss(one.model, batch).item() / len(batch.rows))
+    sizes = [len(one.feed.batches(step)[0].rows) for step in range(len(losses))]
+    assert len(set(sizes)) > 1
+    for i, loss in enumerate(losses):
+        one.done = i
+        one.optimizer.param_groups[0]["lr"] = 0.0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(one.optimizer, "step", lambda: None)
+            assert one.step().loss == pytest.approx(loss, rel=1e-12)
+
+
+def test_rows_bound_a_step_of_every_task(home):
+    for task in TASKS:
+        one = learner(home, task, rows=2)
+        assert {len(one.feed.batches(step)[0].rows) for step in range(one.horizon)} <= {1, 2}
+
+
+# what is not finite
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, one: Any, where: str, value: float, at: int) -> None:
+    """At one step the loss, or one gradient, is not finite; the learner is looked up when the step comes."""
+    real = Label.loss
+
+    def loss(self: Label, model: Any, batch: Any) -> Tensor:
+        out = real(self, model, batch)
+        if one().done != at:
+            return out
+        if where == "loss":
+            return out * value
+        grown = list(model.parameters())[3]
+        grown.register_hook(lambda grad: torch.where(torch.arange(grad.numel()).view_as(grad) == 1, value, grad))
+        return out
+
+    monkeypatch.setattr(Label, "loss", loss)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_what_is_not_finite_never_reaches_the_weights(home, monkeypatch, where, value):
+    for at in (0, 1, 4, 9):
+        for clip in (0.0, 1.0):
+            one = learner(home, average=0.9, clip=clip)
+            with monkeypatch.context() as patch:
+                poison(patch, lambda one=one: one, where, value, at)
+                for _ in range(at):
+                    one.step()
+                before = copy.deepcopy(one.tensors())
+                with pytest.raises(Diverged, match=f"step {at + 1}: .*nothing was learnt") as caught:
+                    one.step()
+            assert caught.value.batches[0].rows == one.feed.batches(at)[0].rows
+            assert one.done == at
+            after = one.tensors()
+            assert all(same(before[group], after[group]) for group in ("model", "optimizer", "mean"))
+            assert all(p.grad is None for p in one.model.parameters())
+
+
+def test_a_run_that_diverges_names_the_examples_and_can_go_on(home, monkeypatch, capsys):
+    args = ["train", "label", "--data", str(home / "label.tsv"), "--model", "transformer"]
+    args += [f"--model.{key}={value}" for key, value in SIZES.items()]
+    args += [f"--train.{key.replace('_', '-')}={value}" for key, value in TRAIN.items()]
+    assert cli.main([*args, "--out", str(home / "calm")]) == 0
+    made: list[Learner] = []
+    real = Learner.__init__
+
+    def remember(self: Learner, *given: Any) -> None:
+        real(self, *given)
+        made.append(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "__init__", remember)
+        poison(patch, lambda: made[-1], "loss", math.nan, 6)
+        for _ in range(2):
+            capsys.readouterr()
+            assert cli.main([*args, "--out", str(home / "wild")]) == 6
+            said = capsys.readouterr().err
+            assert re.search(r"saccade train: step 7: the loss is nan .* Lower train.rate", said)
+            assert "Traceback" not in said
+    rows = [json.loads(line) for line in (home / "wild" / "diverged.jsonl").read_text().splitlines()]
+    read = made[-1].feed.batches(6)[0].rows
+    assert [row["line"] for row in rows] == [item.example.line for item in read]
+    lines = (home / "label.tsv").read_text().splitlines()
+    for row in rows:
+        assert lines[row["line"] - 1] == f"{row['example_label']}\t{row['example_text']}"
+        assert (row["step"], Path(row["file"]).name) == (7, "label.tsv")
+    assert cli.main([*args, "--out", str(home / "wild")]) == 0
+    assert left(home / "wild") == left(home / "calm")
+
+
+def test_a_window_of_running_text_is_written_down_as_text(home, monkeypatch):
+    made = ready(home, "language")
+    monkeypatch.setattr(
+        type(made.task), "loss", lambda self, model, batch: sum(p.sum() for p in model.parameters()) * math.nan
+    )
+    with pytest.raises(Diverged):
+        list(run(made, home / "out"))
+    rows = [json.loads(line) for line in (home / "out" / "diverged.jsonl").read_text().splitlines()]
+    text = (home / "language.txt").read_text()
+    assert rows
+    assert all(len(row["example_text"]) == 16 and row["example_text"] in text for row in rows)
+
+
+@pytest.mark.parametrize("name", ["rate", "clip", "decay", "warmup"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_settings_are_finite(name, value):
+    with pytest.raises(ValueError, match=rf"train\.{name} is {value}"):
+        Config(**{name: value})

@@ -1,0 +1,44 @@
+"""Every command and every example on the pages of docs/ runs as it stands; trainings are cut to two steps."""
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from saccade.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SLOW = ("--processes", "torchrun")  # these start other processes; tests/chaos has them
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The saccade commands of its console blocks, in order."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words and words[0] == "saccade" and not any(word in line for word in SLOW):
+                found.append(words[1:])
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in commands(page):
+        short = ["--train.max-steps", "2"] if words[0] == "train" and "--dry-run" not in words else []
+        code = main([*words, *short])
+        assert code == 0, (words, capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if ">>>" in page.read_text(encoding="utf-8")], ids=lambda p: p.stem
+)
+def test_the_examples_of_a_page_are_true(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert done.attempted
+    assert not done.failed

@@ -1,0 +1,189 @@
+"""Summaries: what is read and cut, two lengths, column names, the sample's gold read back from its reports, the verb."""
+
+import json
+import re
+
+import pytest
+
+from saccade.cli import main
+from saccade.data import DataError, Example, read, write
+from saccade.data.guess import guess
+from saccade.data.samples import reports, sample
+from saccade.tasks.summarise import Config, Summarise
+from saccade.tasks.table import task_class
+from saccade.training.job import Job, prepare
+
+SKY = {
+    "the sun shone": 0,
+    "clouds hid the sky": 1,
+    "fog lay over": 2,
+    "it rained": 3,
+    "snow fell": 4,
+    "a storm raged": 5,
+}
+CALLED = ["sun", "clouds", "fog", "rain", "snow", "storms"]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return sample("reports").make(3000, 5)
+
+
+def of(made, kind):
+    return [(example["source"], example["target"]) for example in made if example["kind"] == kind]
+
+
+# the sample: each summary is found again by reading the report alone
+
+
+def test_goals_are_counted(made):
+    for text, said in of(made, "match"):
+        home, away = re.match(r"(.+?) met (.+?) on \w+day\.", text).groups()
+        scorers = re.findall(r"(?:scored for|in the net for|a goal for) (.+?)(?:\.| in minute)", text)
+        goals = {side: scorers.count(side) for side in (home, away)}
+        assert sum(goals.values()) == len(scorers) == len(re.findall(r"in minute \d", text, re.IGNORECASE))
+        if goals[home] == goals[away]:
+            assert said == f"{home} and {away} drew {goals[home]}-{goals[away]}."
+        else:
+            best = max(goals, key=goals.get)
+            other = away if best == home else home
+            assert said == f"{best} beat {other} {goals[best]}-{goals[other]}."
+
+
+def test_the_worst_weather_and_the_span_of_degrees(made):
+    for text, said in of(made, "weather"):
+        day, place = re.match(r"This was (\w+) in (.+?)\.", text).groups()
+        degrees = [int(found) for found in re.findall(r"(-?\d+) degrees", text)]
+        worst = max(value for words, value in SKY.items() if words in text)
+        assert said == f"{place} had {CALLED[worst]} on {day} and {min(degrees)} to {max(degrees)} degrees."
+
+
+def test_first_price_last_price_and_the_way_between(made):
+    for text, said in of(made, "trading"):
+        first = int(re.search(r"(?:opened at|first price of .+? was) (\d+)", text)[1])
+        last = int(re.search(r"(?:closed at|they cost) (\d+)", text)[1])
+        assert str(last) in said
+        assert ("rose" in said, "fell" in said) == (last > first, last < first)
+        assert first == last or f"from {first} to {last}" in said
+        assert re.search(r"on (\w+day)", text, re.IGNORECASE)[1] in said
+
+
+def test_reports_are_many_long_and_never_hold_their_summary():
+    made = sample("reports").make(reports.SAMPLE.count, 0)
+    assert len({example["source"] for example in made}) == len(made) >= 4000
+    assert not any(example["target"] in example["source"] for example in made)
+    ratio = [len(example["source"].split()) / len(example["target"].split()) for example in made]
+    assert min(ratio) > 1.5
+    assert sum(ratio) / len(ratio) > 4
+    counts = {kind: len(of(made, kind)) for kind in reports.KINDS}
+    assert min(counts.values()) > 0.3 * len(made)
+
+
+# files
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [("article", "highlights"), ("document", "summary"), ("dialogue", "summary"), ("text", "headline")],
+)
+def test_known_columns(tmp_path, long, short):
+    path = tmp_path / "a.jsonl"
+    rows = [{"id": i, short: f"It rained {i}.", long: f"In the morning it rained {i} times. " * 9} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = read([path], Summarise().roles([]))
+    assert [example["target"] for example in found.examples] == [row[short] for row in rows]
+    assert found.examples[2]["source"].startswith("In the morning it rained 2 times.")
+    assert guess([path])[0] == "summarise"
+
+
+def test_pairs_of_like_length_are_no_summaries(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("source\ttarget\n" + "a house by the sea\tein Haus am Meer\n" * 30)
+    assert guess([path])[0] == "translate"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"article": "Long text.", "summary": ""}, ("summary", "the text is empty", "remove the record")),
+        ({"article": None, "summary": "short"}, ("article", "missing")),
+        ({"article": ["a", "b"], "summary": "short"}, ("article", "text is needed, not a list")),
+        ({"article": "Long text."}, ("no summary", "it has article")),
+    ],
+)
+def test_bad_records_are_named_with_their_place(tmp_path, row, words):
+    path = tmp_path / "a.jsonl"
+    good = {"article": "A long text. " * 9, "summary": "Short."}
+    path.write_text("".join(json.dumps(one) + "\n" for one in (good, row)))
+    with pytest.raises(DataError) as caught:
+        read([path], Summarise().roles([]))
+    assert str(caught.value).startswith(f"{path}:2:")
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_column_that_is_missing_is_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("article,gist\n" + "a long text,short\n" * 3)
+    with pytest.raises(DataError, match=r"no column for target.*--columns target=gist"):
+        read([path], Summarise().roles([]))
+
+
+# the task
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "reports.jsonl"
+    write(path, [Example(row.values) for row in sample("reports").make(300, 1)])
+    sizes = {"width": 32, "layers": 1, "inner": 64, "heads": 2}
+    return prepare(Job("summarise", (str(path),), model_fields=sizes, task_fields={"length": 40, "summary": 7}))
+
+
+def test_each_side_has_its_own_length_and_what_is_cut_is_said(ready):
+    task, model, tokenizer = ready.task, ready.model, ready.model.tokenizer
+    examples = ready.splits.dev.examples[:20]
+    items = task.items(examples, model)
+    for example, item in zip(examples, items, strict=True):
+        whole = tokenizer.encode(example["source"]).ids
+        assert len(item.source) == min(len(whole), 40)
+        assert item.source[:30].tolist() == whole[:30]
+        assert len(item.target) <= 7
+    assert max(len(item.target) for item in items) == 7
+    lengths = [len(tokenizer.encode(e["source"]).ids) for e in ready.splits.dev.examples]
+    share = sum(length > 40 for length in lengths) / len(lengths)
+    assert any(f"{share:.1%} are longer than 40 and will be cut off there" in line for line in ready.said)
+
+
+def test_a_summary_is_never_longer_than_asked_for(ready):
+    items = ready.task.items(ready.splits.dev.examples[:3], ready.model)
+    ready.model.eval()
+    found = ready.task.answer(ready.model, ready.task.batch(items))
+    assert len(found) == 3
+    assert all(len(ready.model.tokenizer.encode(text, special=False).ids) <= 7 for text in found)
+
+
+def test_the_metric_that_is_named_comes_first():
+    task = task_class("summarise")
+    rows = [Example({"source": "s", "target": "the cat sat on the mat"})]
+    for name in ("rouge_1", "rouge_2", "rouge_l"):
+        found = task(Config(metric=name)).score(["the cat on the mat sat"], rows)
+        assert found[0].name == name
+        assert {score.name: score.value for score in found} == {
+            "rouge_1": 1.0,
+            "rouge_2": pytest.approx(3 / 5),  # the cat, on the, the mat
+            "rouge_l": pytest.approx(5 / 6),
+        }
+
+
+def test_from_the_sample_to_a_summary_by_the_verb(tmp_path, capsys):
+    small = "--task.summary 5 --model.width 16 --model.layers 1 --model.inner 16 --model.heads 2"
+    small += " --train.max-steps 1 --train.look-at 2"
+    path, run = tmp_path / "reports.jsonl", str(tmp_path / "run")
+    assert main(["data", "get", "reports", str(path), "--count", "60"]) == 0
+    assert main(["train", "summarise", "--data", str(path), "--out", run, *small.split()]) == 0
+    capsys.readouterr()
+    assert main(["summarise", run, "Oslo City met Lima City on Monday.", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["summary"]
+    assert main(["translate", run, "a"]) == 4
+    assert "was made to summarise, not to translate" in capsys.readouterr().err

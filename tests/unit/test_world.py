@@ -1,0 +1,220 @@
+"""What processes say to each other, what they leave when they end, and that one process is the simplest world."""
+
+import ast
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from saccade import cli
+from saccade.training import lastwords
+from saccade.training.lastwords import LAST_WORDS, Words, leave, left
+from saccade.training.likeness import other_world
+from saccade.training.run import Run
+from saccade.training.stops import Stops
+from saccade.training.verify import OFFSETS, assembled
+from saccade.training.world import World, alone, joined
+from saccade.training.world.heart import Heart
+from saccade.training.world.launch import cores, environment
+from saccade.training.world.link import Lost, _is_of_the_network
+
+SOURCE = Path(__file__).parents[2] / "src" / "saccade"
+
+
+def test_only_the_world_imports_torch_distributed():
+    """By any spelling, in any place of a file."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(name.startswith("torch.distributed") for name in names):
+                found.add(path.relative_to(SOURCE).parent.as_posix())
+    assert found == {"training/world"}
+
+
+def test_one_process_is_a_world_of_its_own(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined("cpu") as world:
+        assert world == alone("cpu") == World()
+    assert world.is_first
+    assert world.gather(3, 0.5) == [[3, 0.5]]
+    assert world.first(lambda: {"a": [1]}) == {"a": [1]}
+    with world.together():
+        pass
+    assert not World(rank=1, size=2).is_first
+
+
+class Slate:
+    """A store in memory; where it is closed nobody gets an answer."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.closed = False
+
+    def set(self, key: str, value: str) -> None:
+        self.values[key] = value.encode()
+
+    def get(self, key: str) -> bytes:
+        if self.closed:
+            raise RuntimeError("closed")
+        return self.values[key]
+
+
+def hearts(size: int, limit: float) -> tuple[Slate, list[Heart]]:
+    slate = Slate()
+    made = [Heart(slate, rank, size, limit) for rank in range(size)]
+    for heart in made:
+        heart.beat()
+    return slate, made
+
+
+def test_whoever_does_not_beat_is_named():
+    _, (first, second, third) = hearts(3, 10.0)
+    for heart in (first, second, third):
+        heart._hear()
+    later = time.monotonic() + 5
+    assert first.silent(later) is None
+    first.heard[1] = (first.heard[1][0], time.monotonic() - 6)  # as if its last beat were six seconds old
+    assert first.silent(later) == 1
+    second.beat()
+    first._hear()
+    assert first.silent(later) is None
+    third.answered = time.monotonic() - 6  # the store, which the first one keeps, is silent
+    assert third.silent(later) == 0
+
+
+def test_a_heart_beats_and_gives_up_whoever_is_silent(monkeypatch, capsys):
+    monkeypatch.delenv(LAST_WORDS, raising=False)
+    ended: list[int] = []
+    _, (first, second) = hearts(2, 0.2)
+
+    def end(code: int) -> None:
+        ended.append(code)
+        first.stop()
+
+    monkeypatch.setattr(os, "_exit", end)
+    first.start()
+    for _ in range(20):
+        second.beat()
+        time.sleep(0.02)
+    assert not ended
+    time.sleep(1.0)
+    assert ended == [5]
+    assert "rank 1 did not answer for 0.2 seconds" in capsys.readouterr().err
+
+
+def test_last_words_reach_the_launcher(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(LAST_WORDS, str(tmp_path))
+    assert left() is None
+    leave(Words(5, "rank 0 cannot reach another process", final=False))
+    assert left() == Words(5, "rank 0 cannot reach another process", final=False)
+    leave(Words(143))
+    assert left() == Words(143)
+    leave(Words(3, "line 7 is wrong"))
+    leave(Words(4, "later"))
+    assert left() == Words(3, "line 7 is wrong")
+    assert capsys.readouterr().err == ""
+    assert cli.main(["train", "no-such-task"]) == 3  # all is over, so nothing is even looked at
+
+
+def test_without_a_launcher_last_words_go_to_a_person(monkeypatch, capsys):
+    monkeypatch.delenv(LAST_WORDS, raising=False)
+    leave(Words(3, "line 7 is wrong"))
+    assert capsys.readouterr().err == "line 7 is wrong\n"
+    assert left() is None
+    assert lastwords.started_again() == (0, 0)
+
+
+def test_what_the_processes_are_told(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for processes in (1, 2, 1000):
+        told = environment(processes, tmp_path)
+        assert told["OMP_NUM_THREADS"] == str(max(1, cores() // processes))
+    assert told["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert told["TOKENIZERS_PARALLELISM"] == "false"
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert environment(2, tmp_path)["OMP_NUM_THREADS"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("words", "size", "said"),
+    [
+        (["--processes", "0"], "1", "--processes is 0; at least 1 is needed."),
+        (["--processes", "2"], "3", "this is one of 3 processes already"),
+        (["--processes", "2", "--train.wramup", "3"], "1", "--train.warmup"),
+    ],
+)
+def test_a_wrong_call_is_said_once_and_starts_nothing(words, size, said, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert cli.main(["train", "label", *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out + err).count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        ("[/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4", True),
+        ("Timed out waiting 1800000ms for recv operation to complete in gloo", True),
+        ("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)", False),
+    ],
+)
+def test_errors_of_the_network_are_told_from_others(text, is_lost):
+    assert _is_of_the_network(RuntimeError(text)) is is_lost
+    assert issubclass(Lost, RuntimeError)
+
+
+def test_another_number_of_processes_is_said_aloud():
+    assert other_world({"size": 1}, {"size": 1, "shard": False}) == []
+    (said,) = other_world({"size": 4, "shard": True}, {"size": 2, "shard": False})
+    assert said.startswith("saved by 4 processes that share the model, going on with 2 processes:")
+
+
+def test_parts_of_tensors_are_put_together(tmp_path):
+    """Rows over three files, a tensor in one of them only, a single number and one that is empty in some."""
+    whole: dict[str, Any] = {
+        "a": torch.randn(7, 3),
+        "b": torch.randn(5),
+        "c": torch.tensor(3.0),
+        "d": torch.randn(1, 2),
+    }
+    cuts = {"a": [0, 3, 6, 7], "b": [0, 2, 4, 5]}
+    for i in range(3):
+        parts = {name: whole[name][ends[i] : ends[i + 1]].contiguous() for name, ends in cuts.items()}
+        starts = {name: {"saved_offsets": [cuts[name][i]] + [0] * (whole[name].dim() - 1)} for name in parts}
+        if i == 1:
+            parts |= {"c": whole["c"], "d": whole["d"]}
+        save_file(parts, tmp_path / f"{i}.safetensors", metadata={OFFSETS: json.dumps(starts)})
+    found = assembled(sorted(tmp_path.iterdir()))
+    assert found.keys() == whole.keys()
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
+
+
+def test_a_signal_that_comes_while_processes_agree_is_not_lost():
+    """The others have not heard of it yet, so this process acts on it only when all have."""
+    stops = Stops()
+
+    def gather(*values: float) -> list[list[float]]:
+        stops.asked = stops.asked or signal.SIGTERM  # after the values were read
+        return [list(values), [0, 0.0, 0.0]]
+
+    work: Any = SimpleNamespace(world=SimpleNamespace(gather=gather), began=0.0, saved=0.0)
+    assert Run.agree(work, stops) is None
+    assert Run.agree(work, stops) == signal.SIGTERM
+
+
+def test_a_signal_to_another_process_counts():
+    stops = Stops()
+    world = SimpleNamespace(gather=lambda *values: [[*values], [signal.SIGINT, 7.0, 8.0]])
+    work: Any = SimpleNamespace(world=world, began=0.0, saved=0.0)
+    assert Run.agree(work, stops) == stops.asked == signal.SIGINT
+    assert work.passed != 7.0  # the clock is that of the first
