@@ -98,9 +98,12 @@ def main(rounds: int) -> None:
     for turn in range(rounds):
         for way in list(WAYS) if turn % 2 else reversed(WAYS):
             seconds[way].append(taken(groups[way]))
-    for group in groups.values():
-        for child in group:
-            child.communicate()  # which closes what it reads from, and so ends it
+    children = [child for group in groups.values() for child in group]
+    for child in children:
+        assert child.stdin
+        child.stdin.close()  # which ends it
+    for child in children:
+        child.wait()
     figures = {
         way: {
             "times as fast as one process": spread(

@@ -33,7 +33,19 @@ TINY = {  # a model that learns eight examples by heart in seconds
     "caption": {"width": 48, "layers": 1, "inner": 96, "heads": 2, "dropout": 0.0},
     "paint": {"width": 64, "layers": 1, "inner": 128, "heads": 2, "size": 16, "cell": 4, "codes": 64, "dropout": 0.0},
 }
-EPOCHS = {"regress": 5, "language": 300, "pretrain": 300, "label": 120, "pair": 150, "span": 150, "tag": 150, "translate": 200, "summarise": 200, "caption": 160, "paint": 300}
+EPOCHS = {
+    "regress": 5,
+    "language": 300,
+    "pretrain": 300,
+    "label": 120,
+    "pair": 150,
+    "span": 150,
+    "tag": 150,
+    "translate": 200,
+    "summarise": 200,
+    "caption": 160,
+    "paint": 300,
+}
 GOLD = {"label": "label", "labels": "labels", "tags": "tags", "target": "target", "y": "y", "answers": "answers"}
 NAMES = [task.name for task in TASKS]
 

@@ -398,9 +398,7 @@ BAD = [
         "span",
     ),
     Bad("answer before the text", {"a.json": squad(-3)}, ":1:", ("character -3", "start to 4"), "span"),
-    Bad(
-        "start is no number", {"a.json": squad("4")}, ":1:", ("text and a start", "column answers", "rite {"), "span"
-    ),
+    Bad("start is no number", {"a.json": squad("4")}, ":1:", ("text and a start", "column answers", "rite {"), "span"),
     # pictures
     Bad(
         "no such picture",

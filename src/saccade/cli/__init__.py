@@ -32,7 +32,15 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "bench": "measure time and memory, and how they grow",
     "doctor": "what this machine has, and whether saccade works on it",
 }
-FILES = {"import": "bring_in", "label": "predict", "tag": "predict", "caption": "predict", "translate": "predict", "summarise": "predict", "find-lr": "find_lr"}
+FILES = {
+    "import": "bring_in",
+    "label": "predict",
+    "tag": "predict",
+    "caption": "predict",
+    "translate": "predict",
+    "summarise": "predict",
+    "find-lr": "find_lr",
+}
 HELP = """saccade: attention and transformers you can train, watch, measure and compare
 
 usage: saccade COMMAND ...          saccade COMMAND --help explains a command

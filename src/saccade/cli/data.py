@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 What = tyro.conf.Positional[Literal["check", "get"]]
 Names = tyro.conf.Positional[Annotated[list[str], tyro.conf.arg(metavar="FILE|NAME")]]
-Tasks = Literal["label", "tag", "pair", "translate", "summarise", "language", "pretrain", "regress", "span", "caption", "paint"]
+Tasks = Literal[
+    "label", "tag", "pair", "translate", "summarise", "language", "pretrain", "regress", "span", "caption", "paint"
+]
 
 
 def main(
@@ -78,7 +80,9 @@ def _check(
         return 2
     named = parse_columns(columns)
     task, roles = (task, roles_for(task, names, named)) if task else guess(names, named)
-    found = open_data(names, roles, columns=named, on_bad=bad[0], max_bad=bad[1], contiguous=task in ("language", "pretrain"))
+    found = open_data(
+        names, roles, columns=named, on_bad=bad[0], max_bad=bad[1], contiguous=task in ("language", "pretrain")
+    )
     facts = examine(found, roles, limit=limit)
     if found.bad:
         write_rejects(found.bad, rejects)

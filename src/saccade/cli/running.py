@@ -34,8 +34,9 @@ def guarded(name: str, work: Callable[[], int]) -> int:
     except OSError as error:
         return _said(name, error, 5)
     except RuntimeError as error:
-        if "not enough memory" in str(error) or "out of memory" in str(error):
-            return _said(name, f"there is not enough memory ({error}). Lower train.tokens, or raise train.parts.", 5)
+        if any(said in str(error) for said in ("not enough memory", "out of memory", "allocate memory")):
+            cure = "Raise train.parts, which reads a step in more parts, or lower train.tokens."
+            return _said(name, f"there is not enough memory ({error}). {cure}", 5)
         return _bug(error)
     except BaseException as error:
         return _bug(error)

@@ -145,7 +145,15 @@ SECOND = Role(
     ("sentence2", "hypothesis", "question2", "text_b", "sentence_b", "#2_string", "text2", "string2", "sent2", "s2"),
 )
 GRADES = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness", "grade", "rating")
-JUDGEMENTS = ("gold_label", "entailment_judgment", "entailment_label", "judgment", "relation", "is_duplicate", "quality")
+JUDGEMENTS = (
+    "gold_label",
+    "entailment_judgment",
+    "entailment_label",
+    "judgment",
+    "relation",
+    "is_duplicate",
+    "quality",
+)
 JUDGED = Role("label", "label", (*LABEL.known, *JUDGEMENTS, *GRADES))  # of two texts: what they are to each other
 GRADED = Role("label", "number", (*GRADES, *LABEL.known, *JUDGEMENTS))  # the same as a number: how near they are
 

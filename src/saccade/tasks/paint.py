@@ -87,7 +87,7 @@ class Paint(Task):
         size = next((side for side in SIDES if side >= max(rows, columns)), SIDES[-1])
         sizes = {"channels": channels, "size": size, "cell": size // CELLS, "codes": 512, "code_width": 16}
         sizes |= {"choice": "nearest", "width": 128, "layers": 3, "inner": 512, "dropout": 0.0}
-        return Choices(self.usual(), sizes, {"rate": 2e-3, "rows": 32, "tokens": 4096, "epochs": 20})
+        return Choices(self.usual(), sizes, {"rate": 2e-3, "rows": 16, "tokens": 4096, "epochs": 20})
 
     def teach(self, model: Model, examples: Sequence[Example]) -> None:
         """Let the autoencoder begin with pictures of the mean colour: from grey its output soon stands still at white."""
@@ -142,13 +142,18 @@ class Paint(Task):
         return F.cross_entropy(scores.flatten(0, 1), target.tokens.flatten(), reduction="sum") / body.cells
 
     def _drawn(self, body: Painter, seen: Tensor) -> Tensor:
-        """What the autoencoder loses for each code: the squared error, summed over the numbers that a code stands for."""
+        """What the autoencoder loses for each code: the squared error of the numbers that it stands for, and its choice.
+
+        The error counts in units of the pictures' variance. Where most of a picture is ground the variance is small, and the
+        cost of choosing would otherwise outweigh the picture.
+        """
         if self.revive:
             assert isinstance(body.autoencoder.choice, Nearest)
             with torch.no_grad():
                 body.autoencoder.choice.revive(body.autoencoder.features(seen))
-        _, loss = body.autoencoder(seen)
-        return loss * seen[0].numel() / body.cells
+        made, loss = body.autoencoder(seen)
+        error = F.mse_loss(made, seen)
+        return (loss - error + error / seen.var().clamp(min=1e-6)) * seen[0].numel() / body.cells
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any] | None]:
         """A picture for each text, as PNG in base64; where the true picture is there, what it cost and how far off it is."""

@@ -62,8 +62,8 @@ class Span(Task):
     def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
         if pretrained:
             return Choices("", train={"rate": 1e-4, "tokens": 3072, "epochs": 3})
-        sizes = {"width": 64, "layers": 3, "inner": 256, "dropout": 0.0}
-        return Choices(self.usual(), sizes, {"rate": 2e-3, "tokens": 2048, "epochs": 20, "warmup": 0.05})
+        sizes = {"width": 128, "layers": 3, "inner": 256, "dropout": 0.0, "position": "rotary"}
+        return Choices(self.usual(), sizes, {"rate": 1e-3, "tokens": 2048, "epochs": 12, "warmup": 0.05})
 
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         last = None

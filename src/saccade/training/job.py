@@ -30,7 +30,15 @@ from saccade.training.config import FREE, Config
 
 EVERY = 5.0  # seconds between words about a long piece of work
 # which part of a family of three a task needs
-ROOM = {"label": "_reader", "pair": "_reader", "span": "_reader", "tag": "_reader", "language": "_language", "causal": "_language", "masked": "_reader"}
+ROOM = {
+    "label": "_reader",
+    "pair": "_reader",
+    "span": "_reader",
+    "tag": "_reader",
+    "language": "_language",
+    "causal": "_language",
+    "masked": "_reader",
+}
 
 
 @dataclass(frozen=True)

@@ -143,4 +143,4 @@ def make(count: int, seed: int) -> list[Example]:
     return distinct("questions", draw, count, key=lambda row: (row["context"], row["question"]))
 
 
-SAMPLE = Sample("questions", "short passages and questions, one in six without an answer", ("span",), make, 9_000)
+SAMPLE = Sample("questions", "short passages and questions, one in six without an answer", ("span",), make, 18_000)

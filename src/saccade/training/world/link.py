@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -62,10 +62,12 @@ class Link:
 
     def leave(self) -> None:
         """Say goodbye; the first, which keeps the meeting place, waits a little for the others to do so."""
-        left, limit = self.store.add("left", 1), time.monotonic() + GOODBYE
-        while self.rank == 0 and left < self.size and time.monotonic() < limit:
-            time.sleep(WAIT)
-            left = self.store.add("left", 0)
+        limit = time.monotonic() + GOODBYE
+        with suppress(RuntimeError):  # the first has left without waiting: nothing is lost by that any more
+            left = self.store.add("left", 1)
+            while self.rank == 0 and left < self.size and time.monotonic() < limit:
+                time.sleep(WAIT)
+                left = self.store.add("left", 0)
 
     @contextmanager
     def together(self) -> Iterator[None]:
