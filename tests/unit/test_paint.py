@@ -203,6 +203,12 @@ def test_other_pictures_have_costs_alone():
     assert [score.name for score in evaluate(task, model, EXAMPLES)][3:] == ["shown", "colours", "shapes"]
 
 
+def test_a_text_that_stands_for_many_pictures_counts_once():
+    task, model = made(size=32)
+    scores = evaluate(task, model, [*EXAMPLES, EXAMPLES[0], EXAMPLES[0]])
+    assert [score.count for score in scores] == [8, 8, 8, 6, 6, 6]
+
+
 def test_wrong_settings_and_models_are_refused():
     for given in ({"first": 1.0}, {"first": -0.1}, {"temperature": -1.0}):
         with pytest.raises(ValueError, match="share of the steps"):

@@ -12,7 +12,7 @@ from saccade.cli.settings import Recipe, _kinds
 from saccade.data import Batch, Example, Text, write
 from saccade.data.item import DataError, Table
 from saccade.data.samples import sample
-from saccade.data.shards import write_shards
+from saccade.data.sharding import write_shards
 from saccade.data.split import Splits
 from saccade.models import bert, t5
 from saccade.models.load import load

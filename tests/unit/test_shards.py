@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.data import shards
+from saccade.data import sharding
 from saccade.data.plan import Blocks
-from saccade.data.shards import Shards, fingerprint, write_shards
+from saccade.data.sharding import write_shards
+from saccade.data.shards import Shards, fingerprint
 
 ROWS = [[5, 6, 7], [], [8], [1, 2, 3, 4, 9, 9]]
 TEXTS = [" ".join(map(str, row)) for row in ROWS]
@@ -46,7 +47,7 @@ def test_every_window_is_that_of_one_array(tmp_path_factory, rows, most, separat
     directory = tmp_path_factory.mktemp("shards") / "text"
     texts = [" ".join(map(str, row)) for row in rows]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "CHARACTERS", characters)
+        patch.setattr(sharding, "CHARACTERS", characters)
         if not len(whole):
             with pytest.raises(ValueError, match="no text"):
                 write(directory, texts, vocab=vocab, separator=separator, shard_tokens=most)
@@ -121,7 +122,7 @@ def test_a_fingerprint_follows_text_and_files(tmp_path):
 
 HALFWAY = """
 import importlib.util, os, signal, sys
-spec = importlib.util.spec_from_file_location("shards", sys.argv[1])
+spec = importlib.util.spec_from_file_location("sharding", sys.argv[1])
 shards = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(shards)
 shards.CHARACTERS = 4
@@ -136,7 +137,7 @@ shards.write_shards(texts(), encode, sys.argv[2], vocab=10, separator=0, key="a"
 
 
 def test_a_killed_writing_leaves_nothing_to_mistake_and_is_redone(tmp_path):
-    done = subprocess.run([sys.executable, "-c", HALFWAY, shards.__file__, tmp_path / "text"], check=False)
+    done = subprocess.run([sys.executable, "-c", HALFWAY, sharding.__file__, tmp_path / "text"], check=False)
     assert done.returncode == -signal.SIGKILL
     assert list((tmp_path / ".text.part").glob("*.bin"))  # it had begun
     with pytest.raises(ValueError, match="missing"):
@@ -146,7 +147,7 @@ def test_a_killed_writing_leaves_nothing_to_mistake_and_is_redone(tmp_path):
 
 
 def test_an_error_halfway_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "CHARACTERS", 4)
+    monkeypatch.setattr(sharding, "CHARACTERS", 4)
 
     def texts():
         yield from TEXTS
@@ -243,7 +244,7 @@ def test_other_directories_and_files_are_left_alone(tmp_path):
 
 
 def test_memory_stays_small_however_long_the_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "CHARACTERS", 2**14)
+    monkeypatch.setattr(sharding, "CHARACTERS", 2**14)
     heard = []
     line, count = "1 2 3 4 5 6 7 8 " * 16, 4_000  # a megabyte of text, sixty chunks
     tracemalloc.start()

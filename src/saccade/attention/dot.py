@@ -5,11 +5,14 @@ q·k has variance d; dividing by √d keeps softmax away from its flat ends, whe
 """
 
 import math
+from dataclasses import replace
 
+import torch
 from torch import Tensor
 
+from saccade.attention.dropped import dropped
 from saccade.attention.fused import fused, fusible
-from saccade.attention.mechanism import Mechanism
+from saccade.attention.mechanism import Mechanism, match
 from saccade.attention.normaliser import Normaliser, Softmax
 from saccade.attention.sight import Sight
 
@@ -33,9 +36,18 @@ class ScaledDot(Mechanism):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         if type(self.normaliser) is not Softmax or not fusible(sight):
+            if self._drops(sight):
+                q, k = self.ready(q, match(k, q))
+                return dropped(q, k, match(v, q), sight, share=self.dropout, scale=self.scale)
             return super().attend(q, k, v, sight)
         q, k = self.ready(q, k)
         return fused(q, k, v, sight, scale=self.scale)
+
+    def _drops(self, sight: Sight) -> bool:
+        """Whether dropout is all that keeps the kernel away: a tilt that learns, or other weights, need the definition."""
+        plain = type(self).weights is Mechanism.weights and type(self).scores is ScaledDot.scores
+        lone = fusible(replace(sight, noise=None)) and not torch.compiler.is_compiling()
+        return plain and lone and self.training and self.dropout > 0
 
 
 class Dot(ScaledDot):

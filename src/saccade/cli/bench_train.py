@@ -36,7 +36,7 @@ def main(
         dropouts: The dropout of branches and of attention weights, on both sides.
         rounds: How often the rivals take turns.
         seconds: How long each is measured.
-        out: Where the record goes.
+        out: Where the record goes; what it has of other cases stays.
         json: Print the record as JSON and nothing else.
     """
     from saccade.attention.table import nearest
@@ -49,6 +49,8 @@ def main(
             return 2
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
     record: dict[str, Any] = {"date": date.today().isoformat(), "machine": machine(), "figures": {}}
+    if out.exists():  # cases that are not asked for stay as they were measured
+        record["figures"] = json_text.loads(out.read_text(encoding="utf-8"))["figures"]
     out.parent.mkdir(parents=True, exist_ok=True)
     for case, turn, figure in race(list(cases), list(dropouts), rounds=rounds, seconds=seconds):
         key = f"{case.name}, dropout {case.dropout:g}"

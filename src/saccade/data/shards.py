@@ -1,25 +1,17 @@
-"""Running text larger than memory: tokenised once into files of raw numbers, then read in windows through the page cache."""
+"""Running text larger than memory: files of raw numbers, read in windows through the page cache; `sharding` writes them."""
 
-import fcntl
 import hashlib
 import json
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 FORMAT = 1
 DTYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
-CHARACTERS = 2**20  # of text that are in memory, as text and as ids, at one time
 INDEX_LIMIT = 2**24  # bytes; a thousand shards need a hundred thousand
-
-Encode = Callable[[list[str]], list[list[int]]]
 
 
 class Shards:
@@ -71,78 +63,6 @@ class Shards:
                 )
 
 
-def write_shards(
-    texts: Iterable[str],
-    encode: Encode,
-    directory: str | Path,
-    *,
-    vocab: int,
-    separator: int | None,
-    key: str = "",
-    shard_tokens: int = 50_000_000,
-    progress: Callable[[int], None] | None = None,
-) -> Shards:
-    """Tokenise texts into a directory, or open it where the same `key` (see `fingerprint`) has done so already.
-
-    `separator` follows each text. `progress` hears of the tokens written so far.
-    """
-    done: Shards | None = None
-    work = writing(texts, encode, directory, vocab=vocab, separator=separator, key=key, shard_tokens=shard_tokens)
-    for found in work:
-        if isinstance(found, Shards):
-            done = found
-        elif progress is not None:
-            progress(found)
-    assert done is not None, "writing ends with the shards"
-    return done
-
-
-def writing(
-    texts: Iterable[str],
-    encode: Encode,
-    directory: str | Path,
-    *,
-    vocab: int,
-    separator: int | None,
-    key: str = "",
-    shard_tokens: int = 50_000_000,
-) -> Iterator[int | Shards]:
-    """The same, step by step: gives the number of tokens written so far, again and again, and then the shards.
-
-    What is written appears under its name only when it is whole: an interrupted writing leaves nothing that could be mistaken
-    for it, and is redone.
-    """
-    directory = Path(directory)
-    if shard_tokens < 1:
-        raise ValueError(f"shard_tokens is {shard_tokens}; a file holds one token at least.")
-    if separator is not None and not 0 <= separator < vocab:
-        raise ValueError(f"The separator {separator} is no id of a vocabulary of {vocab:,}.")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    about = {"format": FORMAT, "key": key, "vocab": vocab, "separator": separator}
-    with _alone(directory):
-        known = _known(directory, about) if key else None
-        if known is not None:
-            yield known
-            return
-        _refuse_others(directory)
-        part = directory.with_name(f".{directory.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        dtype = "uint16" if vocab < 2**16 else "uint32"
-        writer = _Writer(part, DTYPES[dtype], shard_tokens)
-        try:
-            for ids in _encoded(texts, encode, vocab, separator):
-                writer.add(ids)
-                yield writer.total
-            writer.finish(about | {"dtype": dtype}, directory)
-        except BaseException:
-            writer.close()
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-        _put(part, directory)
-    yield Shards(directory)
-
-
 def fingerprint(*parts: str | bytes | Path) -> str:
     """A digest of strings, bytes and whole files: of a text and of what turns it into ids, so that re-use is exact.
 
@@ -157,116 +77,6 @@ def fingerprint(*parts: str | bytes | Path) -> str:
         else:
             whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
     return whole.hexdigest()
-
-
-class _Writer:
-    """Files of equally many tokens, one open at a time."""
-
-    def __init__(self, part: Path, dtype: np.dtype, most: int):
-        self.part, self.dtype, self.most = part, dtype, most
-        self.total, self.room = 0, 0
-        self.file: BinaryIO | None = None
-        self.hash = hashlib.sha256()
-        self.shards: list[dict[str, Any]] = []
-
-    def add(self, ids: np.ndarray) -> None:
-        ids = ids.astype(self.dtype)
-        while len(ids):
-            if not self.room:
-                self._next()
-            taken, ids = ids[: self.room], ids[self.room :]
-            raw = taken.tobytes()
-            assert self.file is not None
-            self.file.write(raw)
-            self.hash.update(raw)
-            self.room -= len(taken)
-            self.total += len(taken)
-
-    def finish(self, about: dict[str, Any], directory: Path) -> None:
-        self.close()
-        if not self.total:
-            raise ValueError(f"There is no text to write to {directory}; give at least one text that is not empty.")
-        with (self.part / "index.json").open("w", encoding="utf-8") as file:
-            json.dump(about | {"tokens": self.total, "shards": self.shards}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def close(self) -> None:
-        if self.file is not None:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-            self.file.close()
-            tokens = self.most - self.room
-            self.shards.append({"file": Path(self.file.name).name, "tokens": tokens, "sha256": self.hash.hexdigest()})
-            self.file = None
-
-    def _next(self) -> None:
-        self.close()
-        self.file = (self.part / f"{len(self.shards):05d}.bin").open("wb")
-        self.hash, self.room = hashlib.sha256(), self.most
-
-
-def _encoded(texts: Iterable[str], encode: Encode, vocab: int, separator: int | None) -> Iterator[np.ndarray]:
-    """The ids of some texts at a time, checked, each text followed by the separator."""
-    seen = 0
-    end = [] if separator is None else [separator]
-    for some in _chunks(texts):
-        rows = encode(some)
-        if len(rows) != len(some):
-            raise ValueError(f"encode gave {len(rows)} rows of ids for {len(some)} texts; one for each is needed.")
-        for i, row in enumerate(rows):
-            if row and not 0 <= min(row) <= max(row) < vocab:
-                wrong = next(id for id in row if not 0 <= id < vocab)
-                raise ValueError(f"Text {seen + i} has the id {wrong}, beyond a vocabulary of {vocab:,}.")
-        seen += len(some)
-        yield np.fromiter(chain.from_iterable(chain(row, end) for row in rows), dtype=np.int64)
-
-
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    some, size = [], 0
-    for text in texts:
-        some.append(text)
-        size += len(text) + 1  # an empty text takes room, too
-        if size >= CHARACTERS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """One writer at a time; the others wait, and find the work done. A killed writer's lock goes with it."""
-    with directory.with_name(f".{directory.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _known(directory: Path, about: dict[str, Any]) -> Shards | None:
-    """What was written before, if it is whole and of the same making."""
-    try:
-        found = Shards(directory)
-    except ValueError:
-        return None
-    return found if all(found.index[name] == value for name, value in about.items()) else None
-
-
-def _refuse_others(directory: Path) -> None:
-    ours = directory.is_dir() and ((directory / "index.json").exists() or not any(directory.iterdir()))
-    if directory.exists() and not ours:
-        raise ValueError(f"{directory} is something else than shards and is left alone; name another directory.")
-
-
-def _put(part: Path, directory: Path) -> None:
-    """Give the finished directory its name, in the place of an older one."""
-    _sync_directory(part)
-    old = directory.with_name(f".{directory.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if directory.exists():
-        directory.rename(old)
-    part.rename(directory)
-    _sync_directory(directory.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _read_index(path: Path) -> dict[str, Any]:
@@ -294,11 +104,3 @@ def _check_size(path: Path, wanted: int | None) -> None:
         raise ValueError(f"{path}: {size:,} bytes where at most {INDEX_LIMIT:,} make sense; this is no index.")
     if wanted is not None and size != wanted:
         raise ValueError(f"{path}: {size:,} bytes where {wanted:,} were written; remove {path.parent} to redo it.")
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

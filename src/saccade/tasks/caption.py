@@ -19,7 +19,7 @@ from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer, written_loss
+from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, written_loss
 from saccade.vision.pixels import pixels
 
 SIDES = (32, 64, 128)  # rows and columns of the pictures that a new model reads; larger ones are scaled down
@@ -120,6 +120,13 @@ class Caption(Task):
     def shown(self, answer: str, example: Example) -> dict[str, Any]:
         where = {"image": example["image"]} if isinstance(example["image"], str) else {}
         return where | {"caption": answer}
+
+    def wrong(self, answer: str, example: Example) -> Wrong | None:
+        gold = captions(example)
+        if answer in gold:
+            return None
+        picture = example["image"] if isinstance(example["image"], str) else f"{example.file}:{example.line}"
+        return Wrong({"picture": picture, "gold": " / ".join(gold), "answer": answer})
 
     def told(self, shown: dict[str, Any]) -> str:
         return shown["caption"]

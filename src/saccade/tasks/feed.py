@@ -9,7 +9,8 @@ import numpy as np
 from saccade.data import Batch, Example
 from saccade.data.long import Long
 from saccade.data.plan import Blocks, Plan
-from saccade.data.shards import Shards, fingerprint, writing
+from saccade.data.sharding import writing
+from saccade.data.shards import Shards, fingerprint
 from saccade.models.model import Model
 from saccade.tasks.language import Language
 from saccade.tasks.pretrain import Pretrain

@@ -16,7 +16,7 @@ from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, encoded, sources
+from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, sources
 from saccade.vision.augment import augmentation
 from saccade.vision.pixels import held, pixels
 
@@ -137,6 +137,17 @@ class Label(Task):
         gold, said = [example["label"] for example in examples], [answer["label"] for answer in answers]
         found = [metrics.accuracy(gold, said), metrics.macro_f1(gold, said), metrics.mcc(gold, said)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def confused(self, answer: dict[str, Any], example: Example) -> tuple[str, str] | None:
+        return None if self.many else (example["label"], answer["label"])
+
+    def wrong(self, answer: dict[str, Any], example: Example) -> Wrong | None:
+        classes = self.confused(answer, example)
+        if classes is None or classes[0] == classes[1]:
+            return None
+        sure = answer["scores"][answer["label"]]
+        row = {"text": example.values.get("text", f"{example.file}:{example.line}")}
+        return Wrong(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
 
     def told(self, shown: dict[str, Any]) -> str:
         if self.many:

@@ -201,8 +201,9 @@ class Paint(Task):
         """How far off the painter is; of the picture world also whether a picture shows what was asked for."""
         found = [mean(name, [answer[name] for answer in answers]) for name in ("error", "rebuilt")]
         found.append(mean("nats_per_code", [answer["nats"] / answer["codes"] for answer in answers]))
-        texts = [captions(example)[0] for example in examples]
-        return found + shows(texts, [from_png(answer["png"]) for answer in answers])
+        # a text is painted the same each time, so it counts once, however many pictures it stands for
+        painted = {captions(example)[0]: answer["png"] for answer, example in zip(answers, examples, strict=True)}
+        return found + shows(list(painted), [from_png(png) for png in painted.values()])
 
     def shown(self, answer: dict[str, Any], example: Example) -> dict[str, Any]:
         return {"text": captions(example)[0], "png": answer["png"]}

@@ -22,7 +22,7 @@ from saccade.data.item import FIRST, GRADED, JUDGED, SECOND
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer, sources
+from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
 
 GOLD = ("auto", "label", "number")
 OF_LABELS = ("accuracy", "macro_f1", "f1")
@@ -164,6 +164,17 @@ class Pair(Task):
             if len(self.labels) == 2:
                 found.append(metrics.f1(gold, said, positive(self.labels)))
         return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def confused(self, answer: dict[str, Any], example: Example) -> tuple[str, str] | None:
+        return None if self.graded else (str(example["label"]), answer["label"])
+
+    def wrong(self, answer: dict[str, Any], example: Example) -> Wrong | None:
+        classes = self.confused(answer, example)
+        if classes is None or classes[0] == classes[1]:
+            return None
+        sure = answer["scores"][answer["label"]]
+        row = {"first": example["first"], "second": example["second"]}
+        return Wrong(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
 
     def told(self, shown: dict[str, Any]) -> str:
         return f"{shown['score']:.4g}" if self.graded else f"{shown['label']} {shown['scores'][shown['label']]:.0%}"

@@ -21,7 +21,7 @@ from saccade.data.item import ANSWERS, CONTEXT, QUESTION
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer, sources
+from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
 from saccade.tasks.windows import NONE, NULL, best_spans, joined, windows
 
 SOME = 1000  # examples that are tokenised at once
@@ -142,6 +142,14 @@ class Span(Task):
         first = best[0] if self._said(answer) else {"text": None, "start": None, "end": None, "score": none}
         where = {"answer": first["text"], "start": first["start"], "end": first["end"], "score": first["score"]}
         return {"question": example["question"], **where, "no_answer": none, "best": best}
+
+    def wrong(self, answer: Any, example: Example) -> Wrong | None:
+        shown, gold = self.shown(answer, example), [text for _, text in example["answers"]]
+        if metrics.answer_match(gold, shown["answer"] or ""):
+            return None
+        told = [", ".join(dict.fromkeys(gold)) or "no answer", shown["answer"] or "no answer"]
+        row = {"text": example["context"], "question": example["question"], "gold": told[0], "answer": told[1]}
+        return Wrong(row | {"sure": f"{shown['score']:.0%}"}, shown["score"])
 
     def told(self, shown: dict[str, Any]) -> str:
         return f"{shown['answer'] or 'no answer'}  {shown['score']:.0%}"

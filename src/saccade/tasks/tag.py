@@ -20,7 +20,7 @@ from saccade.data.item import TAGS, WORDS
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer, sources
+from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
 
 NONE = -100  # a token that speaks for no word
 WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
@@ -152,6 +152,13 @@ class Tag(Task):
         if "offsets" in example:
             text, offsets = example["text"], example["offsets"]
         return {"text": text, "names": spans(answer, offsets, text)}
+
+    def wrong(self, answer: list[str], example: Example) -> Wrong | None:
+        if answer == example["tags"]:
+            return None
+        gold, said = (self.shown(tags, example)["names"] for tags in (example["tags"], answer))
+        told = [", ".join(f"{span['text']} ({span['label']})" for span in names) or "none" for names in (gold, said)]
+        return Wrong({"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]})
 
     def told(self, shown: dict[str, Any]) -> str:
         answer = shown["names"]

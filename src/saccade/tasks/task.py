@@ -41,6 +41,14 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Wrong:
+    """A wrong answer as a person sees it: some words by column, and how sure the model was; 0 where that is not known."""
+
+    row: dict[str, str]
+    sure: float = 0.0
+
+
+@dataclass(frozen=True)
 class Choices:
     """What a task would choose where the user did not: a family, its sizes, and how to train."""
 
@@ -133,6 +141,14 @@ class Task:
     def shown(self, answer: Any, example: Example) -> dict[str, Any]:
         """An answer as a person or a program gets it."""
         return answer
+
+    def wrong(self, answer: Any, example: Example) -> Wrong | None:
+        """What a report says of a wrong answer; None where it is right, or where there is no right and wrong."""
+        return None
+
+    def confused(self, answer: Any, example: Example) -> tuple[str, str] | None:
+        """The right class and the one that was answered, where an answer is one of a few classes."""
+        return None
 
     def told(self, shown: dict[str, Any]) -> str:
         """The same in one line."""

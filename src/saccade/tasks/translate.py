@@ -12,7 +12,7 @@ from saccade.decoding.loop import generate
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, encoded, need_tokenizer, sources, written_loss
+from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, need_tokenizer, sources, written_loss
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,11 @@ class Translate(Task):
 
     def shown(self, answer: str, example: Example) -> dict[str, Any]:
         return {"translation": answer}
+
+    def wrong(self, answer: str, example: Example) -> Wrong | None:
+        if answer == example["target"]:
+            return None
+        return Wrong({"source": example["source"], "gold": example["target"], "answer": answer})
 
     def told(self, shown: dict[str, Any]) -> str:
         return shown["translation"]

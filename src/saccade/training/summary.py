@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from saccade.data import Example
 from saccade.explain.looking import Seen, seen
 from saccade.models.model import Model
-from saccade.tasks.label import Label
-from saccade.tasks.metrics import answer_match, confusion
+from saccade.tasks.metrics import confusion
 from saccade.tasks.task import Item, Task
 from saccade.training.report import Drawn, write_report
 
@@ -64,38 +63,20 @@ def _speed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _confused(
     task: Task, found: Sequence[Any], examples: Sequence[Example]
 ) -> tuple[list[str], list[list[int]]] | None:
-    if not isinstance(task, Label) or task.many or not found:
+    """What was mistaken for what, where answers are classes."""
+    pairs = [task.confused(answer, example) for answer, example in zip(found, examples, strict=True)]
+    told = [pair for pair in pairs if pair is not None]
+    if not told:
         return None
-    counts = confusion([example["label"] for example in examples], [answer["label"] for answer in found])
+    counts = confusion([gold for gold, _ in told], [said for _, said in told])
     return [str(name) for name in counts.labels], [list(map(int, row)) for row in counts.counts]
 
 
 def _worst(task: Task, found: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:
     """Wrong answers, the surest first; for what has no sureness, in their order."""
-    rows: list[tuple[float, dict[str, str]]] = []
-    for answer, example in zip(found, examples, strict=True):
-        if isinstance(task, Label) and not task.many and answer["label"] != example["label"]:
-            sure = answer["scores"][answer["label"]]
-            text = example.values.get("text", f"{example.file}:{example.line}")
-            rows.append(
-                (-sure, {"text": text, "gold": example["label"], "answer": answer["label"], "sure": f"{sure:.0%}"})
-            )
-        elif task.name in ("translate", "summarise") and answer != example["target"]:
-            rows.append((0.0, {"source": example["source"], "gold": example["target"], "answer": answer}))
-        elif task.name == "tag" and answer != example["tags"]:
-            gold, said = (task.shown(tags, example)["names"] for tags in (example["tags"], answer))
-            told = [
-                ", ".join(f"{span['text']} ({span['label']})" for span in names) or "none" for names in (gold, said)
-            ]
-            rows.append((0.0, {"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]}))
-        elif task.name == "span":
-            shown, gold = task.shown(answer, example), [text for _, text in example["answers"]]
-            if not answer_match(gold, shown["answer"] or ""):
-                told = [", ".join(dict.fromkeys(gold)) or "no answer", shown["answer"] or "no answer"]
-                row = {"text": example["context"], "question": example["question"], "gold": told[0], "answer": told[1]}
-                rows.append((-shown["score"], row | {"sure": f"{shown['score']:.0%}"}))
-    rows.sort(key=lambda row: row[0])
-    return [row for _, row in rows[:WORST]]
+    wrong = (task.wrong(answer, example) for answer, example in zip(found, examples, strict=True))
+    rows = sorted((one for one in wrong if one is not None), key=lambda one: -one.sure)
+    return [one.row for one in rows[:WORST]]
 
 
 def _pictures(task: Task, model: Model, examples: Sequence[Example]) -> list[Drawn]:

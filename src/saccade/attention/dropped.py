@@ -1,0 +1,69 @@
+"""Softmax attention with dropout on its weights, which the fused kernel does not know: a few heads at a time, and made again in
+the backward pass, so that only which weights were dropped is remembered, a byte each.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saccade.attention.sight import Sight
+
+ROOM = 2**20  # weights that exist at one time: they stay in the processor's cache
+
+
+def dropped(q: Tensor, k: Tensor, v: Tensor, sight: Sight, *, share: float, scale: float | None) -> Tensor:
+    """softmax(q·k · scale + mask), of which the `share` that the sight's noise says is dropped, @ v."""
+    assert sight.noise is not None, "what is dropped has been drawn"
+    scale = 1 / math.sqrt(q.size(-1)) if scale is None else scale
+    return _Dropped.apply(q, k, v, sight.mask(q, k), sight.noise < share, share, scale)  # type: ignore[no-any-return]
+
+
+class _Dropped(torch.autograd.Function):
+    """Row by row of the batch, in groups; each is computed twice, and neither time is it kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, gone: Tensor, share: float, scale: float
+    ) -> Tensor:
+        ctx.save_for_backward(q, k, v, mask, gone)
+        ctx.share, ctx.scale = share, scale
+        out = q.new_empty(*q.shape[:3], v.size(-1))
+        for rows in _groups(gone):
+            weights = _weights(q[rows], k[rows], _of(mask, rows), scale).masked_fill_(gone[rows], 0.0)
+            torch.matmul(weights, v[rows], out=out[rows])
+        return out.div_(1 - share)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, mask, gone = ctx.saved_tensors
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        for rows in _groups(gone):
+            now = grad[rows] / (1 - ctx.share)
+            weights = _weights(q[rows], k[rows], _of(mask, rows), ctx.scale)
+            dv[rows] = weights.masked_fill(gone[rows], 0.0).mT @ now
+            slope = (now @ v[rows].mT).masked_fill_(gone[rows], 0.0).mul_(weights)
+            slope.sub_(weights.mul_(slope.sum(-1, keepdim=True))).mul_(ctx.scale)  # softmax's own slope
+            dq[rows] = slope @ k[rows]
+            dk[rows] = slope.mT @ q[rows]
+        return dq, dk, dv, None, None, None, None
+
+
+def _groups(gone: Tensor) -> list[slice]:
+    """Rows of the batch, as many together as there is room for."""
+    some = max(1, ROOM // max(1, gone[0].numel()))
+    return [slice(start, start + some) for start in range(0, len(gone), some)]
+
+
+def _of(mask: Tensor, rows: slice) -> Tensor:
+    return mask if mask.size(0) == 1 else mask[rows]
+
+
+def _weights(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The definition; a query that may see nothing gets zeros."""
+    scores = (q @ k.mT).mul_(scale).add_(mask)
+    blind = (mask == -math.inf).all(-1, keepdim=True)
+    if not torch.compiler.is_compiling() and not bool(blind.any()):
+        return scores.softmax(-1)
+    return scores.masked_fill_(blind, 0.0).softmax(-1).masked_fill_(blind, 0.0)
