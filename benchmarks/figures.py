@@ -94,6 +94,11 @@ def training() -> list[tuple[str, str, str, str]]:
     for key, figure in _figures("overhead.json").items():
         said = f"a run over its bare forward, backward and step: {key}"
         found.append((said, "at most 1.05", span(figure), "`python benchmarks/overhead.py`"))
+    ways = {"copies": "DDP", "parts": "FSDP2, `--train.shard`"}
+    for key, figure in _figures("ranks.json").items():
+        said = f"two processes of one thread over one of two: {ways[key]}, times as fast"
+        ratio = figure["times as fast as one process"]
+        found.append((said, f"at least {figure['goal']}", span(ratio), "`python benchmarks/ranks.py`"))
     return found
 
 

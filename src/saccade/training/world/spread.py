@@ -26,6 +26,8 @@ from saccade.training.world.place import World
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 
+UNIT = 2**21  # parameters of layers that are put together at one time
+
 
 class Losing(nn.Module):
     """A task's loss as the forward pass of a module, since what spreads modules listens to their forward passes."""
@@ -109,6 +111,20 @@ class Copies(Whole):
                 yield
 
 
+def together(model: nn.Module) -> list[list[Layer]]:
+    """Neighbouring layers that are put together at one time: a message costs the same for few weights as for many."""
+    groups: list[list[Layer]] = []
+    room = 0
+    for layer in [part for part in model.modules() if isinstance(part, Layer)]:
+        size = sum(p.numel() for p in layer.parameters())
+        if not groups or size > room:
+            groups.append([])
+            room = UNIT
+        groups[-1].append(layer)
+        room -= size
+    return groups
+
+
 class Shards(Whole):
     """A part of every parameter, its gradient and its moments in each process; a layer is put together while it is at work."""
 
@@ -122,8 +138,8 @@ class Shards(Whole):
         super().__init__(model, task, world)
         self.hollow = _hollow(model) if world.is_first else model
         mesh = init_device_mesh(world.device.type, (world.size,))
-        for layer in [part for part in model.modules() if isinstance(part, Layer)]:
-            fully_shard(layer, mesh=mesh)
+        for layers in together(model):
+            fully_shard(layers, mesh=mesh)
         fully_shard(self.losing, mesh=mesh)
 
     @contextmanager
