@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from saccade.attention import CAUSAL, FULL, Mechanism, ScaledDot, Sight, Window
+from saccade.attention import CAUSAL, FULL, Mechanism, PlainSum, ScaledDot, Sight, Sparsemax, Window
 from saccade.attention import dropped as module
 
 
@@ -67,3 +67,18 @@ def test_what_is_remembered_is_small():
             attend(m, q, k, v, m.drawn(q, k, Sight(CAUSAL)))
         sizes.append(sum(kept))
     assert sizes[0] < 0.4 * sizes[1]
+
+
+@pytest.mark.parametrize("normaliser", [Sparsemax, PlainSum])
+def test_other_normalisers_are_left_to_the_definition(normaliser):
+    torch.manual_seed(0)
+    m = ScaledDot(normaliser=normaliser(), dropout=0.3).train()
+    q, k, v = torch.randn(3, 2, 3, 5, 4, dtype=torch.float64).unbind(0)
+    sight = drawn(Sight(CAUSAL))
+    torch.testing.assert_close(m(q, k, v, sight), m.weights(q, k, sight) @ v, rtol=0, atol=1e-12)
+
+
+def test_a_single_head_that_fills_the_room_is_computed_alone(monkeypatch):
+    monkeypatch.setattr(module, "ROOM", 30)
+    groups = module._groups(torch.zeros(2, 3, 5, 5))
+    assert [(rows.start, heads.start) for rows, heads in groups] == [(b, h) for b in range(2) for h in range(3)]

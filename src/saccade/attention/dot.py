@@ -46,8 +46,10 @@ class ScaledDot(Mechanism):
     def _drops(self, sight: Sight) -> bool:
         """Whether dropout is all that keeps the kernel away: a tilt that learns, or other weights, need the definition."""
         plain = type(self).weights is Mechanism.weights and type(self).scores is ScaledDot.scores
-        lone = fusible(replace(sight, noise=None)) and not torch.compiler.is_compiling()
-        return plain and lone and self.training and self.dropout > 0
+        lone = type(self.normaliser) is Softmax and fusible(replace(sight, noise=None))
+        if not (plain and lone and self.training and self.dropout > 0) or sight.noise is None:
+            return False
+        return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(sight.noise.device.type))
 
 
 class Dot(ScaledDot):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from saccade.attention.sight import Sight
 
-ROOM = 2**20  # weights that exist at one time: they stay in the processor's cache
+ROOM = 2**20  # weights that exist at one time, or those of one head: they stay in the processor's cache
 
 
 def dropped(q: Tensor, k: Tensor, v: Tensor, sight: Sight, *, share: float, scale: float | None) -> Tensor:
@@ -21,7 +21,7 @@ def dropped(q: Tensor, k: Tensor, v: Tensor, sight: Sight, *, share: float, scal
 
 
 class _Dropped(torch.autograd.Function):
-    """Row by row of the batch, in groups; each is computed twice, and neither time is it kept."""
+    """A group of heads after the other; each is computed twice, and neither time is it kept."""
 
     @staticmethod
     def forward(
@@ -30,34 +30,44 @@ class _Dropped(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, mask, gone)
         ctx.share, ctx.scale = share, scale
         out = q.new_empty(*q.shape[:3], v.size(-1))
-        for rows in _groups(gone):
-            weights = _weights(q[rows], k[rows], _of(mask, rows), scale).masked_fill_(gone[rows], 0.0)
-            torch.matmul(weights, v[rows], out=out[rows])
+        for at in _groups(gone):
+            weights = _weights(q[at], k[at], _of(mask, at), scale).masked_fill_(gone[at], 0.0)
+            out[at] = weights @ v[at]
         return out.div_(1 - share)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, mask, gone = ctx.saved_tensors
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        for rows in _groups(gone):
-            now = grad[rows] / (1 - ctx.share)
-            weights = _weights(q[rows], k[rows], _of(mask, rows), ctx.scale)
-            dv[rows] = weights.masked_fill(gone[rows], 0.0).mT @ now
-            slope = (now @ v[rows].mT).masked_fill_(gone[rows], 0.0).mul_(weights)
+        for at in _groups(gone):
+            now = grad[at] / (1 - ctx.share)
+            weights = _weights(q[at], k[at], _of(mask, at), ctx.scale)
+            dv[at] = weights.masked_fill(gone[at], 0.0).mT @ now
+            slope = (now @ v[at].mT).masked_fill_(gone[at], 0.0).mul_(weights)
             slope.sub_(weights.mul_(slope.sum(-1, keepdim=True))).mul_(ctx.scale)  # softmax's own slope
-            dq[rows] = slope @ k[rows]
-            dk[rows] = slope.mT @ q[rows]
+            dq[at] = slope @ k[at]
+            dk[at] = slope.mT @ q[at]
         return dq, dk, dv, None, None, None, None
 
 
-def _groups(gone: Tensor) -> list[slice]:
-    """Rows of the batch, as many together as there is room for."""
-    some = max(1, ROOM // max(1, gone[0].numel()))
-    return [slice(start, start + some) for start in range(0, len(gone), some)]
+At = tuple[slice, slice]  # rows of the batch, and heads of them
 
 
-def _of(mask: Tensor, rows: slice) -> Tensor:
-    return mask if mask.size(0) == 1 else mask[rows]
+def _groups(gone: Tensor) -> list[At]:
+    """Heads of a row, or several whole rows, as many together as there is room for."""
+    batch, heads = gone.shape[:2]
+    most = max(1, ROOM // max(1, gone[0, 0].numel()))
+    if most < heads:
+        starts = range(0, heads, most)
+        return [(slice(row, row + 1), slice(start, start + most)) for row in range(batch) for start in starts]
+    some = most // heads
+    return [(slice(start, start + some), slice(None)) for start in range(0, batch, some)]
+
+
+def _of(mask: Tensor, at: At) -> Tensor:
+    rows, heads = at
+    mask = mask if mask.size(0) == 1 else mask[rows]
+    return mask if mask.size(1) == 1 else mask[:, heads]
 
 
 def _weights(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:

@@ -59,12 +59,13 @@ def main(
         from saccade.tasks.validity import kind_of
 
         task, model = open_run(run)
+        task = getattr(task, "doing", task)  # of pretraining, what it does
         if not isinstance(task, Language):
             raise ValueError(
                 f"{run} was made to {task.name}; a language model is needed. Say saccade predict {run} TEXT."
             )
         choose = greedy if temperature == 0 else Draw(temperature, top_k, top_p, seed)
-        chosen = kind_of(kind or task.config.check)
+        chosen = kind_of(kind or getattr(task.config, "check", "none"))
         if count == 1 and not (check or json or chosen.border):
             return _stream(model, text, choose, length or 200)
         longest = length or (task.window(model) if chosen.border else 200)
@@ -83,6 +84,8 @@ def _stream(model: "Model", text: str, choose: "Choose", length: int) -> int:
 
     tokenizer = need_tokenizer(model)
     ids = tokenizer.encode(text or "\n", special=False).ids
+    if not ids:
+        raise ValueError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
     if model.limit is not None:
         ids = ids[-max(1, model.limit - length) :]
         length = min(length, model.limit - len(ids))

@@ -60,7 +60,7 @@ def _paint(
     task = type(task)(replace(task.config, **given))
     found, asked = answers(task, model, examples_of(task, texts, data, columns))
     out.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
+    taken = {path.stem for path in out.glob("*.png")}  # nothing that is there is painted over
     for answer, example in zip(found, asked, strict=True):
         shown = task.shown(answer, example)
         path = out / f"{free_name(shown['text'], taken)}.png"
@@ -71,7 +71,7 @@ def _paint(
 
 
 def free_name(text: str, taken: set[str]) -> str:
-    """A file name of the text's own words that no other text of this call has.
+    """A file name of the text's own words that no other picture has.
 
     >>> taken = set()
     >>> free_name("A red circle, above: ../x", taken), free_name("a red circle above x", taken), free_name("…", taken)

@@ -110,9 +110,9 @@ def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
 
     if lastwords.rank():  # only the first speaks and writes
         return _code([event for event in run(ready, out) if isinstance(event, Result)][-1])
-    if ready.splits.train.bad:
+    if ready.splits.bad:
         out.mkdir(parents=True, exist_ok=True)
-        write_rejects(ready.splits.train.bad, out / "bad_records.jsonl")
+        write_rejects(ready.splits.bad, out / "bad_records.jsonl")
     result: Result | None = None
     with Progress(out, sys.stderr if as_json else sys.stdout) as progress:
         for event in run(ready, out):

@@ -55,13 +55,16 @@ def long_table(read: Read, roles: Sequence[Role], size: int) -> tuple[Table, np.
     share = min(1.0, ENOUGH / max(1, size))
     sizes: list[int] = []
     some: list[Example] = []
+    taken = 0
     for number, example in enumerate(read()):
         sizes.append(len(example[name]))
         run = number // RUN
-        if int(run * share) != int((run + 1) * share):  # runs that lie evenly in the whole text
+        chosen = not run or int(run * share) != int((run - 1) * share)  # the first run, and others evenly after it
+        if chosen and taken < 2 * ENOUGH:
             some.append(example)
+            taken += sizes[-1]
     ends = np.cumsum(np.array(sizes, np.int64))
-    return Table(Long(read, len(sizes), some or list(islice(read(), RUN)))), ends
+    return Table(Long(read, len(sizes), some)), ends
 
 
 def cut_long(table: Table, ends: np.ndarray) -> tuple[Table, Table, str]:
@@ -80,7 +83,7 @@ def cut_long(table: Table, ends: np.ndarray) -> tuple[Table, Table, str]:
     share = (total - int(ends[cut - 1])) / total
     how = f"No dev file: the last {share:.1%} of the text, from line {dev[0].line:,} on, is kept apart as dev."
     return (
-        Table(Long(whole.read, cut, some or whole[:RUN]), table.said, table.bad, table.digest),
+        Table(Long(whole.read, cut, some or whole[:1]), table.said, table.bad, table.digest),
         Table(dev, digest=table.digest),
         how,
     )

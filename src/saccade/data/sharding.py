@@ -179,6 +179,7 @@ def _known(directory: Path, about: dict[str, Any]) -> Shards | None:
     """What was written before, if it is whole and of the same making."""
     try:
         found = Shards(directory)
+        found.verify()
     except ValueError:
         return None
     return found if all(found.index[name] == value for name, value in about.items()) else None

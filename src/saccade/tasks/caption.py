@@ -20,7 +20,7 @@ from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, written_loss
-from saccade.vision.pixels import pixels
+from saccade.vision.pixels import held, pixels
 
 SIDES = (32, 64, 128)  # rows and columns of the pictures that a new model reads; larger ones are scaled down
 CELLS = 4  # rows and columns of the grid that it looks at
@@ -36,6 +36,7 @@ class Config:
 
 class Caption(Task):
     name = "caption"
+    watched = ("cider", "bleu", "exact_match")
     said = "a picture in words"
     Config = Config
     writes = True
@@ -65,11 +66,12 @@ class Caption(Task):
         """One for each caption, so that each is learnt; `gold` is its number, and a picture is asked about once, as 0."""
         shape = seeing_shape(model)
         out: list[Item] = []
+        pictures = iter(held([example["image"] for example in examples], shape))
         for start in range(0, len(examples), 1000):
             some = examples[start : start + 1000]
             targets = self._targets([text for example in some for text in captions(example)], model)
             for example in some:
-                seen = pixels(example["image"], shape)
+                seen: Any = next(pictures)
                 count = max(1, len(captions(example)))
                 out += [Item(example, seen, target=next(targets, None), gold=number) for number in range(count)]
         return out
@@ -186,7 +188,9 @@ def _room(model: Model, length: int) -> int:
     return min(length, model.config.length)
 
 
-def _key(picture: str | np.ndarray) -> str:
+def _key(picture: str | bytes | np.ndarray) -> str:
     if isinstance(picture, str):
         return picture
+    if isinstance(picture, bytes):
+        return hashlib.blake2b(picture, digest_size=12).hexdigest()
     return hashlib.blake2b(picture.tobytes(), digest_size=12).hexdigest() + str(picture.shape)

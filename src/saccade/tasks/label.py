@@ -36,6 +36,7 @@ class Config:
 
 class Label(Task):
     name = "label"
+    watched = ("accuracy", "macro_f1", "mcc")
     said = "one label, or several, for a text or a picture: sentiment, topic, kind"
     Config = Config
     head = "label"

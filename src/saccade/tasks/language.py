@@ -43,6 +43,15 @@ class Language(Task):
     def fit(self, examples: Sequence[Example]) -> None:
         kind_of(self.config.check)  # an unknown name is refused before anything is learnt
 
+    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+        """Nothing; but a tokenizer that drops the border between records could never end one."""
+        border = kind_of(self.config.check).border
+        if border and not need_tokenizer(model).encode(border, special=False).ids:
+            raise ValueError(
+                f"task.check is {self.config.check}, whose records end with {border!r}, and a tokenizer of {self.config.pieces} "
+                "drops that; use task.pieces characters, bytes or bpe."
+            )
+
     def usual(self) -> str:
         return "transformer_language"
 

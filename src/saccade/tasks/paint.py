@@ -26,7 +26,7 @@ from saccade.tasks.metrics.painted import mean, shows
 from saccade.tasks.painting import Rows, from_png, need_painter, row_seeds, to_png
 from saccade.tasks.task import Choices, Item, Task, encoded, sources
 from saccade.vision.codes import Gumbel, Nearest
-from saccade.vision.pixels import pixels
+from saccade.vision.pixels import held, pixels
 
 SIDES = (32, 64)  # rows and columns of what a new model paints; larger pictures are scaled down
 CELLS = 8  # rows and columns of codes
@@ -54,6 +54,7 @@ class Asked(NamedTuple):
 
 class Paint(Task):
     name = "paint"
+    lone = True  # codes that nobody uses are moved to what a whole step has seen
     said = "a picture of what a text says"
     Config = Config
     writes = True
@@ -116,8 +117,9 @@ class Paint(Task):
         read = encoded([text for e in examples for text in captions(e)], model, min(self.config.length, sizes.length))
         shape = (sizes.channels, body.side * sizes.cell, body.side * sizes.cell)
         out: list[Item] = []
+        pictures: Iterator[Any] = iter(held([e["image"] for e in examples if "image" in e], shape))
         for example in examples:
-            seen = pixels(example["image"], shape) if "image" in example else None
+            seen = next(pictures) if "image" in example else None
             for number in range(len(captions(example))):
                 out.append(Item(example, next(read)[0], gold=Asked(number, seen)))
         return out

@@ -28,6 +28,10 @@ def write_records(
     if count < 1:
         raise ValueError(f"At least one text has to be asked for; got {count}.")
     prompt = need_tokenizer(model).encode((border or "\n") + begin, special=False).ids
+    if not prompt:
+        raise ValueError(
+            "The model's tokenizer has no token for an empty beginning; give the text some words to go on with."
+        )
     limit = length if model.limit is None else min(length, model.limit - len(prompt))
     if limit < 1:
         raise ValueError(f"The model reads {model.limit} tokens and the beginning has {len(prompt)}; shorten it.")

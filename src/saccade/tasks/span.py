@@ -46,6 +46,7 @@ class Config:
 
 class Span(Task):
     name = "span"
+    watched = ("f1", "exact_match")
     said = "the words of a text that answer a question, or that it has no answer"
     Config = Config
     head = "span"

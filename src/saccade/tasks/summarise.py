@@ -25,6 +25,7 @@ class Config:
 
 class Summarise(Translate):
     name = "summarise"
+    watched = ("rouge_1", "rouge_2", "rouge_l")
     said = "a long text in a few words"
     Config = Config
     sample = "reports"

@@ -70,12 +70,17 @@ class Task:
     writes: bool = False  # the model writes tokens
     running: bool = False  # running text, whose last tenth is held out, not one line in ten
     many = False  # several labels at once
+    lone = False  # a step cannot be shared by processes, nor read in parts
+    watched: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
     cuts: bool = True  # a text longer than task.length loses its end; otherwise it is read in pieces
     named: Mapping[str, str] = MappingProxyType({})  # the columns that the user named, role by role
     noticed: tuple[str, ...] = ()  # what `fit` saw in the data, in lines for a person
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         self.config = config or self.Config()
+        metric = getattr(self.config, "metric", "")
+        if self.watched and metric not in self.watched:
+            raise ValueError(f"task.metric is {metric!r}; known are {', '.join(self.watched)}.")
         self.labels = tuple(labels)
         self.tuned: dict[str, Any] = {}  # settings that `tune` chose; a finished run is opened with them
 

@@ -25,6 +25,7 @@ class Config:
 
 class Translate(Task):
     name = "translate"
+    watched = ("bleu", "chrf", "exact_match")
     said = "one text into another: a language, a date, a number"
     Config = Config
     writes = True

@@ -115,6 +115,8 @@ def prepare(job: Job) -> Ready:
     stored = is_stored(job.model)
     chosen = task.choices(splits.train.examples, stored)
     config = filled(Config, {**chosen.train, **job.train_fields}, "train")
+    if task.lone and config.parts > 1:
+        raise ValueError(f"{task.name} learns from whole steps; leave out train.parts, or lower train.rows instead.")
     torch.manual_seed(config.seed)
     said: list[str] = []
     if stored:
@@ -236,5 +238,7 @@ def data_of(where: str | Path) -> Splits | None:
     run = tomllib.loads(path.read_text(encoding="utf-8"))
     kind = task_class(run["run"]["task"])
     given = {key: value for key, value in run["task"].items() if key != "labels"}
-    job = Job(run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip")
+    job = Job(
+        run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip", max_bad=1.0
+    )
     return _data(job, kind(filled(kind.Config, given, "task")))

@@ -1,6 +1,7 @@
 """What has to be alike: a run and its checkpoint, and the processes that work on one run."""
 
 import hashlib
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,12 @@ def same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
 
 
 def other_world(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What to say when a run goes on in another number of processes: the sums are the same, their order is not.
+    """What to say when a run goes on in another number of processes.
+
+    The sums are the same and their order is not; dropout, masks and other noise are drawn by each process for its own share.
 
     >>> other_world({"size": 2, "shard": False}, {"size": 1, "shard": False})
-    ['saved by 2 processes, going on with 1 process: what is learnt is the same but for the last bits']
+    ['saved by 2 processes, going on with 1 process: what is learnt is the same but for the last bits, and for dropout and noise']
     """
     was, here = ({"size": 1, "shard": False} | told for told in (before, now))
     if was == here:
@@ -40,11 +43,16 @@ def other_world(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         f"{told['size']} process{'' if told['size'] == 1 else 'es'}{' that share the model' if told['shard'] else ''}"
         for told in (was, here)
     ]
-    return [f"saved by {words[0]}, going on with {words[1]}: what is learnt is the same but for the last bits"]
+    how = "what is learnt is the same but for the last bits, and for dropout and noise"
+    return [f"saved by {words[0]}, going on with {words[1]}: {how}"]
 
 
 def alike(ready: Ready, world: World) -> None:
     """Refuse to begin where a process has other data, settings or labels than the first."""
+    if ready.task.lone and world.size > 1:
+        raise Refused(
+            f"{ready.task.name} learns from whole steps, so it cannot be shared by {world.size} processes; use one."
+        )
     mine = hashlib.sha256(to_json(ready.fixed()).encode()).hexdigest()
     told = world.gather(int(mine[:12], 16))
     other = [rank for rank, number in enumerate(told) if number != told[0]]
@@ -56,6 +64,10 @@ def alike(ready: Ready, world: World) -> None:
 
 def shelved(ready: Ready, where: Path, world: World) -> Iterator[str]:
     """A text that is too large to be held, tokenised by the first process; the others then find it done."""
+    settings = where.parent / "config.toml"
+    known = tomllib.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    if known and known.get("run", {}).get("digest") != ready.splits.digest:
+        return  # the tokens are those of another text, whose run is about to refuse this one
     if world.is_first:
         yield from ready.shelve(where)
     world.first(lambda: None)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from saccade.data import Example
+from saccade.models.model import Model
 from saccade.tasks.language import Language
 from saccade.tasks.pretrain.config import Config
 
@@ -18,3 +20,9 @@ class Causal(Language):
             raise ValueError(
                 "causal reads one running text, token by token; leave out task.texts and task.whole_words."
             )
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """There is nothing to know of the data: records and their checks are an affair of `language`."""
+
+    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+        """Nor is there anything to give."""

@@ -27,8 +27,11 @@ class Masked(Objective):
     frame = "both"
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        return rows(examples, model, self.config, skip=self.skipped(model))
+
+    def skipped(self, model: Model) -> list[int]:
         unknown = need_tokenizer(model).unknown  # nobody can tell what stood there
-        return rows(examples, model, self.config, skip=[] if unknown is None else [unknown])
+        return [] if unknown is None else [unknown]
 
     def batch(self, items: Sequence[Item]) -> Batch:
         return numbered(items)

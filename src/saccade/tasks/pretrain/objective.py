@@ -64,6 +64,10 @@ class Objective(Task):
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples)
 
+    def skipped(self, model: Model) -> list[int]:
+        """The ids that nobody is asked for."""
+        return []
+
     def windows(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
         """Tokens of a window of a text too large to be held, and what makes an item of such a window and the token after it."""
         if self.config.whole_words or self.config.texts != "running":
@@ -71,7 +75,7 @@ class Objective(Task):
                 "Of a text that is too large to be held only the tokens are kept, as one running text; leave out "
                 "task.whole_words and task.texts, or give less text."
             )
-        room, make = windowed(model, self.config)
+        room, make = windowed(model, self.config, self.skipped(model))
         return room, lambda row: make(row[:-1])
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:

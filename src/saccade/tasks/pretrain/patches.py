@@ -24,7 +24,7 @@ from saccade.tasks.label import picture_shape
 from saccade.tasks.metrics import Score
 from saccade.tasks.pretrain.objective import Objective
 from saccade.tasks.task import Choices, Item
-from saccade.vision.pixels import pixels
+from saccade.vision.pixels import held, pixels
 
 EPS = 1e-6  # of a patch's variance: a plain patch becomes nothing, not a division by nothing
 
@@ -59,7 +59,8 @@ class Patches(Objective):
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
         shape = picture_shape(model)
-        return [Item(example, pixels(example["image"], shape)) for example in examples]
+        pictures: Sequence[Any] = held([example["image"] for example in examples], shape)
+        return [Item(example, picture) for example, picture in zip(examples, pictures, strict=True)]
 
     def batch(self, items: Sequence[Item]) -> Batch:
         stacked = torch.from_numpy(np.stack([item.source for item in items]))

@@ -96,9 +96,9 @@ def longest(model: Model, config: Config) -> int:
     return min(config.length, model.limit or config.length)
 
 
-def windowed(model: Model, config: Config) -> tuple[int, Callable[[np.ndarray], Item]]:
+def windowed(model: Model, config: Config, skip: Sequence[int] = ()) -> tuple[int, Callable[[np.ndarray], Item]]:
     """How many tokens of a text a row has room for, and how so many ids become a row in which each token is a unit."""
-    room, frame = _framing(need_tokenizer(model), longest(model, config), ())
+    room, frame = _framing(need_tokenizer(model), longest(model, config), skip)
 
     def item(ids: np.ndarray) -> Item:
         row, marks = frame(ids, np.ones(len(ids), bool))

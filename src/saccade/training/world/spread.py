@@ -111,9 +111,9 @@ class Copies(Whole):
                 yield
 
 
-def together(model: nn.Module) -> list[list[Layer]]:
+def together(model: nn.Module) -> list[list[nn.Module]]:
     """Neighbouring layers that are put together at one time: a message costs the same for few weights as for many."""
-    groups: list[list[Layer]] = []
+    groups: list[list[nn.Module]] = []
     room = 0
     for layer in [part for part in model.modules() if isinstance(part, Layer)]:
         size = sum(p.numel() for p in layer.parameters())
