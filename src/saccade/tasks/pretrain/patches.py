@@ -59,8 +59,8 @@ class Patches(Objective):
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
         shape = picture_shape(model)
-        pictures: Sequence[Any] = held([example["image"] for example in examples], shape)
-        return [Item(example, picture) for example, picture in zip(examples, pictures, strict=True)]
+        pictures: Iterator[Any] = iter(held([example["image"] for example in examples], shape))
+        return [Item(example, next(pictures)) for example in examples]
 
     def batch(self, items: Sequence[Item]) -> Batch:
         stacked = torch.from_numpy(np.stack([item.source for item in items]))
