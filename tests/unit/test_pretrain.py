@@ -12,7 +12,7 @@ from saccade.cli.settings import Recipe, _kinds
 from saccade.data import Batch, Example, Text, write
 from saccade.data.item import DataError, Table
 from saccade.data.samples import sample
-from saccade.data.sharding import write_shards
+from saccade.data.sharding import writing
 from saccade.data.split import Splits
 from saccade.models import bert, t5
 from saccade.models.load import load
@@ -283,7 +283,7 @@ def test_a_text_too_large_to_be_held_is_read_from_shards(tmp_path, examples):
     ready = made("masked", examples)
     tokenizer = ready.model.tokenizer
     ids = [found.ids for found in tokenizer.encode_batch([e["text"] for e in examples], special=False)]
-    shards = write_shards((e["text"] for e in examples), lambda lines: [
+    *_, shards = writing((e["text"] for e in examples), lambda lines: [
         found.ids for found in tokenizer.encode_batch(lines, special=False)
     ], tmp_path / "tokens", vocab=tokenizer.vocab, separator=None)  # fmt: skip
     fed = feed(ready.task, shards, ready.model, tokens=256)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from saccade.data import sharding
 from saccade.data.plan import Blocks
-from saccade.data.sharding import write_shards
+from saccade.data.sharding import writing
 from saccade.data.shards import Shards, fingerprint
 
 ROWS = [[5, 6, 7], [], [8], [1, 2, 3, 4, 9, 9]]
@@ -24,6 +24,14 @@ TEXTS = [" ".join(map(str, row)) for row in ROWS]
 
 def encode(texts):
     return [[int(word) for word in text.split()] for text in texts]
+
+
+def write_shards(*given, progress=None, **options):
+    """What the writing ends with; `progress` hears of the rest."""
+    for found in writing(*given, **options):
+        if progress is not None and not isinstance(found, Shards):
+            progress(found)
+    return found
 
 
 def write(directory, texts=TEXTS, **changes):
@@ -132,7 +140,7 @@ def texts():
     os.kill(os.getpid(), signal.SIGKILL)
 
 encode = lambda texts: [[int(word) for word in text.split()] for text in texts]
-shards.write_shards(texts(), encode, sys.argv[2], vocab=10, separator=0, key="a", shard_tokens=4)
+list(shards.writing(texts(), encode, sys.argv[2], vocab=10, separator=0, key="a", shard_tokens=4))
 """
 
 

@@ -20,32 +20,6 @@ CHARACTERS = 2**20  # of text that are in memory, as text and as ids, at one tim
 Encode = Callable[[list[str]], list[list[int]]]
 
 
-def write_shards(
-    texts: Iterable[str],
-    encode: Encode,
-    directory: str | Path,
-    *,
-    vocab: int,
-    separator: int | None,
-    key: str = "",
-    shard_tokens: int = 50_000_000,
-    progress: Callable[[int], None] | None = None,
-) -> Shards:
-    """Tokenise texts into a directory, or open it where the same `key` (see `fingerprint`) has done so already.
-
-    `separator` follows each text. `progress` hears of the tokens written so far.
-    """
-    done: Shards | None = None
-    work = writing(texts, encode, directory, vocab=vocab, separator=separator, key=key, shard_tokens=shard_tokens)
-    for found in work:
-        if isinstance(found, Shards):
-            done = found
-        elif progress is not None:
-            progress(found)
-    assert done is not None, "writing ends with the shards"
-    return done
-
-
 def writing(
     texts: Iterable[str],
     encode: Encode,
@@ -56,10 +30,11 @@ def writing(
     key: str = "",
     shard_tokens: int = 50_000_000,
 ) -> Iterator[int | Shards]:
-    """The same, step by step: gives the number of tokens written so far, again and again, and then the shards.
+    """Tokenise texts into a directory, or open it where the same `key` (see `fingerprint`) has done so already.
 
-    What is written appears under its name only when it is whole: an interrupted writing leaves nothing that could be mistaken
-    for it, and is redone.
+    Gives the number of tokens written so far, again and again, and then the shards. `separator` follows each text. What is
+    written appears under its name only when it is whole: an interrupted writing leaves nothing that could be mistaken for it,
+    and is redone.
     """
     directory = Path(directory)
     if shard_tokens < 1:
