@@ -23,7 +23,7 @@ from saccade.training.verify import OFFSETS, assembled
 from saccade.training.world import World, alone, joined
 from saccade.training.world.heart import Heart
 from saccade.training.world.launch import cores, environment
-from saccade.training.world.link import Lost, _is_of_the_network
+from saccade.training.world.link import Lost, _reached
 
 SOURCE = Path(__file__).parents[2] / "src" / "saccade"
 
@@ -48,8 +48,6 @@ def test_one_process_is_a_world_of_its_own(monkeypatch):
     assert world.is_first
     assert world.gather(3, 0.5) == [[3, 0.5]]
     assert world.first(lambda: {"a": [1]}) == {"a": [1]}
-    with world.together():
-        pass
     assert not World(rank=1, size=2).is_first
 
 
@@ -169,8 +167,10 @@ def test_a_wrong_call_is_said_once_and_starts_nothing(words, size, said, monkeyp
     ],
 )
 def test_errors_of_the_network_are_told_from_others(text, is_lost):
-    assert _is_of_the_network(RuntimeError(text)) is is_lost
-    assert issubclass(Lost, RuntimeError)
+    with pytest.raises(RuntimeError) as caught, _reached(3):
+        raise RuntimeError(text)
+    assert isinstance(caught.value, Lost) is is_lost
+    assert ("rank 3 cannot reach" in str(caught.value)) is is_lost
 
 
 def test_another_number_of_processes_is_said_aloud():

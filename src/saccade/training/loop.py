@@ -71,14 +71,6 @@ class Learner:
 
     def step(self) -> Step:
         """Learn from the next batch."""
-        with self.world.together():
-            return self._step()
-
-    def skip(self) -> None:
-        """Leave the next step out: nothing changes but the count."""
-        self.done += 1
-
-    def _step(self) -> Step:
         began, config = time.perf_counter(), self.config
         self.model.train()
         torch.manual_seed(_mixed(config.seed, self.done, self.world.rank))  # dropout and other draws of this step
@@ -106,6 +98,10 @@ class Learner:
         epoch = self.feed.epoch(self.done)
         self.done += 1
         return Step(self.done, epoch, loss, now, norm, int(tokens), time.perf_counter() - began)
+
+    def skip(self) -> None:
+        """Leave the next step out: nothing changes but the count."""
+        self.done += 1
 
     def _batches(self) -> list[Batch]:
         """This process's share of the next step; where rows are too few for all processes it is empty."""

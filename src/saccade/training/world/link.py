@@ -36,26 +36,24 @@ class Link:
         """The numbers of every process, by rank."""
         mine = torch.tensor(values, dtype=torch.float64)
         all_of_them = [torch.empty_like(mine) for _ in range(self.size)]
-        with self.together():
-            dist.all_gather(all_of_them, mine)
+        dist.all_gather(all_of_them, mine)
         return [one.tolist() for one in all_of_them]
 
     def first(self, work: Callable[[], Any]) -> Any:
         """What the first makes of some work; it may take longer than any collective would wait, so the others look in."""
         self.turns += 1
         key = f"first/{self.turns}"
-        with self.together():
-            if self.rank == 0:
-                try:
-                    made = work()
-                except BaseException as error:
-                    self.store.set(key, to_json({"stopped": type(error).__name__}))
-                    raise
-                self.store.set(key, to_json({"made": made}))
-                return made
-            while not self.store.check([key]):
-                time.sleep(WAIT)
-            told = from_json(self.store.get(key))
+        if self.rank == 0:
+            try:
+                made = work()
+            except BaseException as error:
+                self.store.set(key, to_json({"stopped": type(error).__name__}))
+                raise
+            self.store.set(key, to_json({"made": made}))
+            return made
+        while not self.store.check([key]):
+            time.sleep(WAIT)
+        told = from_json(self.store.get(key))
         if "stopped" in told:
             raise Lost(f"the first process stopped ({told['stopped']}).")
         return told["made"]
@@ -69,16 +67,17 @@ class Link:
                 time.sleep(WAIT)
                 left = self.store.add("left", 0)
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """What torch says when a peer has gone becomes Lost."""
-        try:
-            yield
-        except RuntimeError as error:
-            if isinstance(error, Lost) or not _is_of_the_network(error):
-                raise
-            late = f"no answer for {PATIENCE.seconds // 60} minutes" if "imed out" in str(error) else "it has gone"
-            raise Lost(f"rank {self.rank} cannot reach another process of this run: {late}.") from error
+
+@contextmanager
+def _reached(rank: int) -> Iterator[None]:
+    """What torch says when a peer has gone becomes Lost, wherever it is said: in meeting, learning, saving or parting."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, Lost) or not _is_of_the_network(error):
+            raise
+        late = f"no answer for {PATIENCE.seconds // 60} minutes" if "imed out" in str(error) else "it has gone"
+        raise Lost(f"rank {rank} cannot reach another process of this run: {late}.") from error
 
 
 def _is_of_the_network(error: RuntimeError) -> bool:
@@ -101,24 +100,25 @@ _groups: list[Any] = []  # of the runs that are over
 
 @contextmanager
 def linked(rank: int, size: int, *, cuda: bool) -> Iterator[Link]:
-    """Meet the others, and stay in touch until the work is done or has failed."""
-    store: Any = dist.PrefixStore(f"run{next(_runs)}", _meeting())
-    if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    heart = Heart(store.clone(), rank, size, silence())
-    link = Link(rank, size, store, heart)
-    try:
-        heart.beat()
-        link.gather([0.0])  # from here on everybody's heart can be heard
-        heart.start()
-        yield link
-        link.leave()
-    finally:
-        heart.stop()
-        # torch joins the threads of a group that nobody holds any more; one of them may just then need the interpreter, which
-        # whoever joins it does not let go: so groups are kept, and the threads get a moment to finish
-        _groups.append(dist.group.WORLD)
-        time.sleep(WAIT)
-        dist.destroy_process_group()
+    """Meet the others, and stay in touch until the work is done or has failed; if one of them goes away, this one is Lost."""
+    with _reached(rank):
+        store: Any = dist.PrefixStore(f"run{next(_runs)}", _meeting())
+        if cuda:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        heart = Heart(store.clone(), rank, size, silence())
+        link = Link(rank, size, store, heart)
+        try:
+            heart.beat()
+            link.gather([0.0])  # from here on everybody's heart can be heard
+            heart.start()
+            yield link
+            link.leave()
+        finally:
+            heart.stop()
+            # torch joins the threads of a group that nobody holds any more; one of them may just then need the interpreter,
+            # which whoever joins it does not let go: so groups are kept, and the threads get a moment to finish
+            _groups.append(dist.group.WORLD)
+            time.sleep(WAIT)
+            dist.destroy_process_group()

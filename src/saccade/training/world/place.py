@@ -1,7 +1,7 @@
 """Where a training takes place: which process this is, of how many, on which device, and how they speak to each other."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,10 +36,6 @@ class World:
     def first(self, work: Callable[[], Any]) -> Any:
         """What the first process makes of some work, told to all others, which wait however long it takes; plain values only."""
         return work() if self.link is None else self.link.first(work)
-
-    def together(self) -> Any:
-        """Around work of several processes: if another one goes away meanwhile, this one raises Lost."""
-        return nullcontext() if self.link is None else self.link.together()
 
 
 def alone(device: str = "auto") -> World:

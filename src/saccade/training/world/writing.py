@@ -23,7 +23,7 @@ class Writing:
         self.world.first(lambda: None)  # which has made the directory
         writer = HuggingFaceStorageWriter(str(path), save_distributed=True)
         try:
-            with warnings.catch_warnings(), self.world.together():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 planner = DefaultSavePlanner(dedup_save_to_lowest_rank=True)
                 dcp.save({name: x.detach() for name, x in named.items()}, storage_writer=writer, planner=planner)
