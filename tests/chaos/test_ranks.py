@@ -41,7 +41,7 @@ def tried(home: Path) -> dict[str, Any]:
 def test_gradients_are_those_of_one_process(tried):
     """Of the same step in float64, for readers, writers, recurrent and sparse models, in parts and with clipping."""
     found = tried["same_gradients"]
-    assert len(found) == 12
+    assert len(found) == 13
     for name, apart in found.items():
         assert len(apart) == 2, name
         assert all(isinstance(one, float) and one <= 1e-12 for one in apart), (name, apart)

@@ -1,5 +1,6 @@
 """Marian's students: files written here in its layout, the model against its formulas in numpy, the SSRU against a loop."""
 
+import json
 import math
 import random
 import struct
@@ -483,3 +484,16 @@ def test_other_models_are_refused_by_name(tmp_path, old, new, said):
     assert old in SETTINGS
     with pytest.raises(ValueError, match=said):
         read_student(whole_file(tmp_path / "model.bin", text=SETTINGS.replace(old, new)))
+
+
+def test_the_list_of_families_says_where_weights_come_from(capsys):
+    """A student is read from Marian's file, and nobody else reads or writes what we write of it."""
+    assert main(["models"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("marian_student"))
+    assert line.split("  ")[0] == "marian_student"
+    assert "from scratch" not in line
+    assert "weights in  " in line
+    assert main(["models", "--json"]) == 0
+    found = {row["name"]: row["weights"] for row in json.loads(capsys.readouterr().out)}
+    assert found["marian_student"] == "weights in"
+    assert {name: found[name] for name in ("marian", "rnn")} == {"marian": "weights in and out", "rnn": "from scratch"}

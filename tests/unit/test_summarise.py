@@ -9,7 +9,7 @@ from saccade.cli import main
 from saccade.data import DataError, Example, read, write
 from saccade.data.guess import guess
 from saccade.data.samples import reports, sample
-from saccade.tasks.summarise import Config, Summarise
+from saccade.tasks.summarise import Config, Summarise, learnt
 from saccade.tasks.table import task_class
 from saccade.training.job import Job, prepare
 
@@ -107,7 +107,11 @@ def test_pairs_of_like_length_are_no_summaries(tmp_path):
     [
         ({"article": "Long text.", "summary": ""}, ("summary", "the text is empty", "remove the record")),
         ({"article": None, "summary": "short"}, ("article", "missing")),
-        ({"article": ["a", "b"], "summary": "short"}, ("article", "text is needed, not a list")),
+        ({"article": ["a", ["b"]], "summary": "short"}, ("article", "text is needed, not a list")),
+        ({"article": ["", " "], "summary": "short"}, ("article", "the text is empty")),
+        ({"article": [], "summary": "short"}, ("article", "text is needed, not a list")),
+        ({"article": "Long text.", "summary": []}, ("summary", "text is needed, not a list")),
+        ({"article": "Long text.", "summary": ["short", None]}, ("summary", "missing")),
         ({"article": "Long text."}, ("no summary", "it has article")),
     ],
 )
@@ -120,6 +124,39 @@ def test_bad_records_are_named_with_their_place(tmp_path, row, words):
     assert str(caught.value).startswith(f"{path}:2:")
     for word in words:
         assert word in str(caught.value)
+
+
+def test_lists_of_sentences_are_one_text_and_lists_of_summaries_are_several(tmp_path):
+    """As SciTLDR writes them; other columns of lists, and one called title, are left alone."""
+    path = tmp_path / "a.jsonl"
+    long = ["The first sentence of many that stand here, one after the other.", "And a second one.", ""] * 6
+    rows = [
+        {"source": long, "source_labels": [0, 1], "target": ["One.", "Uno.", "Eins."], "title": "A paper"},
+        {"source": " ".join(long), "source_labels": [1], "target": ["Two."], "title": "Another"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert guess([path])[0] == "summarise"
+    found = read([path], Summarise().roles([]))
+    assert [" ".join(example["source"].split()) for example in found.examples] == [" ".join(filter(None, long))] * 2
+    assert [example["target"] for example in found.examples] == [["One.", "Uno.", "Eins."], "Two."]
+    assert sum("joined" in line and "one of 18" in line for line in found.said) == 1
+    assert sum("the first is learnt, and all count" in line and "one of 3" in line for line in found.said) == 1
+    words = main(["data", "check", str(path)])
+    assert words == 0
+
+
+def test_the_first_of_several_summaries_is_learnt_and_the_nearest_counts():
+    task = Summarise()
+    example = Example({"source": "a b c", "target": ["the cat sat", "rain fell all day"]})
+    assert learnt(example)["target"] == "the cat sat"
+    assert list(task.texts([example])) == ["a b c", "the cat sat"]
+    for answer in ("the cat sat", "rain fell all day"):
+        assert all(score.value == 1 for score in task.score([answer], [example]))
+        assert task.wrong(answer, example) is None
+    scores = {score.name: score.value for score in task.score(["rain fell in the night"], [example])}
+    assert scores["rouge_1"] == pytest.approx(2 * 2 / (4 + 5))  # two words of four and of five, against the second
+    assert scores["rouge_2"] == pytest.approx(2 * 1 / (3 + 4))
+    assert task.wrong("rain fell", example).row["gold"] == "the cat sat / rain fell all day"
 
 
 def test_a_column_that_is_missing_is_asked_for(tmp_path):
@@ -184,6 +221,6 @@ def test_from_the_sample_to_a_summary_by_the_verb(tmp_path, capsys):
     assert main(["train", "summarise", "--data", str(path), "--out", run, *small.split()]) == 0
     capsys.readouterr()
     assert main(["summarise", run, "Oslo City met Lima City on Monday.", "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)) == ["summary"]
+    assert next(iter(json.loads(capsys.readouterr().out))) == "summary"
     assert main(["translate", run, "a"]) == 4
     assert "was made to summarise, not to translate" in capsys.readouterr().err

@@ -47,6 +47,8 @@ def test_one_process_is_a_world_of_its_own(monkeypatch):
         assert world == alone("cpu") == World()
     assert world.is_first
     assert world.gather(3, 0.5) == [[3, 0.5]]
+    world.meet()
+    world.come()
     assert world.first(lambda: {"a": [1]}) == {"a": [1]}
     assert not World(rank=1, size=2).is_first
 
@@ -88,6 +90,27 @@ def test_whoever_does_not_beat_is_named():
     assert first.silent(later) is None
     third.answered = time.monotonic() - 6  # the store, which the first one keeps, is silent
     assert third.silent(later) == 0
+
+
+def test_whoever_lives_and_does_not_come_is_named_by_those_who_wait():
+    _, made = hearts(3, 10.0)
+    first, second, third = made
+    for heart in made:
+        heart.come()
+    first.come()  # the first and the third wait for the second
+    third.come()
+    for heart in made:
+        heart.beat()
+    for heart in made:
+        heart._hear()
+    soon, later = time.monotonic() + 9, time.monotonic() + 11
+    assert [heart.stuck(soon) for heart in made] == [None, None, None]
+    assert [heart.stuck(later) for heart in made] == [1, None, 1]  # who is behind accuses nobody
+    second.come()
+    second.beat()
+    for heart in made:
+        heart._hear()
+    assert [heart.stuck(later) for heart in made] == [None, None, None]  # a long step, taken by all alike
 
 
 def test_a_heart_beats_and_gives_up_whoever_is_silent(monkeypatch, capsys):

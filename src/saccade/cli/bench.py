@@ -3,6 +3,7 @@
 import json as json_text
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,15 +14,15 @@ from saccade.studies.measure import OK, Plan, machine
 if TYPE_CHECKING:
     from saccade.studies.cost import Run
 
+RACES = ("train", "generate", "translate")
 COLUMNS = 120  # of the tables where no terminal says how wide it is
 
 
 def call(name: str, argv: Sequence[str]) -> int:
-    """`bench train` has flags of its own; all else is measured here."""
-    if argv[:1] == ["train"]:
-        from saccade.cli.bench_train import main as train
-
-        return tyro.cli(train, prog="saccade bench train", args=argv[1:])
+    """Races beside the peers have files and flags of their own; all else is measured here."""
+    if argv[:1] and argv[0] in RACES:
+        race = import_module(f"saccade.cli.bench_{argv[0]}").main
+        return tyro.cli(race, prog=f"saccade bench {argv[0]}", args=argv[1:])
     return tyro.cli(main, prog="saccade bench", args=argv) or 0
 
 
@@ -50,22 +51,26 @@ def main(
 
     $ saccade bench attention --json > cost.json
 
-    Training throughput beside the peers has flags of its own:
+    Training, generation and translation beside the peers have flags of their own:
 
     $ saccade bench train --help
+
+    $ saccade bench generate --help
+
+    $ saccade bench translate --help
 
     Each case runs in a process of its own, since a process's peak memory never falls. A case that runs out of memory or time
     is noted with its reason and the run goes on. Close other programs first: threads
     that wait for a busy core make short passes many times slower.
 
     Args:
-        subject: What to measure: attention or train.
+        subject: What to measure: attention, train, generate or translate.
         plan: What to measure, and how often.
         out: Directory for report.json and plot.png.
         json: Print the report as JSON and nothing else.
     """
     if subject not in SUBJECTS:
-        print(f"Unknown subject {subject!r}; known are {', '.join(SUBJECTS)}.", file=sys.stderr)
+        print(f"Unknown subject {subject!r}; known are {', '.join([*SUBJECTS, *RACES])}.", file=sys.stderr)
         return 2
     try:
         return SUBJECTS[subject](plan, out, json)

@@ -2,6 +2,7 @@
 
 import json as encoder
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,19 +18,41 @@ Tasks = Literal[
 ]
 
 
+@dataclass(frozen=True)
+class Check:
+    """How files are looked at."""
+
+    task: Tasks | None = None
+    """What the data is for; guessed from the file if not given."""
+    columns: str = ""
+    """Which column is which, such as text=review,label=stars or text=1,label=2."""
+    on_bad_record: Literal["error", "skip"] = "error"
+    """Stop at the first bad record, or skip it and write it to --rejects."""
+    max_bad: float = 0.01
+    """The share of bad records from which on skipping stops."""
+    limit: int | None = None
+    """The length beyond which a text will be cut off, in words, to see how many are."""
+    rejects: Path = Path("bad_records.jsonl")
+    """Where skipped records are written down."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print the facts as JSON."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How a sample is drawn."""
+
+    count: int = 1000
+    """How many records of a sample to write."""
+    seed: int = 0
+    """Of the sample."""
+
+
 def main(
     what: What,
     names: Names,
-    *,
-    task: Tasks | None = None,
-    columns: str = "",
-    on_bad_record: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-    limit: int | None = None,
-    rejects: Path = Path("bad_records.jsonl"),
-    count: int = 1000,
-    seed: int = 0,
-    json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    check: tyro.conf.OmitArgPrefixes[Check] = Check(),  # noqa: B008 (frozen)
+    draw: tyro.conf.OmitArgPrefixes[Draw] = Draw(),  # noqa: B008 (frozen)
 ) -> int:
     """Check data before training: rows, labels, lengths, what repeats and what leaks; or write a built-in sample to a file.
 
@@ -42,59 +65,43 @@ def main(
     Args:
         what: `check` looks at files; `get` writes a built-in sample.
         names: The files or the directory to check; or the sample's name, and the file to write it to.
-        task: What the data is for; guessed from the file if not given.
-        columns: Which column is which, such as text=review,label=stars or text=1,label=2.
-        on_bad_record: Stop at the first bad record, or skip it and write it to --rejects.
-        max_bad: The share of bad records from which on skipping stops.
-        limit: The length beyond which a text will be cut off, in words, to see how many are.
-        rejects: Where skipped records are written down.
-        count: How many records of a sample to write.
-        seed: Of the sample.
-        json: Print the facts as JSON.
+        check: How `check` looks at files.
+        draw: How `get` draws a sample.
     """
     from saccade.data import DataError
 
     try:
-        if what == "get":
-            return _get(names, count, seed)
-        return _check(names, task, columns, (on_bad_record, max_bad), limit, rejects, json)
+        return _get(names, draw) if what == "get" else _check(names, check)
     except DataError as error:
         print(f"saccade data: {error}", file=sys.stderr)
         return 3
 
 
-def _check(
-    names: list[str],
-    task: str | None,
-    columns: str,
-    bad: tuple[str, float],
-    limit: int | None,
-    rejects: Path,
-    json: bool,
-) -> int:
+def _check(names: list[str], asked: Check) -> int:
     from saccade.data import examine, open_data, parse_columns, write_rejects
     from saccade.data.guess import guess, roles_for
 
     if not names:
         print("saccade data check: name a file or a directory to check.", file=sys.stderr)
         return 2
-    named = parse_columns(columns)
-    task, roles = (task, roles_for(task, names, named)) if task else guess(names, named)
+    named = parse_columns(asked.columns)
+    task, roles = (asked.task, roles_for(asked.task, names, named)) if asked.task else guess(names, named)
+    running = task in ("language", "pretrain")
     found = open_data(
-        names, roles, columns=named, on_bad=bad[0], max_bad=bad[1], contiguous=task in ("language", "pretrain")
+        names, roles, columns=named, on_bad=asked.on_bad_record, max_bad=asked.max_bad, contiguous=running
     )
-    facts = examine(found, roles, limit=limit)
+    facts = examine(found, roles, limit=asked.limit)
     if found.bad:
-        write_rejects(found.bad, rejects)
-        facts.said.append(f"{len(found.bad):,} bad records are written down in {rejects}.")
-    if json:
+        write_rejects(found.bad, asked.rejects)
+        facts.said.append(f"{len(found.bad):,} bad records are written down in {asked.rejects}.")
+    if asked.json:
         print(encoder.dumps({"task": task, "digest": found.digest, **facts.as_dict()}, ensure_ascii=False))
     else:
         print("\n".join([f"read for the task: {task}", *facts.lines()]))
     return 0
 
 
-def _get(names: list[str], count: int, seed: int) -> int:
+def _get(names: list[str], draw: Draw) -> int:
     from saccade.data import write
     from saccade.data.samples import SAMPLES, sample
 
@@ -109,7 +116,7 @@ def _get(names: list[str], count: int, seed: int) -> int:
     except ValueError as error:
         print(f"saccade data get: {error}", file=sys.stderr)
         return 2
-    examples = entry.make(count, seed)
+    examples = entry.make(draw.count, draw.seed)
     path = Path(names[1]) if len(names) == 2 else Path(names[0] + (".conll" if "tags" in examples[0] else ".jsonl"))
     write(path, _as_files(path, examples))
     print(f"{path}: {len(examples):,} records of {names[0]} ({entry.said}).")

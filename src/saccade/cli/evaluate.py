@@ -1,6 +1,7 @@
 """`saccade evaluate RUN --data FILE`: how good a model is on data with answers, with intervals."""
 
 import json as json_text
+import sys
 from typing import Annotated
 
 import tyro
@@ -31,19 +32,24 @@ def main(
 def _evaluate(run: str, data: tuple[str, ...], columns: str, as_json: bool) -> int:
     from saccade.data.read import parse_columns, read
     from saccade.tasks.answering import evaluate
+    from saccade.tasks.hidden import forgiving, left_out, scored
     from saccade.tasks.opening import open_run
 
     task, model = open_run(run)
     if data:
         named = parse_columns(columns) if columns else None
-        examples = read(data, task.roles(data), columns=named).examples
+        examples = read(data, forgiving(task.roles(data)), columns=named).examples
     else:
         from saccade.training.job import held_out
 
         examples = held_out(run)
+    examples, hidden = scored(task, examples)
+    if hidden:
+        print(f"saccade evaluate: {left_out(hidden, hidden + len(examples))}", file=sys.stderr)
     scores = evaluate(task, model, examples)
     if as_json:
-        print(json_text.dumps({"examples": len(examples), "scores": [vars(score) for score in scores]}))
+        found = {"examples": len(examples), "hidden": hidden, "scores": [vars(score) for score in scores]}
+        print(json_text.dumps(found))
     else:
         for score in scores:
             print(score)

@@ -3,9 +3,12 @@
 import json as encoder
 import sys
 from dataclasses import asdict, fields
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+if TYPE_CHECKING:
+    from saccade.models.family import Family
 
 Name = tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]]
 
@@ -24,12 +27,9 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
     from saccade.models.table import FAMILIES, family
 
     if name is None:
-        lines = [{"name": f.name, "said": f.said, "published": f.names is not None} for f in FAMILIES]
+        lines = [{"name": f.name, "said": f.said, "weights": weights(f)} for f in FAMILIES]
         wide = max(len(line["name"]) for line in lines) + 2
-        table = [
-            f"{x['name']:{wide}}{'weights in and out' if x['published'] else 'from scratch':20}{x['said']}"
-            for x in lines
-        ]
+        table = [f"{x['name']:{wide}}{x['weights']:20}{x['said']}" for x in lines]
         print(encoder.dumps(lines, indent=2) if json else "\n".join([*table, "", "saccade models NAME draws one."]))
         return 0
     try:
@@ -53,6 +53,13 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
     print("\n".join(f"  {line}" for line in assembly(model)))
     print(f"\n  {count:,} parameters; heads: {', '.join(found.heads) or 'its own'}")
     return 0
+
+
+def weights(family: "Family") -> str:
+    """Where the weights of a family come from and can go to."""
+    if family.names is not None:
+        return "weights in and out"
+    return "weights in" if family.read_only else "from scratch"
 
 
 def assembly(model) -> list[str]:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from saccade.cli.engine import Engine
+from saccade.decoding.settings import Decoding
+
 if TYPE_CHECKING:
     from saccade.models.model import Model
     from saccade.tasks.task import Task
 
 VERBS = ("label", "tag", "translate", "summarise", "caption")
+WRITING = ("translate", "summarise", "caption")
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def main(
 
 
 def call(verb: str, argv: Sequence[str]) -> int:
-    """One of VERBS: the same, for a run of that task only."""
+    """One of VERBS: the same, for a run of that task only; those that write also take how to."""
 
     def named(
         run: tyro.conf.Positional[str],
@@ -72,8 +76,23 @@ def call(verb: str, argv: Sequence[str]) -> int:
     ) -> int:
         return answer(verb, verb, run, text, data, columns, json)
 
-    named.__doc__ = (main.__doc__ or "").replace("saccade predict runs/reviews", f"saccade {verb} RUN")
-    return tyro.cli(named, prog=f"saccade {verb}", args=list(argv))
+    def writing(
+        run: tyro.conf.Positional[str],
+        text: tyro.conf.Positional[tuple[str, ...]] = (),
+        *,
+        data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
+        columns: str = "",
+        json: tyro.conf.FlagCreatePairsOff[bool] = False,
+        decoding: tyro.conf.OmitArgPrefixes[Decoding] = Decoding(),  # noqa: B008 - frozen
+        engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
+    ) -> int:
+        from saccade.cli.writing import Asked, write
+
+        return write(verb, run, Asked(text, data, columns), as_json=json, decoding=decoding, engine=engine)
+
+    does = writing if verb in WRITING else named
+    does.__doc__ = (main.__doc__ or "").replace("saccade predict runs/reviews", f"saccade {verb} RUN")
+    return tyro.cli(does, prog=f"saccade {verb}", args=list(argv))
 
 
 def _opened(run: str, how: str | Prompt, columns: str) -> "tuple[Task, Model]":

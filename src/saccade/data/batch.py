@@ -20,6 +20,17 @@ class Text:
         None  # (B, L) the number of the text that a token is of, where a row holds several; None = one
     )
 
+    def last(self, x: Tensor) -> Tensor:
+        """Of a value for each token, (B, L, ...), the one of each row's last real token, (B, ...), wherever the padding is.
+
+        >>> Text.of([[5, 6], [7]]).last(torch.tensor([[1, 2], [3, 4]])).tolist()
+        [2, 3]
+        """
+        if self.keep is None:
+            return x[:, -1]
+        at = self.keep.size(1) - 1 - self.keep.flip(1).int().argmax(1)
+        return x[torch.arange(len(x), device=x.device), at]
+
     @staticmethod
     def of(
         rows: Sequence[Sequence[int]],

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.data.item import Example, Role
+from saccade.data.item import Example, Role, several
 from saccade.data.long import Long
 from saccade.data.split import GOLD, Splits
 
@@ -99,7 +99,9 @@ def words_in(roles: Sequence[Role]) -> Callable[[Example], int] | None:
     names = [role.name for role in roles if role.kind in ("text", "line")]
     if any(role.kind == "words" for role in roles):
         return lambda example: len(example["words"])
-    return (lambda example: max(len(example[name].split()) for name in names)) if names else None
+    if not names:
+        return None
+    return lambda example: max(len(text.split()) for name in names for text in several(example[name]))
 
 
 def _spread(sizes: np.ndarray) -> dict[str, float]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from saccade.data.item import ROLES, DataError, Example, Role
+from saccade.data.item import ROLES, DataError, Example, Role, several
 from saccade.data.read import idx
 from saccade.data.read.folder import METADATA
 from saccade.data.read.formats import find_format
@@ -115,7 +115,7 @@ def _sensible(task: str, found: list[Example]) -> bool:
         few = len({example["label"] for example in found}) <= max(3, len(found) / 4)
         return few and not _numbers(found, "first") and not _numbers(found, "second")
     if task == "summarise":  # a long text and a short one
-        read, told = (sum(len(example[name].split()) for example in found) for name in ("source", "target"))
+        read, told = (sum(len(several(e[name])[0].split()) for e in found) for name in ("source", "target"))
         return read >= 30 * len(found) and read >= 3 * told
     if task == "translate":
         return not _numbers(found, "source")

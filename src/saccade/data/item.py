@@ -17,6 +17,8 @@ class Role:
     name: str
     kind: str = "text"
     known: tuple[str, ...] = ()
+    needed: bool = True  # otherwise a record without a value is an example without this role
+    lists: str = ""  # what a list of texts becomes: "joined" to one text, or "kept" as several; it is refused if empty
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,15 @@ class Example:
 
     def __contains__(self, role: str) -> bool:
         return role in self.values
+
+
+def several(value: str | Sequence[str]) -> list[str]:
+    """One text, or several that say the same, as a list.
+
+    >>> several("a dog"), several(["a dog", "a pup"])
+    (['a dog'], ['a dog', 'a pup'])
+    """
+    return [value] if isinstance(value, str) else list(value)
 
 
 class DataError(ValueError):
@@ -123,8 +134,14 @@ ARTICLE = Role(
     "source",
     "text",
     ("article", "document", "dialogue", "report", "story", "src", "input", "text", "content", "body"),
+    lists="joined",
 )
-SUMMARY = Role("target", "text", ("summary", "highlights", "abstract", "headline", "tldr", "tgt", "output", "title"))
+SUMMARY = Role(
+    "target",
+    "text",
+    ("summary", "highlights", "abstract", "headline", "tldr", "tgt", "output", "title"),
+    lists="kept",
+)
 WORDS = Role("words", "words", ("words", "tokens", "word", "token", "form"))
 TAGS = Role("tags", "tags", ("tags", "ner_tags", "tag", "ner", "label", "labels", "upos", "pos_tags", "pos"))
 IMAGE = Role("image", "image", ("image", "file_name", "filename", "path", "file", "img", "picture"))

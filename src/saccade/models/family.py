@@ -55,6 +55,7 @@ class Family:
     config: type
     build: Callable[[Any], nn.Module]
     names: Callable[[Any], Names] | None = None  # published names -> ours; None where there is no published form
+    read_only: bool = False  # published, in a form that `saccade import` reads and nobody writes
     keys: Mapping[str, str] = field(default_factory=dict)  # published config key -> our field
     fixed: Mapping[str, Any] = field(default_factory=dict)  # published keys of which we know one value only
     only: Mapping[str, Any] = field(default_factory=dict)  # the same, of keys that are read and no longer written

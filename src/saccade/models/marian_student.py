@@ -209,4 +209,5 @@ FAMILY = Family(
     said="encoder and recurrent (SSRU) decoder that looks across; read from Marian's .bin (Bergamot, Firefox)",
     config=Config,
     build=Student,
+    read_only=True,
 )

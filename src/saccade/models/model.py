@@ -87,6 +87,11 @@ class Model(nn.Module):
     def step(self, text: Text, state: State) -> Tensor:
         return self.body.step(text, state)  # type: ignore[operator]
 
+    def last(self, text: Text, state: State) -> Tensor:
+        """What `step` says after the last real token of each row, (B, V): of a prompt, no other score is needed."""
+        body: Any = self.body
+        return body.last(text, state) if hasattr(body, "last") else body.head(text.last(body.think(text, state)))
+
     def save(self, directory: str | Path) -> Path:
         """Write config, weights and tokenizer; where the family is published, in the published form."""
         from saccade.models.save import save  # which knows what a model is

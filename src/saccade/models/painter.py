@@ -89,6 +89,9 @@ class Painter(nn.Module):
         codes = torch.arange(scores.size(-1), device=scores.device) > self.begin
         return scores.masked_fill(painting & ~codes, -torch.inf)
 
+    def last(self, text: Text, state: State) -> Tensor:
+        return text.last(self.step(text, state))  # since what may follow depends on the token
+
     def target(self, pixels: Tensor) -> Text:
         """A picture as what the painter should write."""
         with torch.no_grad():

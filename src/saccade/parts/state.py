@@ -60,6 +60,8 @@ class State:
             self._keep: Tensor | None = None  # (B, length)
             self._length = self._new = 0
             self._parts: Tensor | None = None  # (B, length), where rows hold several texts
+            self._alike: dict[str, Tensor] = {}  # what `spread` made equal for all rows of a group, and nobody replaced
+            self._times = 1  # rows of a group
 
     # what modules do
 
@@ -143,10 +145,36 @@ class State:
     def reorder(self, rows: Tensor) -> None:
         """Let the batch consist of these rows, in this order; a row may be taken more than once or not at all."""
         root = self._root
-        root._slots = {
-            name: replace(slot, tensor=slot.tensor.index_select(0, rows)) for name, slot in root._slots.items()
-        }
+        alike, stays = self._whole(rows)
+        slots = {}
+        for name, slot in root._slots.items():
+            same = stays and slot.tensor is alike.get(name)  # rows that are alike need not change places
+            slots[name] = slot if same else replace(slot, tensor=slot.tensor.index_select(0, rows))
+        root._alike = {name: slots[name].tensor for name, slot in root._slots.items() if slot.tensor is alike.get(name)}
+        root._slots = slots
         root._keep = None if root._keep is None else root._keep.index_select(0, rows)
+
+    def spread(self, times: int) -> None:
+        """Let each row become `times` rows that are alike; what no step replaces is not copied when they change places."""
+        root = self._root
+        if not root._slots:
+            raise ValueError("This state remembers nothing yet; take the first step before its rows are spread.")
+        first = next(iter(root._slots.values())).tensor
+        root._alike, root._times = {}, 1
+        self.reorder(torch.arange(len(first), device=first.device).repeat_interleave(times))
+        root._alike = {name: slot.tensor for name, slot in root._slots.items() if not slot.grows}
+        root._times = times
+
+    def _whole(self, rows: Tensor) -> tuple[dict[str, Tensor], bool]:
+        """What is still alike in each group if the rows move so, and whether every group stays where it is."""
+        alike, times = self._root._alike, self._root._times
+        if not alike or len(rows) % times:
+            return {}, False
+        groups = (rows // times).view(-1, times)
+        if not bool((groups == groups[:, :1]).all()):
+            return {}, False
+        before = len(next(iter(alike.values()))) // times
+        return alike, groups[:, 0].tolist() == list(range(before))
 
     def mark(self) -> Mark:
         """This moment, to come back to; costs nothing, since tensors are never changed in place."""

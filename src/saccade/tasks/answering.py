@@ -6,29 +6,43 @@ from typing import Any
 import numpy as np
 import torch
 
-from saccade.data import Example
+from saccade.data import Batch, Example
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Item, Task
 
+Ask = Callable[[Model, Batch], Sequence[Any]]  # a batch to an answer for each row
 TOKENS = 8192  # at a time, padding counted
 ROWS = 256
 
 
 def answers(
-    task: Task, model: Model, examples: Sequence[Example], *, told: Callable[[int, int], None] = lambda done, all: None
+    task: Task,
+    model: Model,
+    examples: Sequence[Example],
+    *,
+    told: Callable[[int, int], None] = lambda done, all: None,
+    ask: Ask | None = None,
+    times: int = 1,
 ) -> tuple[list[Any], list[Example]]:
     """The answer to each example, in their order, and the examples that were answered: windows, for a running text.
 
-    `told` hears how many of all are done.
+    `told` hears how many of all are done; `ask` is how the model is asked, where that is not `task.answer`, and `times` how
+    many rows it makes of each, as beams do.
     """
     items = task.items(examples, model)
-    found = answer_items(task, model, items, told=told)
+    found = answer_items(task, model, items, told=told, ask=ask, times=times)
     return task.gathered(found, items), [item.example for item in items] if task.running else list(examples)
 
 
 def answer_items(
-    task: Task, model: Model, items: Sequence[Item], *, told: Callable[[int, int], None] = lambda done, all: None
+    task: Task,
+    model: Model,
+    items: Sequence[Item],
+    *,
+    told: Callable[[int, int], None] = lambda done, all: None,
+    ask: Ask | None = None,
+    times: int = 1,
 ) -> list[Any]:
     """The answer to each item, in their order; the model is left in the mode in which it came."""
     out: list[Any] = [None] * len(items)
@@ -43,9 +57,9 @@ def answer_items(
         with torch.inference_mode():
             while done < len(order):
                 longest = max(1, sum(items[order[done]].lengths))
-                numbers = order[done : done + max(1, min(ROWS, TOKENS // longest))]
+                numbers = order[done : done + max(1, min(ROWS, TOKENS // longest) // times)]
                 batch = task.batch([items[i] for i in numbers])
-                for i, answer in zip(numbers, task.answer(model, batch.to(device)), strict=True):
+                for i, answer in zip(numbers, (ask or task.answer)(model, batch.to(device)), strict=True):
                     out[i] = answer
                 done += len(numbers)
                 told(done, len(items))

@@ -14,7 +14,9 @@ from saccade.attention.hard import draws, reinforce
 from saccade.attention.normaliser import Hard
 from saccade.data import Batch, Example, Image, Role, Text
 from saccade.data.item import CAPTION, IMAGE
+from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import follow, generate
+from saccade.decoding.ways import Ways
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
@@ -102,6 +104,16 @@ class Caption(Task):
             rows = generate(model, seen, stop=tokenizer.end, limit=_room(model, self.config.length))
             for number, row in zip(asked, rows, strict=True):
                 out[number] = tokenizer.decode(row)
+        return out
+
+    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
+        assert isinstance(batch.source, Image)
+        asked = [number for number, item in enumerate(batch.rows) if not item.gold]
+        out: list[list[Hypothesis]] = [[] for _ in batch.rows]
+        if asked:
+            seen = Batch(Image(batch.source.pixels[asked]))
+            for number, found in zip(asked, ways.write(seen, limit=_room(ways.model, self.config.length)), strict=True):
+                out[number] = found
         return out
 
     def gathered(self, answers: Sequence[str | None], items: Sequence[Item]) -> list[str]:

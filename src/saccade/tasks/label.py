@@ -15,6 +15,7 @@ from saccade.data.guess import pictured
 from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
 from saccade.models.model import Model
 from saccade.tasks import metrics
+from saccade.tasks.hidden import is_hidden
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, sources
 from saccade.vision.augment import augmentation
@@ -138,6 +139,9 @@ class Label(Task):
         gold, said = [example["label"] for example in examples], [answer["label"] for answer in answers]
         found = [metrics.accuracy(gold, said), metrics.macro_f1(gold, said), metrics.mcc(gold, said)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def hidden(self, examples: Sequence[Example]) -> list[bool]:
+        return [is_hidden(example.values.get("labels" if self.many else "label"), self.labels) for example in examples]
 
     def confused(self, answer: dict[str, Any], example: Example) -> tuple[str, str] | None:
         return None if self.many else (example["label"], answer["label"])

@@ -21,6 +21,7 @@ from saccade.data import Batch, DataError, Example, Role
 from saccade.data.item import FIRST, GRADED, JUDGED, SECOND
 from saccade.models.model import Model
 from saccade.tasks import metrics
+from saccade.tasks.hidden import is_hidden
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
 
@@ -164,6 +165,13 @@ class Pair(Task):
             if len(self.labels) == 2:
                 found.append(metrics.f1(gold, said, positive(self.labels)))
         return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def hidden(self, examples: Sequence[Example]) -> list[bool]:
+        """Of numbers -1 is one like others, unless there is nothing else."""
+        golds = [example.values.get("label") for example in examples]
+        if self.graded and any(gold is not None and float(gold) != -1 for gold in golds):
+            return [gold is None for gold in golds]
+        return [is_hidden(gold, () if self.graded else self.labels) for gold in golds]
 
     def confused(self, answer: dict[str, Any], example: Example) -> tuple[str, str] | None:
         return None if self.graded else (str(example["label"]), answer["label"])

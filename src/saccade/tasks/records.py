@@ -1,5 +1,6 @@
 """Records that a language model writes: from the end of the record before to their own end, many at a time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -7,6 +8,7 @@ import torch
 
 from saccade.data import Batch, Text
 from saccade.decoding.loop import Choose, write
+from saccade.decoding.rules import Ruling
 from saccade.models.model import Model
 from saccade.tasks.task import need_tokenizer
 
@@ -22,7 +24,14 @@ class Written:
 
 
 def write_records(
-    model: Model, count: int, choose: Choose, *, border: str, begin: str = "", length: int
+    model: Model,
+    count: int,
+    choose: Choose,
+    *,
+    border: str,
+    begin: str = "",
+    length: int,
+    rules: Sequence[Ruling] = (),
 ) -> list[Written]:
     """So many records that begin with `begin` and end with `border` within `length` tokens; without a border, so long."""
     if count < 1:
@@ -41,19 +50,21 @@ def write_records(
     while len(out) < count:
         rows = min(ROWS, count - len(out))
         batch = Batch(Text.of([prompt] * rows)).to(device)
-        out += [Written(begin + one.text, one.ended) for one in _some(model, batch, choose, border, limit)]
+        out += [Written(begin + one.text, one.ended) for one in _some(model, batch, choose, border, limit, rules)]
     return out
 
 
 @torch.inference_mode()
-def _some(model: Model, batch: Batch, choose: Choose, border: str, limit: int) -> list[Written]:
+def _some(
+    model: Model, batch: Batch, choose: Choose, border: str, limit: int, rules: Sequence[Ruling]
+) -> list[Written]:
     """One batch of records; a border may be half a token or two, so the text is what is searched for it."""
     tokenizer = need_tokenizer(model)
     breaks = cache(lambda token: border[-1:] in tokenizer.decode([token]))
     rows: list[list[int]] = []
     done: dict[int, Written] = {}
     ends = [] if tokenizer.end is None else [tokenizer.end]
-    for tokens, going in write(model, batch, choose, stop=ends, limit=limit):
+    for tokens, going in write(model, batch, choose, stop=ends, limit=limit, rules=rules):
         rows = rows or [[] for _ in tokens]
         for number, (token, goes) in enumerate(zip(tokens.tolist(), going.tolist(), strict=True)):
             if number in done:

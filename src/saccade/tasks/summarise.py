@@ -3,14 +3,15 @@
 It is `translate` with two lengths: what is read of a text may be long, and what is written of it is short.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saccade.data import Example, Role
-from saccade.data.item import ARTICLE, SUMMARY
+from saccade.data.item import ARTICLE, SUMMARY, several
+from saccade.models.model import Model
 from saccade.tasks.metrics import Score, rouge, suited
-from saccade.tasks.task import Choices
+from saccade.tasks.task import Choices, Item, Wrong
 from saccade.tasks.translate import Translate
 
 
@@ -39,11 +40,17 @@ class Summarise(Translate):
         sizes = {"width": 256, "layers": 2, "inner": 1024}
         return Choices(self.usual(), sizes, {"rate": 1e-3, "tokens": 4096, "epochs": 10})
 
+    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return super().texts(map(learnt, examples))
+
+    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        return super().items([learnt(example) for example in examples], model)
+
     def longest(self) -> int:
         return self.config.summary
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
-        gold = [example["target"] for example in examples]
+        gold = [several(example["target"]) for example in examples]  # the nearest of them counts
         split = suited(gold)
         found = [rouge(gold, answers, kind, split=split) for kind in ("1", "2", "L")]
         return sorted(found, key=lambda score: score.name != self.config.metric)
@@ -51,5 +58,21 @@ class Summarise(Translate):
     def shown(self, answer: str, example: Example) -> dict[str, Any]:
         return {"summary": answer}
 
+    def wrong(self, answer: str, example: Example) -> Wrong | None:
+        gold = several(example["target"])
+        if answer in gold:
+            return None
+        return Wrong({"source": example["source"], "gold": " / ".join(gold), "answer": answer})
+
     def told(self, shown: dict[str, Any]) -> str:
         return shown["summary"]
+
+
+def learnt(example: Example) -> Example:
+    """The example with the one summary that is learnt: the first, where it has several.
+
+    >>> learnt(Example({"source": "It rained all day.", "target": ["Rain.", "A wet day."]}))["target"]
+    'Rain.'
+    """
+    target = example.values.get("target", "")
+    return example if isinstance(target, str) else replace(example, values={**example.values, "target": target[0]})

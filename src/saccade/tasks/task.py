@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from saccade.data import Batch, Example, Role, Text
+from saccade.decoding.beam import Hypothesis
+from saccade.decoding.ways import Ways
 from saccade.models.model import Model
 from saccade.parts.heads import WordHead
 from saccade.tasks.metrics import Score
@@ -132,6 +134,10 @@ class Task:
         """An answer for each row, as plain values that JSON can hold."""
         raise NotImplementedError
 
+    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
+        """What a model writes for each row in a way that the user chose, the best first; `answer` writes the likeliest."""
+        raise ValueError(f"{self.name} does not write, so there is no way to write to choose; leave those flags out.")
+
     def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
         """An answer for each example, where an example may have been several items."""
         return list(answers)
@@ -142,6 +148,10 @@ class Task:
     def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
         """How good the answers are; the first score is the one that training watches."""
         raise NotImplementedError
+
+    def hidden(self, examples: Sequence[Example]) -> list[bool]:
+        """Of each example whether its gold is kept back, as that of some test sets is: for most tasks, never."""
+        return [False] * len(examples)
 
     def shown(self, answer: Any, example: Example) -> dict[str, Any]:
         """An answer as a person or a program gets it."""

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from saccade.data import Batch, Example, Role, Text
 from saccade.data.item import SOURCE, TARGET
+from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import generate
+from saccade.decoding.ways import Ways
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
@@ -80,10 +82,16 @@ class Translate(Task):
 
     def answer(self, model: Model, batch: Batch) -> list[str]:
         tokenizer = need_tokenizer(model).target
-        assert isinstance(batch.source, Text)
-        limit = min(2 * batch.source.tokens.size(1) + 20, self.longest(), model.limit or self.longest())
-        rows = generate(model, Batch(batch.source), stop=tokenizer.end, limit=limit)
+        rows = generate(model, Batch(batch.source), stop=tokenizer.end, limit=self._room(model, batch))
         return [tokenizer.decode(row) for row in rows]
+
+    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
+        return ways.write(Batch(batch.source), limit=self._room(ways.model, batch))
+
+    def _room(self, model: Model, batch: Batch) -> int:
+        """The most tokens of a target: what was asked for, what the model has places for, or twice the source."""
+        assert isinstance(batch.source, Text)
+        return min(2 * batch.source.tokens.size(1) + 20, self.longest(), model.limit or self.longest())
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
         gold = [example["target"] for example in examples]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 PIECE = (
     2**22
 )  # bytes hashed and written at a time, so that what is hashed is still in the processor's cache when written
@@ -20,7 +21,7 @@ class DiskFull(OSError):
     def __init__(self, where: Path, *, needed: int | None, free: int | None):
         self.needed, self.free = needed, free
         asked = "more than there is" if needed is None else f"{megabytes(needed)} to be free"
-        there = "" if free is None else f"; {megabytes(free)} are"
+        there = "" if free is None else f", {megabytes(free)}" if needed is None else f"; {megabytes(free)} are"
         super().__init__(f"{where}: the disk is full. Saving needs {asked}{there}. Make room and start again.")
         self.errno = errno.ENOSPC
 
@@ -33,9 +34,35 @@ def megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
-def is_full(error: OSError) -> bool:
-    """The disk, or this user's share of it, is used up."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+def is_full(error: BaseException) -> bool:
+    """The disk, or this user's share of it, is used up; libraries that write by themselves say so in words alone.
+
+    >>> is_full(OSError(28, "")), is_full(RuntimeError("I/O error: ... (os error 28)")), is_full(OSError(5, ""))
+    (True, True, False)
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in FULL
+    return any(f"(os error {number})" in str(error) for number in FULL)
+
+
+@contextmanager
+def full_told(where: Path) -> Iterator[None]:
+    """Around all that writes into a directory: whoever finds the disk full, it is said in the same way."""
+    try:
+        yield
+    except DiskFull:
+        raise
+    except Exception as error:
+        if not is_full(error):
+            raise
+        raise DiskFull(where, needed=None, free=_free(where)) from error
+
+
+def _free(where: Path) -> int | None:
+    try:
+        return Disk().free(next(path for path in (where, *where.parents) if path.exists()))
+    except (OSError, StopIteration):
+        return None
 
 
 class Disk:

@@ -22,6 +22,7 @@ from saccade.models.new import new
 from saccade.models.table import FAMILIES
 from saccade.models.table import family as family_of
 from saccade.tasks.feed import Feed, feed, shelving
+from saccade.tasks.hidden import revealed
 from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
@@ -112,6 +113,7 @@ def prepare(job: Job) -> Ready:
     task: Task = kind(filled(kind.Config, job.task_fields, f"task {job.task}"))
     splits = _data(job, task)
     task.fit(splits.train.examples)
+    splits = revealed(task, splits)
     stored = is_stored(job.model)
     chosen = task.choices(splits.train.examples, stored)
     config = filled(Config, {**chosen.train, **job.train_fields}, "train")
@@ -241,4 +243,5 @@ def data_of(where: str | Path) -> Splits | None:
     job = Job(
         run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip", max_bad=1.0
     )
-    return _data(job, kind(filled(kind.Config, given, "task")))
+    task = kind(filled(kind.Config, given, "task"), run["task"].get("labels", ()))
+    return revealed(task, _data(job, task))

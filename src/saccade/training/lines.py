@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from saccade.training.disk import DiskFull, is_full
+from saccade.training.disk import full_told
 from saccade.training.packing import from_json, to_json
 
 
@@ -25,14 +25,9 @@ class Lines:
             content = self.path.read_bytes()
             self._truncate(content.rfind(b"\n") + 1, len(content))
         self._whole = False
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                while line:
-                    line = line[file.write(line) :]
-        except OSError as error:
-            if is_full(error):
-                raise DiskFull(self.path, needed=None, free=None) from error
-            raise
+        with full_told(self.path), self.path.open("ab", buffering=0) as file:
+            while line:
+                line = line[file.write(line) :]
         self._whole = True
 
     def read(self) -> list[dict[str, Any]]:

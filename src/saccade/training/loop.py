@@ -121,6 +121,7 @@ class Learner:
                 with self._precision():
                     part = self.spread.loss(batch.to(self.world.device)) / count
                     part = part * 0.0 if number >= parts - idle else part
+                self.world.come()  # to where it waits for the others, as they exchange gradients
                 part.backward()
                 loss += float(part.detach())
         norm = self.spread.clip(list(self.learnt.values()), self.config.clip)

@@ -17,7 +17,7 @@ from saccade.models.model import Model
 from saccade.tasks.answering import answer_items
 from saccade.tasks.metrics import Score
 from saccade.training.checkpoint import Store, need
-from saccade.training.disk import Disk
+from saccade.training.disk import Disk, full_told
 from saccade.training.diverged import SKIPS, write_down
 from saccade.training.ending import finish, unless
 from saccade.training.events import Asked, Event, Looked, Progress, Refused, Result, Said, Saved
@@ -63,7 +63,7 @@ class Run:
         self._cut(found.step, without="" if progress.looked == found.step else "dev")
         yield Said(f"going on after step {found.step:,} of {self.learner.horizon:,}")
         yield from map(Said, other_world(found.facts.get("world", {"size": 1}), self._world()))
-        self.world.gather(0)  # all have read it, so it may be replaced
+        self.world.meet()  # all have read it, so it may be replaced
         best = self.world.first(lambda: getattr(self.store.best(warn=lambda text: None), "step", None))
         if progress.looked == found.step and not progress.since and best != found.step:
             yield self.save(best=True)  # it was the best, but its writer died before it was marked
@@ -133,6 +133,7 @@ class Run:
     def steps(self, stops: Stops) -> Iterator[Event]:
         """Learn until there is a reason to stop: `over`, `limit` or the signal in `stops.asked`."""
         learner = self.learner
+        self.world.meet()  # some read and tokenise longer than others; from here on they go in step
         if learner.done:  # there may be a look that a signal kept from taking place
             yield from self._after(stops)
         while not (self.agree(stops) or self.over() or self.limit()):
@@ -224,15 +225,16 @@ class Run:
 
 def run(ready: Ready, out: Path, *, disk: Disk | None = None) -> Iterator[Event]:
     """Train, or go on training; then write the best model and the report. Every process of a launcher runs this."""
-    out.mkdir(parents=True, exist_ok=True)
-    with Stops() as stops, joined(ready.config.device) as world:
+    with full_told(out), Stops() as stops, joined(ready.config.device) as world:
+        out.mkdir(parents=True, exist_ok=True)
         alike(ready, world)
         yield from map(Said, shelved(ready, out / "tokens", world))
         work = Run(ready, out, world, disk=disk)
         yield from work.resume()
         # weights and two moments of each, and while one checkpoint is written the one before is there
         room = 2 * 3 * need({"model": work.learner.tensors()["model"]})
-        world.first(partial(work.store.room, room))
+        if not (work.over() or work.limit()):
+            world.first(partial(work.store.room, room))
         world.first(partial(write_settings, out / "config.toml", ready))
         try:
             yield from work.steps(stops)

@@ -17,7 +17,7 @@ from saccade.data.read.spans import cut, words_and_tags
 from saccade.data.read.squad import placed
 from saccade.data.read.tags import in_bio
 from saccade.data.read.units import Unit, units
-from saccade.data.read.values import KINDS, Place
+from saccade.data.read.values import KINDS, LISTS, Place, is_nothing
 
 SAMPLE = 200  # records looked at to choose the columns
 Paths = Sequence[str | Path]
@@ -125,9 +125,12 @@ def _values(path: Path, record: Record, ask: Ask, choice: Choice) -> dict[str, A
     values: dict[str, Any] = {}
     for role in ask.roles:
         names = choice.columns[role.name]
+        if not role.needed and _lacks(record, names[0], role):
+            continue
         found = [_field(path, record, name) for name in names]
         if role.kind != "numbers":
-            values[role.name] = KINDS[role.kind](found[0], Place(path, record.line, names[0], ask.said))
+            parse = LISTS[role.lists] if role.lists else KINDS[role.kind]
+            values[role.name] = parse(found[0], Place(path, record.line, names[0], ask.said))
             continue
         if len(found) == 1 and isinstance(found[0], list):
             found, names = found[0], names * len(found[0])
@@ -136,6 +139,11 @@ def _values(path: Path, record: Record, ask: Ask, choice: Choice) -> dict[str, A
     if ask.paired:
         _agree(path, record, values, ask)
     return values
+
+
+def _lacks(record: Record, name: str, role: Role) -> bool:
+    found = look_up(record.fields, name)
+    return found is MISSING or is_nothing(found, role.kind)
 
 
 def _field(path: Path, record: Record, name: str) -> Any:

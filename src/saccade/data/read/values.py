@@ -30,6 +30,17 @@ class Place(NamedTuple):
         return DataError(what, file=self.file, line=self.line, column=self.column, value=value, cure=cure)
 
 
+def is_nothing(value: Any, kind: str) -> bool:
+    """An empty cell, null or NaN; where a number should stand, a question mark too.
+
+    >>> is_nothing(" ", "label"), is_nothing("?", "number"), is_nothing("?", "label"), is_nothing(0, "label")
+    (True, True, False, False)
+    """
+    if isinstance(value, str):
+        return value.strip().lower() in (("", "nan", "?") if kind == "number" else ("", "nan"))
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def text(value: Any, place: Place) -> str:
     if type(value) is str:
         found = value.rstrip("\r\n")
@@ -49,6 +60,24 @@ def texts(value: Any, place: Place) -> str | list[str]:
     if isinstance(value, list | tuple | np.ndarray) and len(value):
         return [text(part, place) for part in value]
     return text(value, place)
+
+
+def joined(value: Any, place: Place) -> str:
+    """One text, or the sentences of one, of which some may be empty."""
+    if not isinstance(value, list | tuple | np.ndarray) or not len(value):
+        return text(value, place)
+    place.say("lists of sentences are joined, with a space between them", f"one of {len(value)}")
+    filled = [part for part in value if not (isinstance(part, str) and not part.strip())]
+    return " ".join(text(part, place) for part in filled or value)
+
+
+def kept(value: Any, place: Place) -> str | list[str]:
+    """One text, or several of which any is right."""
+    found = texts(value, place)
+    if isinstance(found, str) or len(found) == 1:
+        return found if isinstance(found, str) else found[0]
+    place.say("of several right texts the first is learnt, and all count in the score", f"one of {len(found)}")
+    return found
 
 
 def line(value: Any, place: Place) -> str:
@@ -151,6 +180,7 @@ def _kind(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
+LISTS: dict[str, Callable[[Any, Place], Any]] = {"joined": joined, "kept": kept}  # of a role that takes lists of texts
 KINDS: dict[str, Callable[[Any, Place], Any]] = {
     "text": text,
     "texts": texts,

@@ -1,7 +1,8 @@
 """A heartbeat between processes, so that one that hangs is named and does not keep the others waiting.
 
 A process that dies closes its connections, and the others hear of it at once. One that is stopped, or whose machine is gone,
-closes nothing: then its beats stay away.
+closes nothing: then its beats stay away. One that goes round in circles beats on, so each beat says how often its main thread
+came to where all meet, and whoever waits there knows who is behind.
 """
 
 import os
@@ -27,7 +28,8 @@ class Heart:
         self.store, self.rank, self.size, self.limit = store, rank, size, limit
         self.every = min(1.0, limit / 10)
         self.count = 0
-        self.heard: dict[int, tuple[bytes, float]] = {}  # by rank: its last beat, and when it came
+        self.came, self.last = 0, time.monotonic()  # how often, and when last, the main thread came to where all meet
+        self.heard: dict[int, tuple[bytes, float]] = {}  # by rank: its last beat, and when it was new
         self.answered = time.monotonic()  # when the store did so last
         self.over = threading.Event()
 
@@ -43,7 +45,11 @@ class Heart:
     def beat(self) -> None:
         """One sign of life."""
         self.count += 1
-        self.store.set(f"beat/{self.rank}", str(self.count))
+        self.store.set(f"beat/{self.rank}", f"{self.count} {self.came}")
+
+    def come(self) -> None:
+        """Said by the main thread where all meet, before it waits for the others."""
+        self.came, self.last = self.came + 1, time.monotonic()
 
     def silent(self, now: float) -> int | None:
         """The rank that has been silent for too long; the first keeps the store, so a silent store is its silence."""
@@ -51,6 +57,13 @@ class Heart:
             return 0
         late = [rank for rank, (_, when) in self.heard.items() if now - when > self.limit]
         return late[0] if late else None
+
+    def stuck(self, now: float) -> int | None:
+        """The rank that lives and has not come, for too long, to where this one waits for it."""
+        if now - self.last <= self.limit:
+            return None
+        behind = [rank for rank, (beat, _) in self.heard.items() if int(beat.split()[1]) < self.came]
+        return behind[0] if behind else None
 
     def _hear(self) -> None:
         for rank in range(self.size):
@@ -73,12 +86,17 @@ class Heart:
         while not self.over.wait(self.every):
             now = time.monotonic()
             if now - last > self.limit / 2:  # it was this process that stood still: all get their time anew
-                self.answered = now
+                self.answered = self.last = now
                 self.heard = {rank: (beat, now) for rank, (beat, _) in self.heard.items()}
             last = now
-            late = self.silent(now)
+            late, stuck = self.silent(now), self.stuck(now)
             if late is not None:
-                text = f"saccade train: rank {late} did not answer for {self.limit:g} seconds, so this run is given up."
-                print(text, file=sys.stderr, flush=True)  # now, since what comes of it may be that all goes well
-                leave(Words(5, text if is_launched() else "", final=False))
-                os._exit(5)  # the main thread may be waiting for the one that hangs
+                self._give_up(f"rank {late} did not answer for {self.limit:g} seconds")
+            elif stuck is not None:
+                self._give_up(f"rank {stuck} lives and does not move; others waited {self.limit:g} seconds for it")
+
+    def _give_up(self, why: str) -> None:
+        text = f"saccade train: {why}, so this run is given up."
+        print(text, file=sys.stderr, flush=True)  # now, since what comes of it may be that all goes well
+        leave(Words(5, text if is_launched() else "", final=False))
+        os._exit(5)  # the main thread may be waiting for the one that hangs

@@ -33,7 +33,12 @@ class Link:
         self.turns = 0  # how often something was left to the first
 
     def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """The numbers of every process, by rank."""
+        """The numbers of every process, by rank; who lives and does not come in time is given up by name."""
+        self.heart.come()
+        return self.meet(values)
+
+    def meet(self, values: Sequence[float] = (0.0,)) -> list[list[float]]:
+        """The same, where some have more to read or to prepare than others: waits as long as torch does."""
         mine = torch.tensor(values, dtype=torch.float64)
         all_of_them = [torch.empty_like(mine) for _ in range(self.size)]
         dist.all_gather(all_of_them, mine)

@@ -26,12 +26,22 @@ class World:
         return self.rank == 0
 
     def gather(self, *values: float) -> list[list[float]]:
-        """The numbers of every process, by rank.
+        """The numbers of every process, by rank; all have to come within the time after which a process is given up.
 
         >>> World().gather(2, 0.5)
         [[2, 0.5]]
         """
         return [list(values)] if self.link is None else self.link.gather(values)
+
+    def come(self) -> None:
+        """Say that this process has come so far; all come here equally often, and who does not come is given up."""
+        if self.link is not None:
+            self.link.heart.come()
+
+    def meet(self) -> None:
+        """Wait for all processes, where some have more to read or to prepare than others: half an hour at most."""
+        if self.link is not None:
+            self.link.meet()
 
     def first(self, work: Callable[[], Any]) -> Any:
         """What the first process makes of some work, told to all others, which wait however long it takes; plain values only."""

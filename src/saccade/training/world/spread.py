@@ -27,6 +27,7 @@ from saccade.training.world.place import World
 Groups = Mapping[str, Mapping[str, Tensor]]
 
 UNIT = 2**21  # parameters of layers that are put together at one time
+FITS = 2**30  # bytes of a model that stays put together from its forward to its backward pass
 
 
 class Losing(nn.Module):
@@ -126,7 +127,11 @@ def together(model: nn.Module) -> list[list[nn.Module]]:
 
 
 class Shards(Whole):
-    """A part of every parameter, its gradient and its moments in each process; a layer is put together while it is at work."""
+    """A part of every parameter, its gradient and its moments in each process.
+
+    A layer is put together while it is at work; the layers of a model that is not large stay so until its gradient is known,
+    since to put them together a second time takes a third of all that is sent.
+    """
 
     def __init__(self, model: Model, task: Task, world: World):
         from torch.distributed.device_mesh import init_device_mesh
@@ -138,8 +143,9 @@ class Shards(Whole):
         super().__init__(model, task, world)
         self.hollow = _hollow(model) if world.is_first else model
         mesh = init_device_mesh(world.device.type, (world.size,))
+        large = sum(p.numel() * p.element_size() for p in model.parameters()) > FITS
         for layers in together(model):
-            fully_shard(layers, mesh=mesh)
+            fully_shard(layers, mesh=mesh, reshard_after_forward=large)
         fully_shard(self.losing, mesh=mesh)
 
     @contextmanager

@@ -1,0 +1,101 @@
+"""What `translate`, `summarise` and `caption` do: read, write in the way that is asked for, and print in the order that came."""
+
+import json as json_text
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from saccade.cli.engine import Engine
+from saccade.decoding.settings import Decoding
+
+if TYPE_CHECKING:
+    from saccade.data import Example
+    from saccade.decoding.beam import Hypothesis
+    from saccade.decoding.ways import Ways
+    from saccade.tasks.task import Task
+
+WINDOW = 1024  # examples that are sorted together, so that the first answers come before the last question is read
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where the questions come from: the command line, files, or, if there is neither, standard input."""
+
+    texts: Sequence[str]
+    data: Sequence[str]
+    columns: str
+
+
+def write(verb: str, run: str, asked: Asked, *, as_json: bool, decoding: Decoding, engine: Engine) -> int:
+    """Every text answered, a line for each, or with --n-best several."""
+    from saccade.cli.running import guarded
+
+    def work() -> int:
+        from saccade.cli.asking import examples_of
+        from saccade.cli.settings import Wrong
+        from saccade.decoding.ways import Ways
+        from saccade.tasks.opening import open_run
+        from saccade.tasks.task import need_tokenizer
+
+        try:
+            decoding.check()
+        except ValueError as error:
+            raise Wrong(str(error)) from None
+        task, model = open_run(run, verb)
+        ways = Ways(decoding, engine.ready(model), need_tokenizer(model).target)
+        examples = examples_of(task, asked.texts, asked.data, asked.columns)
+        for line in _lines(task, ways, examples, as_json):
+            print(line)
+        _close(verb, task, ways, engine, len(examples))
+        return 0
+
+    return guarded(verb, work)
+
+
+def _lines(task: "Task", ways: "Ways", examples: "Sequence[Example]", as_json: bool) -> Iterator[str]:
+    """What is printed for each example, in their order."""
+    from saccade.cli.waiting import Waiting
+    from saccade.tasks.answering import answers
+
+    plain = ways.decoding == Decoding() and not as_json
+    ask = None if plain else lambda model, batch: task.written(ways, batch)
+    with Waiting() as waiting:
+        for start in range(0, len(examples), WINDOW):
+            some, beams = examples[start : start + WINDOW], ways.decoding.beams
+            told = lambda done, of, start=start: waiting.told(start + done, len(examples))
+            found, asked = answers(task, ways.model, some, told=told, ask=ask, times=beams)
+            for given, example in zip(found, asked, strict=True):
+                if plain:
+                    yield task.told(task.shown(given, example))
+                else:
+                    yield shown_texts(task, given, example, as_json)
+            sys.stdout.flush()
+
+
+def _close(verb: str, task: "Task", ways: "Ways", engine: Engine, count: int) -> None:
+    """What is left to say, on standard error."""
+    for line in task.noticed:
+        print(f"saccade {verb}: {line}", file=sys.stderr)
+    if not count:
+        print(f"saccade {verb}: there was nothing to answer.", file=sys.stderr)
+    if ways.tally.steps:
+        engine.say(f"proposed {ways.tally.proposed:,} tokens, of which {ways.tally.share:.0%} were right")
+
+
+def shown_texts(task: "Task", found: "list[Hypothesis]", example: "Example", as_json: bool) -> str:
+    """The texts of one example: a line, several lines with their scores, or an object for a program."""
+    shown = [task.shown(one.text, example) for one in found]
+    if as_json:
+        every = [text | numbers(one) for text, one in zip(shown, found, strict=True)]
+        return json_text.dumps(every[0] | ({"others": every[1:]} if every[1:] else {}), ensure_ascii=False)
+    if len(found) == 1:
+        return task.told(shown[0])
+    lines = [f"{one.score:.4f}\t{task.told(text)}" for text, one in zip(shown, found, strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def numbers(one: "Hypothesis") -> dict[str, Any]:
+    """What a program gets beside a text: its score, the log-probability of each token, and whether it came to an end."""
+    closing = [] if one.closing is None else [one.closing]
+    return {"score": one.score, "logprobs": [*one.logprobs, *closing], "ended": one.ended}

@@ -1,0 +1,242 @@
+"""Beam search: the best few beginnings are kept at every step, and the best few texts at the end, each with its score.
+
+    for found in search(model, batch, Beams(4, length_penalty=0.6), stop=2, limit=64, best=3):
+        found[0].tokens, found[0].score             # the best of one row; found[1] is the next best
+
+The score of a text is the sum of its log-probabilities divided by length ** length_penalty, where the length counts the token
+that stopped it, and plus the coverage penalty where one is asked for. Whole texts are compared by it; running ones by their
+sums, since they are equally long. It serves every writer: what it needs is `start`, `step` and a `State` that can be
+reordered. Scores are those of the `transformers` package. Put the model into evaluation first.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from saccade.data import Batch, Text
+from saccade.decoding.cover import watching
+from saccade.decoding.highest import highest
+from saccade.decoding.loop import Until, begin, ends
+from saccade.decoding.rules import Ruling, Sofar, check_rules
+from saccade.decoding.stop import Written
+from saccade.models.family import Writer
+
+Enough = Literal["first", "likely", "sure"]
+
+
+@dataclass(frozen=True)
+class Beams:
+    """How widely is searched, and how whole texts are compared.
+
+    `enough` says when a row is done, once as many texts have ended as there are beams: at once ("first"), when the best
+    running one has a worse score now than all of them ("likely"), or when it could not get a better one at any length
+    ("sure"). `groups` share the beams; each is told off by `diversity` for a token that an earlier group has just chosen
+    (Vijayakumar et al. 2016, arXiv 1610.02424): that decides who goes on and is no part of a score. `coverage` weighs the
+    penalty for what was not looked at (Wu et al. 2016, arXiv 1609.08144).
+    """
+
+    width: int = 4
+    length_penalty: float = 1.0  # 0: the sum alone, which favours short texts; 1: the mean
+    coverage: float = 0.0
+    groups: int = 1
+    diversity: float = 0.0
+    enough: Enough = "likely"
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.groups < 1 or self.width % self.groups:
+            raise ValueError(
+                f"There is at least one beam, and groups share them evenly; got {self.width} beams in {self.groups} groups."
+            )
+        if not all(math.isfinite(x) for x in (self.length_penalty, self.coverage, self.diversity)):
+            raise ValueError(
+                f"Penalties are finite numbers; got length {self.length_penalty}, coverage {self.coverage}, "
+                f"diversity {self.diversity}."
+            )
+        if self.coverage < 0 or self.diversity < 0:
+            raise ValueError(
+                f"Coverage and diversity are 0 or more; got {self.coverage} and {self.diversity}. Leave them out for none."
+            )
+        if self.diversity and self.groups == 1:
+            raise ValueError("Diversity is between groups of beams, and there is one; give two or more groups.")
+
+
+@dataclass
+class Hypothesis(Written):
+    """One of the best texts of a row; what `ruled` and `closing` sum up to is what its score is made of."""
+
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Beam:
+    """A beginning: the row of the batch it continues, with which token, and what all its tokens sum up to."""
+
+    row: int
+    token: int
+    total: float
+    logprobs: list[float]  # of the model's own distribution
+    ruled: list[float]
+
+
+@dataclass
+class _Pool:
+    """The beams of one group of one row: the best of those that have ended."""
+
+    beams: Beams
+    width: int
+    limit: int
+    done: list[Hypothesis] = field(default_factory=list)
+    over: bool = False
+
+    def end(self, written: list[int], beam: _Beam, penalty: float, *, stopped: bool, halted: bool) -> None:
+        """Take note of a text that is whole, if it is among the best; the token that stopped it is no part of it."""
+        score = beam.total / len(written) ** self.beams.length_penalty + penalty
+        last = len(written) - stopped
+        closing = beam.logprobs[-1] if stopped else None
+        logs = beam.logprobs[:last], beam.ruled[:last]
+        self.done.append(Hypothesis(written[:last], *logs, stopped or halted, closing, score=score))
+        self.done.sort(key=lambda one: -one.score)
+        del self.done[self.width :]
+
+    def settle(self, best: float, length: int) -> None:
+        """Take note whether going on is worth it, with `best` as the sum of the best that runs, `length` tokens long."""
+        if best == -math.inf or length >= self.limit:
+            self.over = True
+        if self.over or len(self.done) < self.width:
+            return
+        alpha = self.beams.length_penalty
+        hoped = self.limit if self.beams.enough == "sure" and alpha > 0 else length
+        self.over = self.beams.enough == "first" or not best / hoped**alpha > self.done[-1].score
+
+
+@torch.no_grad()
+def search(
+    model: Writer,
+    batch: Batch,
+    beams: Beams = Beams(),  # noqa: B008 - frozen
+    *,
+    stop: int | Collection[int] | None,
+    limit: int,
+    rules: Sequence[Ruling] = (),
+    until: Until | None = None,
+    best: int = 1,
+) -> list[list[Hypothesis]]:
+    """The `best` texts for each row of the batch, the best first; rules see log-probabilities, and tilt what is summed up."""
+    if not 1 <= best <= beams.width:
+        raise ValueError(f"{beams.width} beams find 1 to {beams.width} texts, not {best}; give more beams.")
+    with watching(model, beams.coverage) as cover:
+        state, scores, sofar = begin(model, batch, limit)
+        if not len(scores):
+            return []
+        check_rules(rules, scores.size(-1), limit)
+        cover.begin(state, beams.width)
+        run = _Run(beams, set(ends(stop, scores).tolist()), until, len(scores), limit)
+        state.spread(beams.width)
+        sofar = sofar.pick(row for row in range(len(scores)) for _ in range(beams.width))
+        scores = scores.repeat_interleave(beams.width, dim=0)  # (rows, V): of each row of the batch, all its beams
+        while chosen := run.choose(scores, sofar, rules, cover.penalties()):
+            rows, tokens = [beam.row for beam in chosen], [beam.token for beam in chosen]
+            if rows != list(range(len(sofar))):
+                index = torch.tensor(rows, device=scores.device)
+                state.reorder(index)
+                cover.reorder(index)
+                sofar = sofar.pick(rows)
+            sofar = sofar.then(tokens)
+            scores = model.step(Text(torch.tensor(tokens, device=scores.device)[:, None]), state)[:, -1]
+            cover.add()
+    return run.found(best)
+
+
+class _Run:
+    """One search: the pools of all rows, and the beams that run, in the order of the rows of the state."""
+
+    def __init__(self, beams: Beams, stops: set[int], until: Until | None, rows: int, limit: int):
+        self.beams, self.stops, self.until, self.limit = beams, stops, until, limit
+        self.width = beams.width // beams.groups  # of a pool
+        self.pools = [[_Pool(beams, self.width, limit) for _ in range(beams.groups)] for _ in range(rows)]
+        self.live = list(self.pools)
+        first = [_Beam(0, 0, 0.0, [], []), *[_Beam(0, 0, -math.inf, [], [])] * (self.width - 1)]
+        self.running = first * beams.groups * rows  # at first the beams of a pool are one
+
+    def choose(
+        self, scores: Tensor, sofar: Sofar, rules: Sequence[Ruling], penalties: list[float] | None
+    ) -> list[_Beam]:
+        """The beams that go on, with the row and the token that each goes on with; none: all rows are done."""
+        own = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        ruled = own
+        for rule in rules:
+            ruled = rule(ruled, sofar)
+        groups, shape = self.beams.groups, (len(self.live), self.beams.groups, self.width, -1)
+        sums = ruled.new_tensor([beam.total for beam in self.running]).view(shape)
+        every = ruled.view(shape)  # (live, groups, width, V)
+        taken = ruled.new_zeros(len(self.live), every.size(-1)) if self.beams.diversity else None
+        next_beams: list[list[_Beam]] = [[] for _ in self.live]
+        for group in range(groups):
+            away = None if taken is None else taken[:, None] * self.beams.diversity
+            found = self._candidates(every[:, group], sums[:, group], away, group, own)
+            for number, (pools, candidates) in enumerate(zip(self.live, found, strict=True)):
+                next_beams[number] += self._advance(pools[group], candidates, sofar, penalties)
+                if taken is not None:
+                    for beam in candidates[: self.width]:
+                        taken[number, beam.token] += beam.total > -math.inf
+        kept = [number for number, pools in enumerate(self.live) if not all(pool.over for pool in pools)]
+        self.live = [self.live[number] for number in kept]
+        self.running = [beam for number in kept for beam in next_beams[number]]
+        return self.running
+
+    def _candidates(
+        self, logprobs: Tensor, sums: Tensor, away: Tensor | None, group: int, own: Tensor
+    ) -> list[list[_Beam]]:
+        """The best continuations of each pool, the best first: enough that `width` go on whatever ends."""
+        judged = logprobs if away is None else logprobs - away
+        count = self.width * max(2, 1 + len(self.stops))
+        values, tokens = highest(judged, count)  # (live, width, count)
+        ranked = (values + sums).flatten(1)
+        at = ranked.topk(min(count, ranked.size(1))).indices  # (live, count)
+        place = at // values.size(-1)
+        tokens = tokens.flatten(1).gather(1, at)
+        start = torch.arange(len(at), device=at.device)[:, None] * self.beams.width + group * self.width
+        rows = start + place
+        ruled = logprobs[torch.arange(len(at), device=at.device)[:, None], place, tokens]
+        totals = ruled + sums[..., 0].gather(1, place)
+        parts = (x.tolist() for x in (rows, tokens, totals, own[rows, tokens], ruled))
+        return [[self._then(*one) for one in zip(*part, strict=True)] for part in zip(*parts, strict=True)]
+
+    def _then(self, row: int, token: int, total: float, own: float, ruled: float) -> _Beam:
+        before = self.running[row]
+        return _Beam(row, token, total, [*before.logprobs, own], [*before.ruled, ruled])
+
+    def _advance(
+        self, pool: _Pool, candidates: list[_Beam], sofar: Sofar, penalties: list[float] | None
+    ) -> list[_Beam]:
+        """End those that end, among the best `width`, and return the best `width` of the others."""
+        possible = [] if pool.over else [beam for beam in candidates if beam.total > -math.inf]
+        rows = sofar.pick([beam.row for beam in possible]).then([beam.token for beam in possible])
+        halted = [False] * len(possible) if self.until is None else self.until(rows)
+        goes: list[_Beam] = []
+        length = len(rows.written[0]) if possible else 0
+        for rank, (beam, halt, written) in enumerate(zip(possible, halted, rows.written, strict=True)):
+            stopped = beam.token in self.stops
+            if not (stopped or halt or length == self.limit):
+                goes.append(beam)
+            elif rank < self.width:
+                penalty = 0.0 if penalties is None else penalties[beam.row]
+                pool.end(written, beam, penalty, stopped=stopped, halted=bool(halt))
+        pool.settle(goes[0].total if goes else -math.inf, length)
+        idle = _Beam(candidates[0].row, candidates[0].token, -math.inf, [], [])  # keeps the rows of a pool together
+        return (goes + [idle] * self.width)[: self.width]
+
+    def found(self, best: int) -> list[list[Hypothesis]]:
+        """The best texts of each row."""
+        out = [sorted((one for pool in pools for one in pool.done), key=lambda one: -one.score) for pools in self.pools]
+        for number, texts in enumerate(out):
+            if not texts:
+                raise ValueError(
+                    f"Row {number}: nothing could be written. Every token is forbidden by the rules together, so take one of "
+                    "them away; or the model's scores are no numbers, and its weights have diverged."
+                )
+        return [texts[:best] for texts in out]

@@ -1,0 +1,211 @@
+"""Speculative decoding: someone quick proposes a few tokens, the model checks them all in one step, and keeps those it would
+have written itself (Leviathan et al. 2023, arXiv 2211.17192).
+
+    tally = Tally()
+    rows = speculate(model, batch, LookUp(), stop=2, limit=64, tally=tally)        # the very rows of `generate`
+    rows = speculate(model, batch, Drafted(small), stop=2, limit=64, tally=tally)  # proposed by a smaller model
+    tally.share                                                                    # of the proposed tokens, those kept
+
+Whatever is proposed, what is written is the model's own greedy choice at every place, rules and stop tokens included; a bad
+proposal costs time and nothing else. Rows are written one after the other, since each is right about another number of
+tokens.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from saccade.data import Batch, Image, Text
+from saccade.decoding.choose import greedy
+from saccade.decoding.loop import Step, Until, begin, ends
+from saccade.decoding.rules import Ruling, Sofar, check_rules, obey
+from saccade.models.family import Writer
+
+MOST = 8  # tokens that are proposed at a time, and that are read again after a proposal was wrong
+
+Propose = Callable[[list[int], int], list[int]]  # what is written so far and how many more to what may follow
+Drafter = Callable[[Batch], Propose]  # a row to what proposes for it
+
+
+@dataclass
+class Tally:
+    """What speculation was worth."""
+
+    proposed: int = 0
+    accepted: int = 0
+    steps: int = 0  # of the model
+
+    @property
+    def share(self) -> float:
+        """Of the proposed tokens, those that were written."""
+        return self.accepted / max(1, self.proposed)
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """Proposes what followed the last few tokens where they stood before, in the source or in what is written (Saxena 2023).
+
+    The longest run of tokens that stood there before counts, of several places the latest.
+
+    >>> LookUp()(Batch(Text.of([[5, 6, 7, 8, 5, 9]])))([5, 6], 2)
+    [7, 8]
+    """
+
+    longest: int = 3
+    shortest: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest:
+            raise ValueError(
+                f"What is looked up is 1 token long or longer; got {self.shortest} to {self.longest} tokens."
+            )
+
+    def __call__(self, batch: Batch) -> Propose:
+        source: list[int] = batch.source.tokens[0].tolist() if isinstance(batch.source, Text) else []
+
+        def propose(written: list[int], count: int) -> list[int]:
+            text = source + written
+            for size in range(min(self.longest, len(text) - 1), self.shortest - 1, -1):
+                last = text[-size:]
+                for at in range(len(text) - size - 1, -1, -1):
+                    if text[at : at + size] == last:
+                        return text[at + size : at + size + count]
+            return []
+
+        return propose
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """Proposes what a smaller model with the same tokens would write."""
+
+    model: Writer
+
+    def __call__(self, batch: Batch) -> Propose:
+        state, first = self.model.start(batch)
+        mark, known = state.mark(), 0  # how much of the text the mark remembers
+
+        def propose(written: list[int], count: int) -> list[int]:
+            nonlocal mark, known
+            state.rewind(mark)
+            new = torch.tensor([written[known:]], dtype=torch.long, device=first.tokens.device)
+            read = Text(new) if known else Text(torch.cat([first.tokens, new], dim=1))
+            scores = self.model.step(read, state)[:, -1]
+            mark, known = state.mark(), len(written)
+            found = [int(greedy(scores))]
+            while len(found) < count:
+                scores = self.model.step(Text(new.new_tensor([[found[-1]]])), state)[:, -1]
+                found.append(int(greedy(scores)))
+            return found
+
+        return propose
+
+
+def speculate(
+    model: Writer,
+    batch: Batch,
+    drafter: Drafter,
+    *,
+    stop: int | Collection[int] | None,
+    limit: int,
+    rules: Sequence[Ruling] = (),
+    tally: Tally | None = None,
+) -> list[list[int]]:
+    """What `generate` would write after each row, greedily, in fewer steps where the proposals are good."""
+    rows = []
+    for one in rows_of(batch):
+        steps = steps_ahead(model, one, drafter, stop=stop, limit=limit, rules=rules, tally=tally)
+        rows.append([int(step.tokens) for step in steps if bool(step.going)])
+    return rows
+
+
+@torch.no_grad()
+def steps_ahead(
+    model: Writer,
+    batch: Batch,
+    drafter: Drafter,
+    *,
+    stop: int | Collection[int] | None,
+    limit: int,
+    rules: Sequence[Ruling] = (),
+    until: Until | None = None,
+    tally: Tally | None = None,
+) -> Iterator[Step]:
+    """Yield the tokens of one row as `loop.steps` does, several after each step of the model."""
+    tally = Tally() if tally is None else tally
+    state, scores, sofar = begin(model, batch, limit)
+    if len(scores) != 1:
+        raise ValueError(f"Speculation writes one row at a time; got {len(scores)}. Use `speculate`, or `rows_of`.")
+    check_rules(rules, scores.size(-1), limit)
+    stops, propose = ends(stop, scores), drafter(batch)
+    proposed: list[int] = []
+    pending: list[int] = []  # written, and not yet read by the model
+    mark, ahead = state.mark(), MOST // 2
+    tally.steps += 1
+    while True:
+        right = 0  # proposals that the model would have written
+        for number, row in enumerate(scores[-len(proposed) - 1 :]):
+            step = _chosen(row[None], rules, sofar, stops)
+            token = int(step.tokens)
+            agrees = number < len(proposed) and proposed[number] == token
+            right += agrees
+            tally.accepted += agrees
+            yield step
+            sofar = sofar.then([token])
+            pending.append(token)
+            if not bool(step.going) or not sofar.left(0) or (until is not None and until(sofar)[0]):
+                return
+            if not agrees:
+                break
+        if right < len(proposed):
+            state.rewind(mark)  # what was wrong is forgotten; what was right is read again with the next proposal
+        else:
+            pending = pending[-1:]
+        if len(pending) > MOST:
+            model.step(Text(_row(pending[:-1], scores)), state)
+            tally.steps += 1
+            pending = pending[-1:]
+        ahead = min(MOST, 2 * ahead) if right == len(proposed) else right + 1
+        room = sofar.left(0) - 1
+        proposed = _useful(propose(sofar.written[0], min(ahead, room))[:room], stops, scores) if room else []
+        tally.proposed += len(proposed)
+        mark = state.mark()
+        scores = model.step(Text(_row(pending + proposed, scores)), state)[0]
+        tally.steps += 1
+
+
+def _chosen(scores: Tensor, rules: Sequence[Ruling], sofar: Sofar, stops: Tensor) -> Step:
+    """The model's own choice, and whether the row goes on with it."""
+    ruled = obey(rules, scores, sofar)
+    tokens = greedy(ruled)
+    return Step(tokens, ~torch.isin(tokens, stops), scores, ruled)
+
+
+def _useful(tokens: list[int], stops: Tensor, scores: Tensor) -> list[int]:
+    """The tokens up to the first that stops, if the model has them: a draft with other tokens would propose nonsense."""
+    if tokens and not 0 <= min(tokens) <= max(tokens) < scores.size(-1):
+        raise ValueError(
+            f"The token {max(tokens)} was proposed, and the model knows {scores.size(-1)}; a draft has the same tokenizer as the "
+            "model that it writes for."
+        )
+    halts = set(stops.tolist())
+    last = next((number for number, token in enumerate(tokens) if token in halts), len(tokens))
+    return tokens[: last + 1]
+
+
+def _row(tokens: list[int], like: Tensor) -> Tensor:
+    return torch.tensor([tokens], dtype=torch.long, device=like.device)
+
+
+def rows_of(batch: Batch) -> Iterator[Batch]:
+    """Each row of a batch alone, without its padding."""
+    source = batch.source
+    if isinstance(source, Image):
+        yield from (Batch(Image(pixels[None])) for pixels in source.pixels)
+        return
+    if not isinstance(source, Text):
+        raise ValueError(f"A writer goes on from a text or a picture; got {type(source).__name__}.")
+    for number, tokens in enumerate(source.tokens):
+        yield Batch(Text((tokens if source.keep is None else tokens[source.keep[number]])[None]))

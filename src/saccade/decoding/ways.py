@@ -1,0 +1,217 @@
+"""From settings to texts: every way to write behind one call.
+
+    for found in write_texts(model, batch, tokenizer, Decoding(beams=4, n_best=2), limit=64):
+        found[0].text, found[0].score, found[1].text
+
+The score of a text is what beams compare by, whatever the way: its log-probability by length ** length_penalty; of samples
+of which the safest is taken, its mean likeness to the others.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+
+from saccade.data import Batch, Text
+from saccade.decoding.beam import Beams, Hypothesis, search
+from saccade.decoding.choose import Draw, greedy
+from saccade.decoding.constrain import Among, Matching
+from saccade.decoding.contrast import contrast
+from saccade.decoding.loop import Choose, Until, follow
+from saccade.decoding.risk import safest
+from saccade.decoding.rules import Forbid, MinLength, NoRepeat, Repetition, Ruling, Sofar
+from saccade.decoding.settings import Decoding
+from saccade.decoding.speculate import Drafted, Drafter, LookUp, Tally, rows_of, steps_ahead
+from saccade.decoding.stop import Cutter, Written, written
+from saccade.models.load import load
+from saccade.models.model import Model
+from saccade.text.tokenizer import Tokenizer
+
+Texts = list[list[Hypothesis]]  # of each row, the best first
+
+
+class Ways:
+    """Settings made ready for one model: its tokens looked up, its rules built, its draft loaded."""
+
+    def __init__(self, decoding: Decoding, model: Model, tokenizer: Tokenizer):
+        self.decoding, self.model, self.tokenizer = decoding.check(), model, tokenizer
+        self.ends = [] if tokenizer.end is None else [tokenizer.end]
+        self.rules = rules_of(decoding, tokenizer, self.ends)
+        self.choose = choice_of(decoding)
+        self.tally = Tally()  # of speculation
+        self._drafter: Drafter | None = LookUp() if decoding.look_up else None
+        if decoding.draft:
+            self._drafter = Drafted(draft_of(decoding.draft, tokenizer).to(next(model.parameters()).device))
+
+    def write(self, batch: Batch, *, limit: int) -> Texts:
+        """What is written after each row, at most `limit` tokens, or fewer if the settings say so."""
+        limit = min(limit, self.decoding.length or limit)
+        if self.decoding.beams > 1:
+            return self._search(batch, limit)
+        if self.decoding.contrast:
+            return self._contrast(batch, limit)
+        if self._drafter is not None:
+            return [[self._ahead(one, self._drafter, limit)] for one in rows_of(batch)]
+        count = self.decoding.samples or self.decoding.n_best
+        draws = zip(*(self._written(batch, limit) for _ in range(count)), strict=True)
+        pick = self._safest if self.decoding.samples else _ranked
+        return [pick(list(row)) for row in draws]
+
+    def _written(self, batch: Batch, limit: int) -> list[Hypothesis]:
+        given = {"rules": self.rules, "tokenizer": self.tokenizer, "strings": self.decoding.stop}
+        rows = written(self.model, batch, self.choose, stop=self.ends, limit=limit, **given)
+        return [self._scored(row) for row in rows]
+
+    def _search(self, batch: Batch, limit: int) -> Texts:
+        asked = self.decoding
+        beams = Beams(
+            asked.beams, asked.length_penalty, asked.coverage, asked.groups, asked.diversity, enough=asked.enough
+        )
+        until = until_of(self.tokenizer, asked.stop) if asked.stop else None
+        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": until, "best": asked.n_best}
+        found = search(self.model, batch, beams, **given)
+        for row in found:
+            for one in row:
+                one.text = cut(self.tokenizer, one.tokens, asked.stop)
+        return found
+
+    def _contrast(self, batch: Batch, limit: int) -> Texts:
+        rows = contrast(self.model, batch, stop=self.ends, limit=limit, alpha=self.decoding.contrast, rules=self.rules)
+        found = followed(self.model, batch, rows, self.tokenizer, self.decoding.stop)
+        for row in found:
+            row.ended = len(row.tokens) < limit
+        return [[self._scored(row)] for row in found]
+
+    def _ahead(self, one: Batch, drafter: Drafter, limit: int) -> Hypothesis:
+        """One row by speculation."""
+        row, cutter = Written(text=""), Cutter(self.tokenizer, self.decoding.stop)
+        until: Until = lambda sofar: [cutter.done]
+        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": until, "tally": self.tally}
+        for step in steps_ahead(self.model, one, drafter, **given):
+            own, ruled = (float(x.float().log_softmax(-1)[0, step.tokens]) for x in (step.scores, step.ruled))
+            if not bool(step.going):
+                row.ended, row.closing = True, own
+                break
+            row.tokens.append(int(step.tokens))
+            row.logprobs.append(own)
+            row.ruled.append(ruled)
+            row.text = (row.text or "") + cutter.feed(row.tokens[-1:])
+        row.text = (row.text or "") + cutter.end()
+        row.ended = row.ended or cutter.done
+        return self._scored(row)
+
+    def _safest(self, row: Sequence[Hypothesis]) -> list[Hypothesis]:
+        found = safest([one.text or "" for one in row])
+        best = row[found.number]
+        best.score = found.utility
+        return [best]
+
+    def _scored(self, row: Written) -> Hypothesis:
+        length = max(1, len(row.tokens) + (row.closing is not None))
+        score = row.logprob / length**self.decoding.length_penalty
+        return Hypothesis(**vars(row), score=score)
+
+
+def write_texts(
+    model: Model,
+    batch: Batch,
+    tokenizer: Tokenizer,
+    decoding: Decoding = Decoding(),  # noqa: B008 - frozen
+    *,
+    limit: int,
+) -> Texts:
+    """What is written after each row of the batch in the way that is asked for, the best first."""
+    return Ways(decoding, model, tokenizer).write(batch, limit=limit)
+
+
+def choice_of(decoding: Decoding) -> Choose:
+    """How the next token is chosen where there is no search."""
+    temperature = decoding.temperature if decoding.temperature is not None else 1.0 if decoding.samples else 0.0
+    if temperature == 0:
+        return greedy
+    return Draw(temperature, decoding.top_k, decoding.top_p, decoding.seed, decoding.min_p, decoding.typical)
+
+
+def rules_of(decoding: Decoding, tokenizer: Tokenizer, ends: Sequence[int]) -> list[Ruling]:
+    """The rules that settings ask for, in the tokens of one model."""
+    rules: list[Ruling] = []
+    if decoding.repetition != 1.0:
+        rules.append(Repetition(decoding.repetition))
+    if decoding.no_repeat:
+        rules.append(NoRepeat(decoding.no_repeat))
+    if decoding.min_length:
+        if not ends:
+            raise ValueError(
+                "--min-length: this tokenizer has no token that ends a text, so texts are as long as --length."
+            )
+        rules.append(MinLength(decoding.min_length, tuple(ends)))
+    if decoding.forbid:
+        rules.append(Forbid(spelt(decoding.forbid, tokenizer)))
+    if decoding.allow:
+        rules.append(Among.texts(list(decoding.allow), tokenizer, ends or None))
+    if decoding.regex:
+        rules.append(Matching(decoding.regex, tokenizer, ends or None))
+    return rules
+
+
+def spelt(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """Each word in tokens, as it stands at the beginning of a text and after a space."""
+    rows: dict[tuple[int, ...], None] = {}
+    for word in words:
+        first, later = (tuple(tokenizer.encode(text, special=False).ids) for text in (word, f" {word}"))
+        known = [ids for ids in (first, later) if ids and tokenizer.unknown not in ids]
+        if not known:
+            raise ValueError(
+                f"--forbid: the tokenizer has no tokens for {word!r}, so it is never written; leave it out."
+            )
+        rows |= dict.fromkeys(known)
+    return [list(row) for row in rows]
+
+
+@lru_cache(1)
+def draft_of(where: str, tokenizer: Tokenizer) -> Model:
+    """The draft model, if it has the tokens of the model that it writes for."""
+    draft = load(where).eval()
+    theirs = None if draft.tokenizer is None else draft.tokenizer.target
+    if theirs is None or any(
+        theirs.token(id) != tokenizer.token(id) for id in range(min(theirs.vocab, tokenizer.vocab))
+    ):
+        raise ValueError(
+            f"--draft: {where} has other tokens than the model that it should write for; train both with one tokenizer."
+        )
+    return draft
+
+
+def until_of(tokenizer: Tokenizer, strings: Sequence[str]) -> Until:
+    """Which rows have one of the strings in their text."""
+
+    def until(sofar: Sofar) -> list[bool]:
+        texts = (tokenizer.decode(row) for row in sofar.written)
+        return [any(string in text for string in strings) for text in texts]
+
+    return until
+
+
+def cut(tokenizer: Tokenizer, tokens: Sequence[int], strings: Sequence[str]) -> str:
+    """The text of some tokens, up to the first of the strings."""
+    cutter = Cutter(tokenizer, strings)
+    return cutter.feed(tokens) + cutter.end()
+
+
+@torch.no_grad()
+def followed(
+    model: Model, batch: Batch, rows: Sequence[Sequence[int]], tokenizer: Tokenizer, strings: Sequence[str]
+) -> list[Written]:
+    """Rows that were written without their log-probabilities, with them."""
+    target = Text.of([list(row) or [0] for row in rows]).to(next(model.parameters()).device)
+    logs = (
+        follow(model, Batch(batch.source, target)).float().log_softmax(-1).gather(-1, target.tokens[..., None])[..., 0]
+    )
+    found = []
+    for row, log in zip(rows, logs.tolist(), strict=True):
+        found.append(Written(list(row), log[: len(row)], log[: len(row)], text=cut(tokenizer, row, strings)))
+    return found
+
+
+def _ranked(row: Sequence[Hypothesis]) -> list[Hypothesis]:
+    return sorted(row, key=lambda one: -one.score)

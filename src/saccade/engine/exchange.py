@@ -1,0 +1,83 @@
+"""From plain parts to fast ones: each part of a model that has a fast form is exchanged for it, and nothing else is."""
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from saccade.attention import Mechanism
+from saccade.engine import native
+from saccade.engine.quantise import Pack, Packed, Shared, Table, Tiles, form
+from saccade.engine.stack import FastLayer, FastStack
+from saccade.engine.sublayers import fast_norm, fast_sublayer
+from saccade.parts.layer import Layer, Sublayer
+from saccade.parts.stack import Stack
+
+LEAST = 8  # outputs; a smaller layer, such as a head of two labels, gains nothing and would lose precision
+
+
+@dataclass
+class Exchange:
+    """The forms of one precision, and what was already exchanged: a part that two share stays one."""
+
+    precision: str
+    pack: Pack = field(init=False)
+    tied: set[int] = field(default_factory=set)  # tables that also serve as weights, by identity
+    tables: dict[int, native.Packed] = field(default_factory=dict)  # those of them that were packed
+    done: dict[int, nn.Module] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pack = form(self.precision)
+
+    def whole(self, model: nn.Module) -> nn.Module:
+        """The model with its parts exchanged."""
+        self.tied = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
+        model = self.part(model)
+        for part in list(model.modules()):
+            for name, child in part.named_children():
+                if type(child) is nn.Embedding and id(child.weight) in self.tables:
+                    setattr(part, name, Table(self.tables[id(child.weight)]))
+        return model
+
+    def part(self, part: nn.Module) -> nn.Module:
+        """The fast form of a part, or the part itself with its own parts exchanged."""
+        if id(part) not in self.done:
+            self.done[id(part)] = self._made(part)
+        return self.done[id(part)]
+
+    def _made(self, part: nn.Module) -> nn.Module:
+        if isinstance(part, Mechanism):
+            return part  # its matrices are small, and some are read as they are
+        if type(part) is nn.Linear:
+            return self.linear(part) if part.out_features >= LEAST else part
+        if type(part) in (nn.LayerNorm, nn.RMSNorm):
+            return fast_norm(part)
+        if type(part) is nn.Dropout:
+            return nn.Identity()
+        if type(part) is Stack and all(type(layer) is Layer for layer in part.layers):
+            return self.stack(part)
+        for name, child in list(part.named_children()):
+            setattr(part, name, self.part(child))
+        return part
+
+    def linear(self, plain: nn.Linear) -> Packed:
+        """A layer packed; a float32 table that words are also read from is used where it lies."""
+        shared = self.precision == "float32" and id(plain.weight) in self.tied
+        packed = (Shared if shared else self.pack)(plain.weight, plain.bias)
+        if isinstance(packed, Tiles) and id(plain.weight) in self.tied:
+            self.tables[id(plain.weight)] = packed.weights
+        return packed
+
+    def stack(self, plain: Stack) -> FastStack:
+        """A stack with its layers and its two ends exchanged."""
+        plain.enter, plain.leave = (self.part(end) for end in (plain.enter, plain.leave))
+        return FastStack(plain, [self.layer(layer) for layer in plain.layers])  # type: ignore[arg-type]
+
+    def layer(self, plain: Layer) -> FastLayer:
+        """A layer with those of its sublayers exchanged that have a fast form."""
+
+        def fast(sublayer: Sublayer, *, across: bool = False) -> nn.Module:
+            made = fast_sublayer(sublayer, self.pack, across=across)
+            return self.part(made) if made is sublayer else made
+
+        across = None if plain.across is None else fast(plain.across, across=True)
+        return FastLayer(fast(plain.attention), fast(plain.feedforward), across)  # type: ignore[arg-type]

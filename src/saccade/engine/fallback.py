@@ -1,0 +1,60 @@
+"""The native operators in plain PyTorch: what they are defined to compute, and what runs where nothing can be compiled."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+GROUP = 64  # columns of an input that share a scale, as in native.cpp
+ACTS = {
+    "none": lambda y: y,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row rounded to [-127, 127], and its scale; a row with an infinity or a NaN gets the scale NaN."""
+    most, poison = x.abs().amax(-1), (x * 0).sum(-1)
+    alive = most > 1e-30
+    factor = torch.where(alive, 127 / most, 0)
+    q = torch.nan_to_num(x * factor[..., None]).round().clamp(-127, 127).to(torch.int8)
+    return q, torch.where(alive, most / 127, 0) + poison
+
+
+def linear(x: Tensor, whole: Tensor, scale: Tensor, bias: Tensor, act: str, add: Tensor | None) -> Tensor:
+    """act(x · weight + bias) + add, with x rounded to int8 as the weight is, each group of its columns by itself."""
+    columns = x.size(-1)
+    q, by = quantise(F.pad(x, (0, -columns % GROUP)).unflatten(-1, (-1, GROUP)))  # (..., G, 64) and (..., G)
+    rounded = (q * by[..., None]).flatten(-2)[..., :columns]
+    y = ACTS[act](F.linear(rounded, whole.float()) * scale + bias)
+    return y if add is None else y + add
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float, keep: Tensor | None) -> Tensor:
+    """softmax(q · keys · scale) · values over the first `lengths` places that `keep` allows."""
+    (b, h, d), (g, limit) = q.shape, keys.shape[1:3]
+    seen = torch.arange(limit) < lengths[:, None]  # (B, K)
+    seen = (seen if keep is None else seen & keep)[:, None, :, None]  # (B, 1, K, 1)
+    scores = torch.einsum("bged,bgkd->bgke", q.reshape(b, g, h // g, d), keys) * scale  # (B, G, K, H/G)
+    top = scores.masked_fill(~seen, float("-inf")).amax(2, keepdim=True).clamp(min=torch.finfo(q.dtype).min)
+    raised = torch.where(seen, (scores - top).exp(), 0)
+    total = raised.sum(2, keepdim=True)
+    weights = torch.where(total == 0, 0, raised / total)  # a query that may see nothing gets zeros
+    return torch.einsum("bgke,bgkd->bged", weights, torch.where(seen, values, 0)).reshape(b, h, d)
+
+
+def write(memory: Tensor, fresh: Tensor, lengths: Tensor) -> None:
+    """Put the new token's key or value (B, G, D) in the last place of each row's memory."""
+    memory[torch.arange(len(lengths)), :, lengths - 1] = fresh
+
+
+def norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """Layer norm over the last axis."""
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def rms(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Root-mean-square norm over the last axis."""
+    return F.rms_norm(x, weight.shape, weight, eps)

@@ -1,0 +1,141 @@
+"""The state of a fast writer: keys and values lie in rooms with space for what will come, so that a new token is written to its
+place and what was there is not moved.
+
+What callers see is `State`: what it hands out is never changed, since only space that nobody was given is written.
+"""
+
+from dataclasses import dataclass
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from saccade.parts.state import Mark, Slot, State
+
+FIRST = 64  # tokens that a room holds at least
+
+
+class Room(Slot):
+    """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it."""
+
+    def __init__(self, whole: Tensor, length: int, axis: int):
+        self.__dict__.update(whole=whole, length=length, axis=axis, grows=True)
+
+    whole: Tensor
+    length: int
+
+    @property
+    def tensor(self) -> Tensor:  # type: ignore[override]
+        assert self.axis is not None, "a room grows along an axis"
+        return self.whole.narrow(self.axis, 0, self.length)
+
+    def chosen(self, rows: Tensor) -> "Room":
+        """Some of its rows in a room of the same size; the space behind them is not copied."""
+        assert self.axis is not None, "a room grows along an axis"
+        room = Room(self.whole.new_empty(len(rows), *self.whole.shape[1:]), self.length, self.axis)
+        torch.index_select(self.tensor, 0, rows, out=room.tensor)
+        return room
+
+
+@dataclass(frozen=True, eq=False)
+class Moment(Mark):
+    """A mark that can be asked whether anybody still holds it."""
+
+
+class Memory(State):
+    """A state with room to grow.
+
+    >>> memory = Memory()
+    >>> memory.append("key", torch.zeros(1, 2, 3, 4)).shape
+    torch.Size([1, 2, 3, 4])
+    >>> address = memory.get("key").data_ptr()
+    >>> memory.append("key", torch.ones(1, 2, 1, 4)).data_ptr() == address
+    True
+    """
+
+    _root: "Memory"
+
+    def __init__(self, root: "Memory | None" = None, path: str = ""):
+        super().__init__(root, path)
+        if root is None:
+            self._moments: list[ref[Moment]] = []
+
+    @staticmethod
+    def of(state: State) -> "Memory":
+        """The same memory, in rooms from now on."""
+        memory = Memory()
+        memory.__dict__ |= {name: value for name, value in vars(state._root).items() if name not in ("_root", "_path")}
+        memory._slots = dict(memory._slots)
+        return memory
+
+    def at(self, name: str) -> "Memory":
+        return Memory(self._root, f"{self._path}{name}.")
+
+    def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
+        """Write x behind what was there, and return it all; the room moves only when it is full."""
+        room = self.reserve(self._path + name, x, axis)
+        room.whole.narrow(axis, room.length - x.size(axis), x.size(axis)).copy_(x)
+        return room.tensor
+
+    def reserve(self, path: str, x: Tensor, axis: int = 2) -> Room:
+        """A room in which x counts as remembered; the caller has to write it to the last places."""
+        slots = self._root._slots
+        slot = slots.get(path)
+        start = 0 if slot is None else slot.length if isinstance(slot, Room) else slot.tensor.size(axis)
+        end = start + x.size(axis)
+        if isinstance(slot, Room) and slot.whole.size(axis) >= end and _writable(slot.whole):
+            room = Room(slot.whole, end, axis)
+        else:
+            shape = list(x.shape)
+            shape[axis] = max(FIRST, 2 * end)
+            room = Room(x.new_empty(shape), end, axis)
+            if slot is not None:
+                room.whole.narrow(axis, 0, start).copy_(slot.tensor)
+        slots[path] = room
+        return room
+
+    def reorder(self, rows: Tensor) -> None:
+        """As ever; a room takes its space along, so that the next token does not move it again."""
+        root = self._root
+        rooms = {name: slot for name, slot in root._slots.items() if isinstance(slot, Room)}
+        root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms}
+        super().reorder(rows)
+        root._slots |= {name: room.chosen(rows) for name, room in rooms.items()}
+
+    def group(self, path: str) -> int:
+        """How many rows beside each other share what is remembered there: the beams of a text share its source."""
+        root = self._root
+        slot = root._slots.get(path)
+        shared = slot is not None and not slot.grows and slot.tensor is root._alike.get(path)
+        return root._times if shared else 1
+
+    def mark(self) -> Mark:
+        root = self._root
+        moment = Moment(dict(root._slots), root._keep, root._length, root._new, root._parts)
+        root._moments = [*(old for old in root._moments if old() is not None), ref(moment)]
+        return moment
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget all that came after the mark; its space is written again, unless a later mark still holds it."""
+        super().rewind(mark)
+        held = [moment() for moment in self._root._moments]
+        if any(moment is not None and moment.length > mark.length for moment in held):
+            self._close()
+
+    def join(self, other: State) -> None:
+        self._close()
+        super().join(other)
+
+    def leave(self, rows: Tensor) -> None:
+        self._close()
+        super().leave(rows)
+
+    def _close(self) -> None:
+        """Give the space up: what grows next moves to a room of its own."""
+        slots = self._root._slots
+        self._root._slots = {name: Slot(slot.tensor, slot.axis, slot.grows) for name, slot in slots.items()}
+
+
+def _writable(whole: Tensor) -> bool:
+    """What inference mode has made can only be written in inference mode."""
+    return torch.is_inference_mode_enabled() or not whole.is_inference()

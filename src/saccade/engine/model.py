@@ -1,0 +1,104 @@
+"""`fast`: any model in the form that answers soonest, under the interface that it had.
+
+    model = fast(load("gpt2"))
+    model.choice                                  # int8: ...
+    rows = generate(model, batch, stop=50256, limit=64)
+
+It shares with the plain model what it does not repack (words, norms, positions), so drop the plain one to save its memory.
+"""
+
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.data import Batch, Text
+from saccade.engine.choice import COMPILED, Choice, choice
+from saccade.engine.exchange import Exchange
+from saccade.engine.memory import Memory
+from saccade.engine.quantise import Tiles
+from saccade.models.model import Model
+from saccade.models.painter import Painter
+from saccade.parts.stack import Stack
+from saccade.parts.state import State
+
+
+class Fast(Model):
+    """A model that answers and no longer learns; `choice` says what it was made of, and why."""
+
+    def __init__(self, plain: Model, body: nn.Module, head: nn.Module | None, choice: Choice):
+        super().__init__(plain.family, plain.config, body, head, plain.kind, labels=plain.labels, many=plain.many)
+        self.choice = choice
+        self.tokenizer, self.pooling, self.report = plain.tokenizer, plain.pooling, plain.report
+        self.eval()
+
+    def start(self, batch: Batch) -> tuple[State, Text]:
+        state, text = super().start(batch)
+        return state if self.choice.precision == COMPILED else Memory.of(state), text
+
+    @torch.no_grad()
+    def forward(self, batch: Batch) -> Tensor:
+        return super().forward(batch)
+
+    @torch.no_grad()
+    def step(self, text: Text, state: State) -> Tensor:
+        body: Any = self.body
+        if text.tokens.size(1) > 1 or text.keep is None or isinstance(body, Painter):
+            return body.step(text, state)
+        if not isinstance(body.head.score, Tiles):
+            return body.step(text, state)
+        live = text.keep[:, 0]  # rows that have ended are padding, and nobody asks for their scores
+        x = body.think(text, state)
+        return x.new_zeros(*x.shape[:2], body.head.score.out_features).index_put_((live,), body.head(x[live]))
+
+    @torch.no_grad()
+    def last(self, text: Text, state: State) -> Tensor:
+        """The scores (B, V) after the last real token of each row: of a prompt, no other is needed."""
+        return super().last(text, state)
+
+    def train(self, mode: bool = True) -> "Fast":
+        if mode:
+            raise ValueError(
+                "A fast model no longer learns; train the model that it was made of, and make it fast again."
+            )
+        return super().train(False)
+
+    def save(self, directory: str | Path) -> Path:
+        raise ValueError(f"A fast model is not written down; save the model it was made of to {directory}.")
+
+
+def fast(model: Model, precision: str = "auto") -> Fast:
+    """The model in its fast form: the same interface, the same answers up to the rounding of `precision`.
+
+    "auto" is what `choice` says; "int8", "float16" and "float32" force one. On another device than the CPU it is the plain
+    model, compiled.
+    """
+    chosen = choice(model, precision)
+    body, head = _copied(model)
+    if chosen.precision == COMPILED:
+        for part in body.modules():
+            if isinstance(part, Stack):
+                part.compile(dynamic=True)
+        return Fast(model, body, head, chosen)
+    torch.set_num_threads(min(torch.get_num_threads(), _cores()))  # more would wait for each other
+    parts = nn.ModuleDict({"body": body} if head is None else {"body": body, "head": head}).float()
+    with torch.no_grad():
+        made: Any = Exchange(chosen.precision).whole(parts)
+    return Fast(model, made["body"], None if head is None else made["head"], chosen)
+
+
+def _copied(model: Model) -> tuple[nn.Module, nn.Module | None]:
+    """Body and head as modules of their own, on the same numbers: exchanging parts then leaves the model as it was."""
+    if isinstance(model, Fast):
+        raise ValueError(f"This model is fast already ({model.choice}); make it of the plain one again.")
+    numbers = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
+    numbers |= {id(buffer): buffer.detach() for buffer in model.buffers()}
+    return deepcopy((model.body, model.head), numbers)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,129 @@
+"""A stack and its layers in their fast form: padding is left out, and one new token a row takes a short way."""
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import CAUSAL, Mechanism
+from saccade.engine import native
+from saccade.engine.links import linked
+from saccade.engine.memory import Memory
+from saccade.engine.packing import PackedSight
+from saccade.engine.quantise import Packed, Tiles
+from saccade.engine.sublayers import Around, Now
+from saccade.parts.layer import Layer, Scene
+from saccade.parts.stack import Stack
+from saccade.parts.state import State
+
+WORTH = 0.9  # the share of real tokens above which gathering costs more than it saves
+
+
+class FastLayer(Layer):
+    """A layer of fast sublayers; one that has no fast form is called as it is."""
+
+    def next(self, x: Tensor, now: Now, path: str, scene: Scene | None) -> Tensor:
+        """One new token a row, (B, W); the `scene` is for a self-attention that must be asked in the usual way."""
+        if scene is None:
+            x = self.attention.next(x, now, f"{path}attention.")  # type: ignore[operator]
+        else:
+            own = now.memory.at(f"{path}attention")
+            x = self.attention(now.all_rows(x)[:, None], scene.sight, turn=scene.turn, state=own)[:, 0]
+            x = now.live_rows(x).contiguous()
+        if self.across is not None:
+            x = self.across.next(x, now, f"{path}across.")  # type: ignore[operator]
+        return self.feedforward.next(x, now, path)  # type: ignore[operator]
+
+
+class FastStack(Stack):
+    """A stack of fast layers, called as the plain one is; what stands at padding may come out as zero."""
+
+    def __init__(self, plain: Stack, layers: list[FastLayer]):
+        super().__init__(layers, plain.pattern, plain.position, plain.enter, plain.leave)
+        rests = [part for layer in layers for part in (layer.across, layer.feedforward) if part is not None]
+        looks = [layer.attention for layer in layers]
+        whole = all(isinstance(part, Around) for part in looks)
+        self.gathers = whole and all(isinstance(part, Around) for part in rests)
+        self.gathers = self.gathers and all(layer.across is None for layer in layers)
+        self.hurries = native.ready() and all(_able(part) for part in rests)
+        self.straight = whole and all(_able(part) for part in looks)  # self-attention too has a short way
+        # our own operator rounds each row by itself: who else is multiplied makes no difference, to the last bit
+        self.apart = all(isinstance(part, Tiles) for part in self.layers.modules() if isinstance(part, Packed))
+        self.links = linked(layers, plain.position) if self.hurries and self.straight else None
+        self.eyes = [part for part in self.layers.modules() if isinstance(part, Mechanism)]
+
+    def forward(
+        self,
+        x: Tensor,
+        keep: Tensor | None = None,
+        state: State | None = None,
+        *,
+        memory: Tensor | None = None,
+        memory_keep: Tensor | None = None,
+        marked: Tensor | None = None,
+        parts: Tensor | None = None,
+    ) -> Tensor:
+        if marked is None and parts is None and all(eye.watcher is None for eye in self.eyes):
+            if x.size(1) == 1 and isinstance(state, Memory) and self._may_hurry(x, memory, state):
+                return self._next(x, keep, state, memory, memory_keep)
+            if self.gathers and keep is not None and _worth(keep, state):
+                return self._gathered(x, keep, state)
+        options = {"memory": memory, "memory_keep": memory_keep, "marked": marked, "parts": parts}
+        return super().forward(x, keep, state, **options)
+
+    def _may_hurry(self, x: Tensor, memory: Tensor | None, state: Memory) -> bool:
+        """Whether there is a short way and something to look at, and the memory is this stack's alone."""
+        empty = not x.size(0) or (memory is not None and not memory.size(1))
+        return self.hurries and not empty and not state._path
+
+    def _next(
+        self, x: Tensor, keep: Tensor | None, state: Memory, memory: Tensor | None, memory_keep: Tensor | None
+    ) -> Tensor:
+        """One new token a row: (B, 1, W) to (B, 1, W)."""
+        x, pos = self._entered(x, keep, state)
+        bias, turn = self.position.bias(), self.position.turning(pos)
+        lengths = torch.full((x.size(0),), state.length)
+        across_keep = None if memory_keep is None else memory_keep.contiguous()
+        ended = self.apart and keep is not None and not bool(keep.all())
+        live = keep[:, 0].nonzero()[:, 0] if ended else None  # type: ignore[index]
+        now = Now(state, lengths, state.keep, turn, memory, across_keep, live)
+        scene = None
+        if not self.straight or self.pattern != CAUSAL or bias is not None:
+            scene = Scene(state.sight(self.pattern, bias), turn)
+        x = now.live_rows(x[:, 0]).contiguous()
+        if self.links is not None and scene is None and live is None:
+            return self.leave(self.links.next(x, now))[:, None]
+        for number, layer in enumerate(self.layers):
+            x = layer.next(x, now, f"{number}.", scene)  # type: ignore[operator]
+        return now.all_rows(self.leave(x))[:, None]
+
+    def _gathered(self, x: Tensor, keep: Tensor, state: State | None) -> Tensor:
+        """A padded batch, read without its padding."""
+        clock = State() if state is None else state
+        x, pos = self._entered(x, keep, clock)
+        sight = PackedSight(self.pattern, keep=keep, bias=self.position.bias())
+        scene = Scene(sight, self.position.turning(pos))
+        x = sight.gather(x)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, scene, None if state is None else state.at(f"{number}"))
+        return torch.where(keep.unsqueeze(-1), sight.spread(self.leave(x)), 0.0)
+
+    def _entered(self, x: Tensor, keep: Tensor | None, clock: State) -> tuple[Tensor, Tensor]:
+        """The tokens noted and placed, and their positions."""
+        before = clock.mark()
+        clock.advance((x.size(0), x.size(1)), keep)
+        pos = clock.q_pos
+        try:
+            self._room(clock, pos)
+        except ValueError:
+            clock.rewind(before)  # what was refused was not read
+            raise
+        return self.enter(self.position.place(x, pos)), pos
+
+
+def _able(part: nn.Module) -> bool:
+    """Whether a sublayer has a short way for one new token."""
+    return isinstance(part, Around) and getattr(part.branch, "scale", 1.0) != 0.0
+
+
+def _worth(keep: Tensor, state: State | None) -> bool:
+    """Whether enough is padding, and nothing was read before."""
+    return (state is None or not state.length) and 0 < int(keep.sum()) < WORTH * keep.numel()

@@ -1,0 +1,232 @@
+"""The sublayers of a transformer in their fast form: fewer and larger products, and as few calls as a new token allows.
+
+Each stands where the plain part stood and takes the same arguments, under the same names, so that states, searches and `watch`
+notice nothing. Weights that are watched come from the mechanism itself, whatever computes the answer.
+"""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saccade.attention import Dot, Mechanism, ScaledDot, Sight
+from saccade.attention.normaliser import Softmax
+from saccade.engine import native
+from saccade.engine.memory import Memory
+from saccade.engine.packing import PackedSight
+from saccade.engine.quantise import Pack, joined
+from saccade.parts.feedforward import ACTIVATIONS, FeedForward
+from saccade.parts.layer import Sublayer
+from saccade.parts.multihead import Attention, split
+from saccade.parts.position import Turn
+from saccade.parts.state import State
+
+
+@dataclass
+class Now:
+    """What all layers share while one new token a row is read."""
+
+    memory: Memory
+    lengths: Tensor  # (B,) of the texts, with the new token
+    keep: Tensor | None = None  # (B, K)
+    turn: Turn | None = None
+    across: Tensor | None = None  # (B, K, W)
+    across_keep: Tensor | None = None
+    live: Tensor | None = None  # the rows that go on, (n,), where others have ended: these alone are multiplied
+    made: dict[Hashable, Tensor] = field(default_factory=dict)
+
+    def seen(self, room: int) -> Tensor | None:
+        """`keep` as wide as a room, whose space is not seen."""
+        if self.keep is not None and room not in self.made:
+            self.made[room] = F.pad(self.keep, (0, room - self.keep.size(1)))
+        return self.made.get(room)
+
+    def all_rows(self, x: Tensor) -> Tensor:
+        """What the rows that go on have made, among zeros for the others."""
+        if self.live is None:
+            return x
+        return x.new_zeros(self.lengths.size(0), *x.shape[1:]).index_copy_(0, self.live, x)
+
+    def live_rows(self, x: Tensor) -> Tensor:
+        return x if self.live is None else x.index_select(0, self.live)
+
+    def whole(self, length: int, rows: int) -> Tensor:
+        """That length for so many rows."""
+        if (length, rows) not in self.made:
+            self.made[length, rows] = torch.full((rows,), length)
+        return self.made[length, rows]
+
+
+class Around(nn.Module):
+    """The residual connection and the norm of a branch that adds to what it is given.
+
+    `forward` takes (B, T, W) as the plain sublayer does; `next` takes one new token a row, (B, W).
+    """
+
+    def __init__(self, branch: "Looking | Across | Thinking", sublayer: Sublayer):
+        super().__init__()
+        self.branch, self.norm, self.norm_first = branch, fast_norm(sublayer.norm), sublayer.norm_first
+
+    def forward(self, x: Tensor, *args, **options) -> Tensor:
+        if self.norm_first:
+            return self.branch(self.norm(x), *args, add=x, **options)
+        return self.norm(self.branch(x, *args, add=x, **options))
+
+    def next(self, x: Tensor, now: Now, path: str) -> Tensor:
+        if self.norm_first:
+            return self.branch.next(self.norm.forward(x), x, now, path)
+        return self.norm.forward(self.branch.next(x, x, now, path))
+
+
+class Looking(nn.Module):
+    """Self-attention: query, key and value in one product; a new token is written and looks back in one call."""
+
+    def __init__(self, plain: Attention, pack: Pack):
+        super().__init__()
+        self.mechanism, self.head_width = plain.mechanism, plain.head_width
+        heads, key_heads = (linear(part).out_features // plain.head_width for part in (plain.query, plain.key))
+        self.looks, self.sizes = heads + key_heads, (heads, key_heads, key_heads)
+        self.joint = joined([linear(plain.query), linear(plain.key), linear(plain.value)], pack)
+        self.output = joined([linear(plain.output)], pack)
+        self.scale = scale_of(self.mechanism, self.head_width)
+
+    def forward(
+        self, x: Tensor, sight: Sight, *, add: Tensor, turn: Turn | None = None, state: State | None = None
+    ) -> Tensor:
+        joint = self.joint(x)
+        heads = split(sight.spread(joint) if isinstance(sight, PackedSight) else joint, self.head_width)
+        q, k, v = self._turned(heads, turn).split(self.sizes, dim=1)  # (B, H or G, T, D)
+        if state is not None:
+            k, v = state.append("key", k), state.append("value", v)
+        seen = self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2)
+        return self.output(sight.gather(seen) if isinstance(sight, PackedSight) else seen, "none", add)
+
+    def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
+        heads = now.all_rows(self.joint.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H + 2G, D)
+        if now.turn is not None:
+            heads = self._turned(heads[:, :, None], now.turn)[:, :, 0]
+        q, k, v = heads.split(self.sizes, dim=1)
+        shape = k[:, :, None]
+        keys = now.memory.reserve(f"{path}key", shape).whole
+        values = now.memory.reserve(f"{path}value", shape).whole
+        seen = native.attend(q, keys, values, now.lengths, self.scale, now.seen(keys.size(2)), (k, v))
+        return self.output.forward(now.live_rows(seen.flatten(1)), "none", add)
+
+    def _turned(self, heads: Tensor, turn: Turn | None) -> Tensor:
+        """Queries and keys turned together, beside the values as they are."""
+        if turn is None:
+            return heads
+        return torch.cat([turn(heads[:, : self.looks]), heads[:, self.looks :]], dim=1)
+
+
+class Across(nn.Module):
+    """Attention to a memory, whose keys and values are made once, in one product."""
+
+    def __init__(self, plain: Attention, pack: Pack):
+        super().__init__()
+        self.mechanism, self.head_width = plain.mechanism, plain.head_width
+        self.query, self.output = joined([linear(plain.query)], pack), joined([linear(plain.output)], pack)
+        self.joint = joined([linear(plain.key), linear(plain.value)], pack)
+        self.scale = scale_of(self.mechanism, self.head_width)
+
+    def forward(self, x: Tensor, sight: Sight, *, add: Tensor, memory: Tensor, state: State | None = None) -> Tensor:
+        q = split(self.query(x), self.head_width)  # (B, H, T, D)
+        k, v = self._keys(memory, state)
+        return self.output(self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2), "none", add)
+
+    def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
+        assert now.across is not None, "a layer that looks across is given a memory"
+        q = now.all_rows(self.query.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H, D)
+        k, v = self._keys(now.across, now.memory.at(path[:-1]))
+        group, keep = now.memory.group(f"{path}key"), now.across_keep
+        if group > 1:  # rows with the same memory look as one row with more heads
+            q = q.unflatten(0, (-1, group)).transpose(1, 2).flatten(1, 2)
+            k, v, keep = k[::group], v[::group], None if keep is None else keep[::group]
+        seen = native.attend(q, k, v, now.whole(k.size(2), len(k)), self.scale, keep)
+        if group > 1:
+            seen = seen.unflatten(1, (-1, group)).transpose(1, 2).flatten(0, 1)
+        return self.output.forward(now.live_rows(seen.flatten(1)), "none", add)
+
+    def _keys(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
+        k, v = (None, None) if state is None else (state.get("key"), state.get("value"))
+        if k is None or v is None:
+            k, v = (dense(x) for x in split(self.joint(memory), self.head_width).chunk(2, dim=1))
+            if state is not None:
+                state.put("key", k, 2)
+                state.put("value", v, 2)
+        # whoever pads or cuts a state may leave its tensors laid out otherwise
+        return (k, v) if k.stride() == v.stride() and k.stride(2) == k.size(3) else (dense(k), dense(v))
+
+
+class Thinking(nn.Module):
+    """Feed-forward: a gate and what it multiplies are one product, and the activation is part of it where it can be."""
+
+    def __init__(self, plain: FeedForward, pack: Pack):
+        super().__init__()
+        self.activation, self.gated = plain.activation, plain.gate is not None
+        self.up = joined([plain.up] if plain.gate is None else [plain.gate, plain.up], pack)
+        self.down = joined([plain.down], pack)
+
+    def forward(self, x: Tensor, *, add: Tensor) -> Tensor:
+        if not self.gated:
+            return self.down.forward(self.up.forward(x, self.activation), "none", add)
+        gate, up = self.up.forward(x).chunk(2, dim=-1)
+        return self.down.forward(ACTIVATIONS[self.activation](gate) * up, "none", add)
+
+    def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
+        return self.forward(x, add=add)
+
+
+class Norm(nn.Module):
+    """Layer norm, or the root-mean-square norm, by our own operator."""
+
+    def __init__(self, plain: nn.LayerNorm | nn.RMSNorm):
+        super().__init__()
+        self.weight = plain.weight
+        self.bias = plain.bias if isinstance(plain, nn.LayerNorm) else None
+        self.eps = torch.finfo(torch.float32).eps if plain.eps is None else plain.eps
+        self.centred = isinstance(plain, nn.LayerNorm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.centred:
+            return native.norm(x, self.weight, self.bias, self.eps)
+        return native.rms(x, self.weight, self.eps)
+
+
+def fast_norm(plain: nn.Module) -> nn.Module:
+    """The same norm, by our own operator if it is a common one."""
+    common = type(plain) in (nn.LayerNorm, nn.RMSNorm) and isinstance(plain.weight, Tensor) and plain.weight.dim() == 1
+    return Norm(plain) if common and native.ready() else plain  # type: ignore[arg-type]
+
+
+def fast_sublayer(plain: Sublayer, pack: Pack, *, across: bool) -> nn.Module:
+    """The fast form of a sublayer, or itself where its branch is an unusual one."""
+    branch = plain.branch
+    if type(branch) is FeedForward:
+        return Around(Thinking(branch, pack), plain)
+    if type(branch) is not Attention or branch.mechanism.shared or branch.value_width != branch.head_width:
+        return plain
+    if type(branch.output) is not nn.Linear:
+        return plain
+    return Around(Across(branch, pack) if across else Looking(branch, pack), plain)
+
+
+def scale_of(mechanism: Mechanism, width: int) -> float:
+    """What the operator multiplies scores by; 0 where the mechanism is another than it computes."""
+    if type(mechanism) not in (ScaledDot, Dot) or type(mechanism.normaliser) is not Softmax:
+        return 0.0
+    assert isinstance(mechanism, ScaledDot)
+    return 1 / math.sqrt(width) if mechanism.scale is None else mechanism.scale
+
+
+def dense(x: Tensor) -> Tensor:
+    """A copy whose strides follow from its shape, also where an axis has one place only."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def linear(layer: nn.Module) -> nn.Linear:
+    assert isinstance(layer, nn.Linear), f"a linear layer is needed; this is {type(layer).__name__}"
+    return layer

@@ -1,0 +1,63 @@
+"""Beams and speculation for every writer: one beam is greedy, a batch is its rows alone, proposals change nothing."""
+
+import pytest
+import torch
+from test_families import FROM_CODES, PICTURES, VOCAB, WRITERS, double, example, names, numbers, rough  # noqa: F401
+from torch.testing import assert_close
+
+from saccade.data import Batch, Image, Text
+from saccade.decoding import follow, generate
+from saccade.decoding.beam import Beams, search
+from saccade.decoding.speculate import Drafted, LookUp, speculate
+
+LIMIT = 6
+
+
+def stop_of(family):
+    return None if family.name in FROM_CODES else (5, 11)
+
+
+def rows_of(family):
+    """Two inputs of unequal length, and each of them alone."""
+    batch = example(family)
+    if family.name in PICTURES:
+        return [batch], [Batch(Image(batch.source.pixels[i : i + 1])) for i in range(2)]
+    rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
+    return [Batch(Text.of(rows, left=left)) for left in (True, False)], [Batch(Text.of([row])) for row in rows]
+
+
+@pytest.mark.parametrize("family", WRITERS, ids=names)
+def test_one_beam_is_greedy(family, double):  # noqa: F811
+    model = rough(family)
+    for batch in rows_of(family)[0]:
+        found = search(model, batch, Beams(1), stop=stop_of(family), limit=LIMIT)
+        assert [one.tokens for (one,) in found] == generate(model, batch, stop=stop_of(family), limit=LIMIT)
+
+
+@pytest.mark.parametrize("family", WRITERS, ids=names)
+def test_a_batch_is_its_rows_alone_and_a_score_that_of_its_text(family, double):  # noqa: F811
+    model, stop = rough(family), stop_of(family)
+    together, alone = rows_of(family)
+    wanted = [search(model, one, Beams(3), stop=stop, limit=LIMIT, best=3)[0] for one in alone]
+    for batch in together:
+        found = search(model, batch, Beams(3), stop=stop, limit=LIMIT, best=3)
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert [one.tokens for one in mine] == [one.tokens for one in theirs]
+            assert_close([one.score for one in mine], [one.score for one in theirs])
+    for batch, texts in zip(alone, wanted, strict=True):
+        for one in texts:
+            with torch.no_grad():
+                scores = follow(model, Batch(batch.source, Text.of([one.tokens or [3]]))).log_softmax(-1)[0]
+            logs = scores[: len(one.tokens)].gather(-1, torch.tensor(one.tokens, dtype=torch.long)[:, None])[:, 0]
+            assert_close(logs.tolist(), one.logprobs)
+            length = len(one.tokens) + (one.closing is not None)
+            assert one.score == pytest.approx((sum(one.logprobs) + (one.closing or 0.0)) / length)
+
+
+@pytest.mark.parametrize("family", WRITERS, ids=names)
+def test_proposals_change_nothing(family, double):  # noqa: F811
+    model, (batch, *_) = rough(family), rows_of(family)[0]
+    wanted = generate(model, batch, stop=stop_of(family), limit=LIMIT)
+    wrong = lambda one: lambda written, count: [VOCAB - 1 - written[-1] % 7] * count
+    for drafter in (LookUp(), Drafted(model), wrong):
+        assert speculate(model, batch, drafter, stop=stop_of(family), limit=LIMIT) == wanted

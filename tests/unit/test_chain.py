@@ -1,0 +1,169 @@
+"""A chain of native operators against the same operators one by one, and against a layer of PyTorch's."""
+
+import copy
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from saccade.engine import native
+from saccade.engine.chain import Chain, Room
+from saccade.parts.position import Rotary
+
+W, H, G, D, INNER, LIMIT = 24, 6, 2, 4, 52, 17
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def both(request, monkeypatch):
+    """Every test here holds for the compiled operators and for what stands in for them."""
+    native._library.cache_clear()
+    if request.param == "plain":
+        monkeypatch.setenv("SACCADE_NATIVE", "0")
+    elif not native.ready():
+        pytest.skip(native.why())
+    yield request.param
+    monkeypatch.undo()
+    native._library.cache_clear()
+
+
+def packed(rows, columns):
+    return native.Packed(torch.randn(rows, columns) / math.sqrt(columns), torch.randn(rows))
+
+
+def layer(chain, x, room, parts):
+    """A layer with the norm first: attention, then a gated feed-forward."""
+    norm, joint, output, up, down = parts
+    joined = chain.turn(chain.linear(chain.norm(x, *norm, 1e-5), joint), H + G, D)
+    x = chain.linear(chain.attend(joined, H, G, D, 0.5, room=room), output, add=x)
+    return chain.linear(chain.gate(chain.linear(chain.rms(x, norm[0], 1e-6), up), "silu"), down, add=x)
+
+
+def some():
+    norm = torch.randn(W), torch.randn(W)
+    return norm, packed((H + 2 * G) * D, W), packed(W, H * D), packed(2 * INNER, W), packed(W, INNER)
+
+
+def room(b, lengths, share=1):
+    keys, values = torch.randn(2, b, G, LIMIT, D)
+    return Room(keys, values, torch.tensor(lengths), torch.rand(b, LIMIT) > 0.2, share)
+
+
+@pytest.mark.parametrize("b", [1, 3])
+def test_a_chain_is_its_operators_one_by_one(b):
+    chain, x, parts = Chain(W), 0, [some() for _ in range(3)]
+    for number, part in enumerate(parts):
+        x = layer(chain, x, number, part)
+    rooms = [room(b, [5, 17, 1][:b]) for _ in parts]
+    again = [Room(r.keys.clone(), r.values.clone(), r.lengths, r.keep) for r in rooms]
+    given, turns = torch.randn(b, W), torch.randn(b, D)
+    out = chain(given, rooms, turns)
+    x = given
+    cosine, sine = turns[:, None].chunk(2, -1)
+    for part, own in zip(parts, again, strict=True):
+        norm, joint, output, up, down = part
+        heads = joint(native.norm(x, *norm, 1e-5)).view(b, -1, D)
+        left, right = heads[:, : H + G].chunk(2, -1)
+        turned = torch.cat([left * cosine - right * sine, right * cosine + left * sine], -1)
+        q, k, v = torch.cat([turned, heads[:, H + G :]], 1).split((H, G, G), 1)
+        seen = native.attend(q, own.keys, own.values, own.lengths, 0.5, own.keep, (k, v))
+        x = output(seen.flatten(1), add=x)
+        gate, rest = up(native.rms(x, norm[0], 1e-6)).chunk(2, -1)
+        x = down(F.silu(gate) * rest, add=x)
+    torch.testing.assert_close(out, x, rtol=1e-4, atol=1e-4)
+    for one, two in zip(rooms, again, strict=True):
+        torch.testing.assert_close(one.keys, two.keys, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(one.values, two.values, rtol=1e-4, atol=1e-4)
+
+
+def test_a_chain_walks_a_published_layer_token_by_token():
+    """Eight tokens, one by one, against PyTorch's encoder layer under a causal mask; int8 rounds to about a per cent."""
+    plain = nn.TransformerEncoderLayer(W, H, INNER, 0.0, "gelu", norm_first=True, batch_first=True).eval()
+    look = plain.self_attn
+    chain = Chain(W)
+    joint = chain.linear(
+        chain.norm(0, plain.norm1.weight, plain.norm1.bias, 1e-5), native.Packed(look.in_proj_weight, look.in_proj_bias)
+    )
+    seen = chain.attend(joint, H, H, D, D**-0.5, room=0)
+    x = chain.linear(seen, native.Packed(look.out_proj.weight, look.out_proj.bias), add=0)
+    up, down = (native.Packed(part.weight, part.bias) for part in (plain.linear1, plain.linear2))
+    chain.linear(chain.linear(chain.norm(x, plain.norm2.weight, plain.norm2.bias, 1e-5), up, "gelu"), down, add=x)
+    text, lengths = torch.randn(2, 8, W), torch.zeros(2, dtype=torch.long)
+    rooms = [Room(torch.zeros(2, H, LIMIT, D), torch.zeros(2, H, LIMIT, D), lengths)]
+    with torch.no_grad():
+        out = torch.stack([(lengths.add_(1), chain(text[:, t], rooms))[1] for t in range(8)], 1)
+        expected = plain(text, nn.Transformer.generate_square_subsequent_mask(8), is_causal=True)
+    assert (out - expected).abs().max() < 0.05
+    assert (out - expected).pow(2).mean().sqrt() < 0.01 * expected.std()
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_heads_turn_as_rotary_positions_do(neighbours):
+    rotary, pos = Rotary(D, neighbours=neighbours), torch.tensor([[3], [11]])
+    angle = (pos * rotary.waves.frequencies(pos.device)).float()
+    chain, layer = Chain(W), packed((H + 1) * D, W)
+    chain.turn(chain.linear(0, layer), H, D, neighbours=neighbours)
+    x = torch.randn(2, W)
+    heads = layer(x).view(2, H + 1, D)
+    expected = torch.cat([rotary.turn(heads[:, :H, None], pos)[:, :, 0], heads[:, H:]], 1)
+    torch.testing.assert_close(chain(x, turns=torch.cat([angle.cos(), angle.sin()], -1)), expected.flatten(1))
+
+
+def test_beams_share_the_memory_they_look_across_to():
+    chain, own = Chain(H * D), room(2, [3, 9], share=3)
+    chain.attend(0, H, G, D, 0.5, room=0)
+    x = torch.randn(6, H * D)
+    each = [native.attend(x.view(2, 3, H, D)[:, n], own.keys, own.values, own.lengths, 0.5, own.keep) for n in range(3)]
+    torch.testing.assert_close(chain(x, [own]), torch.stack(each, 1).flatten(2).flatten(0, 1))
+
+
+def test_space_is_used_again():
+    chain, x = Chain(W), 0
+    for number in range(9):
+        x = layer(chain, x, number, some())
+    _, count, space = chain._bind()
+    assert count == 9 * 9
+    assert space <= 3 * W + (H + 2 * G) * D + H * D + 3 * INNER
+
+
+def test_a_copy_has_addresses_of_its_own():
+    chain = Chain(W)
+    layer(chain, 0, 0, some())
+    own, x, turns = room(1, [4]), torch.randn(1, W), torch.randn(1, D)
+    expected = chain(x, [own], turns)
+    other = copy.deepcopy(chain)
+    for step in chain.steps:
+        for tensor in (*step.tensors, *([step.layer.tiles, step.layer.scale] if step.layer else [])):
+            tensor.zero_()
+    assert other(x, [own], turns).equal(expected)
+
+
+def test_what_does_not_belong_together_is_refused():
+    chain = Chain(W)
+    with pytest.raises(ValueError, match="Result 0 is 24 wide; this layer maps 25 to 7"):
+        chain.linear(0, packed(7, W + 1))
+    with pytest.raises(ValueError, match="this norm is"):
+        chain.norm(0, torch.ones(W + 1), None, 1e-5)
+    with pytest.raises(ValueError, match=r"6 \+ 2 x 2 heads of 5 are not"):
+        chain.attend(0, H, G, D + 1, 1.0, room=0)
+    with pytest.raises(ValueError, match="cannot be turned in place"):
+        chain.turn(0, H, D)
+    with pytest.raises(ValueError, match="This chain has 0 steps"):
+        chain(torch.randn(2, W))
+    layer(chain, 0, 0, some())
+    turns = torch.zeros(2, D)
+    with pytest.raises(ValueError, match=r"takes \(B, 24\); got \(2, 25\)"):
+        chain(torch.randn(2, W + 1), [room(2, [1, 2])], turns)
+    with pytest.raises(ValueError, match="Room 0 has 1 x 1 rows of 2 heads of 4; the chain needs 2 rows"):
+        chain(torch.randn(2, W), [room(1, [1])], turns)
+    with pytest.raises(ValueError, match=r"give turns of shape \(2, 4\)"):
+        chain(torch.randn(2, W), [room(2, [1, 2])])
+    with pytest.raises(ValueError, match=r"this is torch\.float64"):
+        chain(torch.randn(2, W), [room(2, [1, 2])], turns.double())
+    with pytest.raises(ValueError, match="Row 1 has length 18; this memory holds 1 to 17"):
+        chain(torch.randn(2, W), [room(2, [1, 18])], turns)
+    with pytest.raises(RuntimeError, match="no gradient"):
+        chain(torch.randn(2, W, requires_grad=True), [room(2, [1, 2])], turns)
+    with pytest.raises(ValueError, match="it needs float32"):
+        Room(torch.zeros(2, G, LIMIT, D), torch.zeros(2, G, LIMIT, D), torch.tensor([1]))

@@ -1,0 +1,296 @@
+"""What is written keeps to its expression or its list, always: by Python's `re`, by trying all, by a random model."""
+
+import random
+import re
+from functools import cache
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.data import Batch, Text
+from saccade.decoding import automaton
+from saccade.decoding.automaton import Automaton, spelled
+from saccade.decoding.choose import Draw
+from saccade.decoding.constrain import Among, Matching
+from saccade.decoding.loop import generate
+from saccade.decoding.rules import Forbid, Sofar
+from saccade.decoding.spelling import spelling
+from saccade.parts.state import State
+from saccade.text.train import KINDS, train
+
+BATCH = Batch(Text.of([[0], [0]]))
+TEXTS = ["abc ba 1 é", "a1 b2 c3", "the cat sat on the mat"]
+SIZES = {"bpe": 280, "unigram": 40, "wordpiece": 60, "words": 40}
+
+
+@cache
+def tokenizer_of(kind):
+    return train(TEXTS * 3, kind, SIZES.get(kind))
+
+
+class Chance:
+    """A writer that knows nothing."""
+
+    def __init__(self, vocab, seed):
+        self.vocab, self.chance = vocab, torch.Generator().manual_seed(seed)
+
+    def start(self, batch):
+        return State(), batch.source
+
+    def step(self, text, state):
+        return 3 * torch.randn(*text.tokens.shape, self.vocab, generator=self.chance)
+
+
+SINGLE = [("a", 1), ("é", 2), ("1", 1), (".", 1), (r"\d", 1), (r"\w", 1), (r"\W", 1), ("[a-cé]", 1), ("[^a]", 1)]
+SINGLE += [("[é€]", 2), ("[€-😀]", 3), (r"\.", 1), ("[]-]", 1), (r"[^\d\s]", 1), ("😀", 4), ("", 0), (" ", 1)]
+
+
+def joined(parts):
+    return "".join(part for part, _ in parts), sum(least for _, least in parts)
+
+
+def either(parts):
+    return f"({'|'.join(part for part, _ in parts)})", min(least for _, least in parts)
+
+
+def repeated(part, sign):
+    return f"(?:{part[0]}){sign[0]}", part[1] * sign[1]
+
+
+SIGNS = [("*", 0), ("+", 1), ("?", 0), ("{2}", 2), ("{1,3}", 1), ("{,2}", 0), ("{2,}", 2), ("*?", 0)]
+EXPRESSIONS = st.recursive(  # with the bytes of the shortest text that matches
+    st.sampled_from(SINGLE),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(joined),
+        st.lists(inner, min_size=2, max_size=3).map(either),
+        st.builds(repeated, inner, st.sampled_from(SIGNS)),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(EXPRESSIONS, st.lists(st.text("aé1. €😀b\n-]", max_size=6), min_size=5, max_size=5))
+def test_an_expression_means_what_it_means_to_python(pair, texts):
+    expression, _ = pair
+    machine, known = Automaton(expression), re.compile(expression, re.ASCII)
+    for text in texts:
+        assert machine.matches(text) == bool(known.fullmatch(text)), (expression, text)
+
+
+def attempt(model, tokenizer, limit, rule):
+    """The rows, or what was said instead."""
+    try:
+        return generate(model, BATCH, stop=tokenizer.end, limit=limit, rules=[rule]), ""
+    except ValueError as error:
+        return [], str(error)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "characters", "bpe", "unigram", "wordpiece", "words"])
+@settings(max_examples=25, deadline=None)
+@given(pair=EXPRESSIONS, limit=st.integers(1, 12), seed=st.integers(0, 99))
+def test_what_is_written_always_matches(kind, pair, limit, seed):
+    """Greedy on chance, two rows at once, with little room: finished or cut off, the text matches."""
+    tokenizer, (expression, least) = tokenizer_of(kind), pair
+    rule = Matching(expression, tokenizer)
+    rows, said = attempt(Chance(tokenizer.vocab, seed), tokenizer, limit, rule)
+    if kind == "bytes":
+        assert bool(said) == (least > limit), expression
+    if said:
+        assert "raise the limit" in said or "can be written with the tokens" in said
+    for row in rows:
+        assert re.fullmatch(expression, tokenizer.decode(row), re.ASCII), (expression, tokenizer.decode(row))
+        assert len(row) <= limit
+
+
+def test_everything_that_matches_can_be_written():
+    """Of a small language, each text comes up sooner or later, and no other."""
+    tokenizer, expression = tokenizer_of("bytes"), "a?(b|é)c?"
+    wanted = {first + middle + last for first in ("a", "") for middle in "bé" for last in ("c", "")}
+    found = set()
+    for seed in range(60):
+        rows = generate(
+            Chance(tokenizer.vocab, seed), BATCH, stop=tokenizer.end, limit=4, rules=[Matching(expression, tokenizer)]
+        )
+        found.update(tokenizer.decode(row) for row in rows)
+    assert found == wanted
+
+
+def texts_of(tokenizer, tokens, most):
+    """Every row of these tokens, up to a length, with its text."""
+    return {row: tokenizer.decode(row) for n in range(most + 1) for row in product(tokens, repeat=n)}
+
+
+@pytest.mark.parametrize("expression", ["cat( (sat|on))*", "the cat( on the mat)?", "(a1|c3)( c3)*", "cat|the mat"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_tokens_of_whole_words_are_allowed_as_trying_all_says(expression, limit):
+    """Such a vocabulary cannot write letter by letter, and a word later in a text has a space before it."""
+    tokenizer = tokenizer_of("words")
+    tokens = [tokenizer.id(word) for word in ("cat", "sat", "on", "the", "mat", "a1", "c3")]
+    texts = texts_of(tokenizer, tokens, limit)
+    matching = [row for row, text in texts.items() if re.fullmatch(expression, text)]
+    rule = Matching(expression, tokenizer)
+    if not matching:
+        with pytest.raises(ValueError, match=rf"takes {limit + 1} tokens|takes \d tokens, and at most {limit} are"):
+            rule.check(tokenizer.vocab, limit)
+        return
+    rule.check(tokenizer.vocab, limit)
+    for row in (row for row in texts if len(row) < limit):
+        got = rule(torch.zeros(1, tokenizer.vocab), Sofar([[0]], [list(row)], limit))[0]
+        allowed = {token for token in range(tokenizer.vocab) if got[token] == 0}
+        wanted = {other[len(row)] for other in matching if len(other) > len(row) and other[: len(row)] == row}
+        assert allowed == wanted | ({tokenizer.end} if row in matching else set()), (row, limit)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_what_tokens_add_makes_the_text(kind):
+    tokenizer, chance = tokenizer_of(kind), random.Random(2)
+    first, later = spelling(tokenizer)
+    usable = [token for token in range(tokenizer.vocab) if later.tokens[token]]
+    assert len(usable) == tokenizer.vocab - len(tokenizer.special)
+    tried = 0
+    for _ in range(500):
+        row = chance.sample(usable, 4)
+        found = first.tokens[row[0]] + b"".join(later.tokens[token] for token in row[1:])
+        try:
+            text = found.decode()
+        except UnicodeDecodeError:  # half a character somewhere
+            continue
+        tried += 1
+        assert tokenizer.decode(row) == text
+    assert tried > 20
+
+
+def test_states_of_all_tokens_at_once_are_those_of_each_alone():
+    first, _ = spelling(tokenizer_of("bpe"))
+    machine = Automaton("(the |cat ?|[^t]a)*")
+    together = first.run(machine, machine.start)
+    for token, found in zip(first.tokens, together, strict=True):
+        states = [machine.start]
+        for byte in token:
+            states.append(int(machine.step(torch.tensor(states[-1:]).numpy(), torch.tensor([byte]).numpy())[0]))
+        assert found == (states[-1] if token else 0)
+
+
+def test_the_bytes_of_a_range_are_those_of_its_characters():
+    chance = random.Random(4)
+    borders = [0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF]
+    for low, high in [(a, b) for a in borders for b in borders if a <= b and not a <= 0xD800 <= b] + [(0x3A9, 0x20AC)]:
+        ways = list(spelled(low, high))
+        for code in [*borders, low, high, *(chance.randrange(0x110000) for _ in range(30))]:
+            if not 0xD800 <= code <= 0xDFFF:
+                letters = chr(code).encode()
+                fits = [way for way in ways if len(way) == len(letters)]
+                count = sum(all(a <= x <= b for x, (a, b) in zip(letters, way, strict=True)) for way in fits)
+                assert count == (low <= code <= high), (low, high, code)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("^a", "place 0: ^ is an anchor, and the whole text has to match anyway"),
+        ("a$", "anchor"),
+        (r"\bcat", "the border of a word, which is not read here"),
+        ("(?=a)b", "look-ahead is not read here"),
+        ("(?<=a)b", "look-behind is not read here"),
+        (r"(a)\1", "refers back to a group"),
+        ("(?P<name>a)", "a named group"),
+        ("(?i)a", "a flag"),
+        ("(?>a)", "an atomic group"),
+        ("a*+", "possessive repetition"),
+        ("a**", "a repetition is repeated"),
+        ("*a", "nothing to repeat"),
+        ("(a", "a ) is missing"),
+        ("a)", "closes nothing"),
+        ("[a", "a ] is missing"),
+        ("[b-a]", "goes from one letter up to another"),
+        ("a{3,2}", "{3,2} ends before it begins"),
+        ("a{x}", "escape it to mean the letter"),
+        ("a{2000}", "at most 1000 is read"),
+        ("\\", "ends with a backslash"),
+        (r"\y", "means nothing"),
+        (r"\x4", "needs 2 hexadecimal digits"),
+        (r"\ud800", "is no character"),
+        (r"[^\x00-\U0010ffff]", "allows no character at all"),
+        ("(" * 101, "more than 100 deep"),
+        ("((a{99}){99}){99}", "more than 4,000 places"),
+    ],
+)
+def test_what_is_not_read_is_refused_by_name(expression, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Automaton(expression)
+
+
+def test_an_expression_with_too_many_states_is_refused(monkeypatch):
+    monkeypatch.setattr(automaton, "STATES", 50)
+    machine = Automaton("(a|b)*a(a|b){9}")
+    with pytest.raises(ValueError, match="needs more than 50 states; make it simpler"):
+        any(machine.matches("".join(letters)) for letters in product("ab", repeat=9))
+
+
+def test_matching_refuses_what_cannot_be():
+    tokenizer = tokenizer_of("words")
+    with pytest.raises(ValueError, match="No text that matches 'dog' can be written with the tokens"):
+        generate(Chance(tokenizer.vocab, 0), BATCH, stop=tokenizer.end, limit=9, rules=[Matching("dog", tokenizer)])
+    with pytest.raises(ValueError, match=r"takes 4 tokens, and at most 3 are written; raise the limit"):
+        Matching(r"\d{4}", tokenizer_of("bytes")).check(999, 3)
+    bare = train([], "bytes", special={})
+    with pytest.raises(ValueError, match="no token that ends a text"):
+        Matching("a", bare)
+    assert Matching("a", bare, ends=[0]).ends == (0,)
+    plain = tokenizer_of("bytes")
+    rules = [Matching("ab", plain), Forbid([[plain.id("b")]])]
+    with pytest.raises(ValueError, match="every token is forbidden"):  # two rules that cannot both be kept
+        generate(Chance(300, 0), BATCH, stop=plain.end, limit=9, rules=rules)
+
+
+def test_a_model_with_more_or_fewer_tokens_than_its_tokenizer():
+    tokenizer = tokenizer_of("characters")
+    rule = Matching("[ab]{3}", tokenizer)
+    for vocab in (tokenizer.vocab + 7, tokenizer.vocab - 1):
+        (row, _) = generate(Chance(vocab, 1), BATCH, stop=tokenizer.end, limit=5, rules=[rule])
+        assert re.fullmatch("[ab]{3}", tokenizer.decode(row))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_only_rows_of_the_list_and_each_of_them(limit):
+    rows = [[5], [5, 6], [5, 6, 7], [8, 8], [9, 5, 5, 5]]
+    fitting = {tuple(row) for row in rows if len(row) <= limit}
+    found = set()
+    for seed in range(80):
+        found.update(
+            map(
+                tuple, generate(Chance(11, seed), BATCH, Draw(seed=seed), stop=1, limit=limit, rules=[Among(rows, [1])])
+            )
+        )
+    assert found == fitting
+
+
+def test_texts_of_a_list():
+    tokenizer, texts = tokenizer_of("bpe"), ["cat", "the cat", "the mat é", ""]
+    found = set()
+    for seed in range(40):
+        rule = Among.texts(texts, tokenizer)
+        rows = generate(Chance(tokenizer.vocab, seed), BATCH, stop=tokenizer.end, limit=12, rules=[rule])
+        found.update(tokenizer.decode(row) for row in rows)
+    assert found == set(texts)
+
+
+def test_lists_that_cannot_be_are_refused():
+    tokenizer = tokenizer_of("words")
+    for make, words in (
+        (lambda: Among([], [1]), "is empty, so nothing could be written"),
+        (lambda: Among([[3]], []), "needs the tokens that end a text"),
+        (lambda: Among([[3, 1]], [1]), "has a token in it that ends a text"),
+        (lambda: Among.texts("cat", tokenizer), "are a list of texts; got one string"),
+        (lambda: Among.texts(["cat", "dog"], tokenizer), "has no tokens for 'dog'"),
+        (lambda: Among([[3, 4, 5], [6, 6, 6, 6]], [1]).check(9, 2), "has 3 tokens, and at most 2 are written"),
+        (lambda: Among([[3, 40]], [1]).check(9, 2), "names the token 40; the model writes tokens from 0 to 8"),
+        (lambda: Among([[3]], [40]).check(9, 2), "names the token 40"),
+        (lambda: Matching("cat", tokenizer, [99]).check(40, 9), r"Matching\('cat'\) names the token 99"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()

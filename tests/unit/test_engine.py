@@ -1,0 +1,416 @@
+"""Fast models: packed layers against the plain product, rooms against plain memory, and what a fast model refuses."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from saccade import text
+from saccade.attention import watch
+from saccade.cli import main
+from saccade.data import Batch, Text
+from saccade.decoding import Draw, generate
+from saccade.decoding.beam import Beams, search
+from saccade.decoding.speculate import LookUp, speculate
+from saccade.engine import Fast, Memory, choice, fast, native, quality
+from saccade.engine.quantise import Float16, Float32, Int8, Shared, Tiles, joined
+from saccade.engine.slots import Slots
+from saccade.engine.stack import FastStack
+from saccade.models import bert, gpt2, llama, marian_student, painter, t5, transformer
+from saccade.models.load import load
+from saccade.models.new import new
+from saccade.parts.feedforward import ACTIVATIONS
+from saccade.parts.stack import Stack
+from saccade.parts.state import State
+
+DATA = Path(os.environ.get("SACCADE_DATA", "data"))
+STUDENT = DATA / "weights" / "marian_enpt_tiny" / "model.enpt.intgemm.alphas.bin"
+FORMS = [Int8, Tiles, Float16, Float32, Shared]
+FINE = {Int8: 0.02, Tiles: 0.02, Float16: 1e-3, Float32: 1e-5, Shared: 1e-6}  # of the spread of the answers
+GPT2 = gpt2.Config(vocab=31, width=24, layers=2, heads=3, inner=37, length=200, dropout=0.0)
+T5 = t5.Config(31, 24, 2, heads=3, head_width=8, inner=37, buckets=8, dropout=0.0)
+PAIR = transformer.Config(vocab=31, width=24, layers=2, heads=3, inner=37, length=64, dropout=0.0)
+
+
+def loud(family, config, **options):
+    """In evaluation, with weights large enough that every path matters."""
+    torch.manual_seed(3)
+    model = new(family, config, **options).eval()
+    for p in model.parameters():
+        if p.dim() > 1:
+            nn.init.normal_(p, std=0.3)
+    return model
+
+
+def prompt(*shape, seed=1):
+    return Batch(Text(torch.randint(3, 31, shape, generator=torch.Generator().manual_seed(seed))))
+
+
+# packed layers
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("act", ["none", *ACTIVATIONS])
+def test_a_packed_layer_is_the_plain_product(form, act):
+    torch.manual_seed(0)
+    weight, bias = torch.randn(53, 37), torch.randn(53)
+    x, add = torch.randn(2, 5, 37), torch.randn(2, 5, 53)
+    plain = F.linear(x, weight, bias)
+    wanted = (plain if act == "none" else ACTIVATIONS[act](plain)) + add
+    found = form(weight, bias)(x, act, add)
+    assert (found - wanted).abs().max() < FINE[form] * plain.abs().max()
+    alone = form(weight, bias)(x[0, 0], act)  # a row without a batch
+    assert (alone + add[0, 0] - wanted[0, 0]).abs().max() < FINE[form] * plain.abs().max()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_shapes_that_are_easily_forgotten(form):
+    """No rows, no bias, a row of weights that is zero, and an input that lies across."""
+    torch.manual_seed(0)
+    weight = torch.randn(19, 24)
+    weight[4] = 0.0
+    layer = form(weight, None)
+    assert layer(torch.zeros(0, 24)).shape == (0, 19)
+    assert layer(torch.zeros(3, 0, 24)).shape == (3, 0, 19)
+    across = torch.randn(24, 7).T
+    assert_close(layer(across), layer(across.contiguous()))
+    assert not layer(across)[:, 4].any()
+    assert (layer.in_features, layer.out_features) == (24, 19)
+
+
+@pytest.mark.parametrize("form", [Int8, Tiles])
+@pytest.mark.parametrize("rows", [1, 2, 3, 64])
+def test_large_weights_of_one_sign_do_not_saturate(form, rows):
+    """Every pair of products is at its largest, which is where 16-bit sums overflow; the true sum is known."""
+    for sign in (1.0, -1.0):
+        layer = form(torch.full((33, 512), 7.0 * sign), None)
+        x = torch.full((rows, 512), 3.0)
+        x[:, ::8] = 2.9  # the range of a row is not one number
+        wanted = 7.0 * sign * (64 * 2.9 + 448 * 3.0)
+        assert_close(layer(x), torch.full((rows, 33), wanted), rtol=0.005, atol=0.0)
+
+
+def test_rounding_stays_within_half_a_unit():
+    """|error| ≤ Σ |x| s/2 + Σ |w| t/2 + n s t/4, for weights in units of s and inputs in units of t."""
+    torch.manual_seed(1)
+    weight, x = torch.randn(40, 96) * torch.logspace(-3, 3, 40)[:, None], torch.randn(5, 96) * 100
+    s, t = weight.abs().amax(1) / 127, x.abs().amax(1, keepdim=True) / 127
+    bound = x.abs().sum(1, keepdim=True) * s / 2 + weight.abs().sum(1) * t / 2 + 96 * s * t / 4
+    error = (Tiles(weight, None)(x).double() - x.double() @ weight.double().T).abs()
+    assert (error <= bound * 1.001).all()
+    assert (error > 0).any()
+
+
+def test_layers_side_by_side():
+    torch.manual_seed(0)
+    layers = [nn.Linear(7, 5), nn.Linear(7, 3, bias=False), nn.Linear(7, 2)]
+    x = torch.randn(4, 7)
+    assert_close(joined(layers, Shared)(x), torch.cat([layer(x) for layer in layers], dim=-1))
+    assert joined([layers[1]], Shared).bias is None
+
+
+def test_a_table_of_words_is_read_from_the_tiles_of_the_output():
+    if not native.ready():
+        pytest.skip(native.why())
+    plain = loud("gpt2", GPT2)
+    words, weight = fast(plain, "int8").body.words, plain.body.words.vectors.weight
+    tokens = torch.tensor([[0, 30, 7], [7, 1, 15]])
+    unit = weight.abs().amax(1, keepdim=True) / 127
+    assert ((words(tokens) - weight[tokens]).abs() <= unit[tokens] / 2 * 1.001).all()
+    assert torch.equal(words.vectors.weight[tokens], words(tokens))
+
+
+def test_float16_refuses_what_it_cannot_hold():
+    with pytest.raises(
+        ValueError, match="float16 ends at 65,504 and these weights reach 70,000; use precision='float32'"
+    ):
+        Float16(torch.full((2, 2), 70_000.0), None)
+
+
+# models
+
+
+def test_the_plain_model_stays_as_it_was():
+    model = loud("gpt2", GPT2)
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    quick = fast(model, "float32")
+    assert type(model.body.stack) is Stack
+    assert isinstance(quick.body.stack, FastStack)
+    assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
+    assert all(p.requires_grad for p in model.parameters())
+    assert quick.body.words.vectors.weight.data_ptr() == model.body.words.vectors.weight.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [("gpt2", GPT2), ("llama", llama.Config(31, 24, 2, 6, 2, 4, 37)), ("transformer", PAIR)],
+)
+@pytest.mark.parametrize("precision", ["int8", "float16", "float32"])
+def test_one_token_at_a_time_is_the_plain_way_with_the_same_layers(family, config, precision, monkeypatch):
+    """The short way for a new token against the long one, both on the same packed weights."""
+    if not native.ready():
+        pytest.skip(native.why())
+    quick, batch = fast(loud(family, config), precision), prompt(3, 5)
+    tokens = prompt(3, 80).source.tokens
+    found = []
+    for hurried in (True, False):
+        monkeypatch.setattr(FastStack, "_may_hurry", lambda self, x, memory, state, says=hurried: says and self.hurries)
+        state, first = quick.start(batch)
+        parts = [quick.last(first, state)]
+        parts += [quick.step(Text(tokens[:, i : i + 1]), state)[:, -1] for i in range(79)]
+        found.append(torch.stack(parts, dim=1))
+    assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("family", "config"), [("gpt2", GPT2), ("transformer", PAIR)])
+def test_without_compiled_operators_pytorch_answers(family, config, monkeypatch):
+    monkeypatch.setattr(native, "ready", lambda: False)
+    plain, batch = loud(family, config), prompt(2, 6)
+    quick = fast(plain, "int8")
+    assert not any(isinstance(part, Tiles) for part in quick.modules())
+    assert any(isinstance(part, Int8) for part in quick.modules())
+    assert generate(fast(plain, "float32"), batch, stop=None, limit=9) == generate(plain, batch, stop=None, limit=9)
+    state, first = quick.start(batch)
+    wanted = plain.step(first, plain.start(batch)[0]).detach()
+    assert (quick.step(first, state) - wanted).abs().max() < 0.15 * wanted.std() * 5
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_greedy_texts_are_those_of_the_plain_model(left):
+    plain = loud("gpt2", GPT2)
+    rows = [[4, 5, 6, 7, 8], [9], [3, 4, 9]]
+    batch = Batch(Text.of(rows, left=left))
+    free = generate(plain, batch, stop=None, limit=40)
+    stop = next(token for token in range(31) if len({[*row, token].index(token) for row in free}) == 3)
+    found = generate(fast(plain, "float32"), batch, stop=stop, limit=40)
+    assert found == generate(plain, batch, stop=stop, limit=40)
+    assert len({len(row) for row in found}) == 3  # some stopped before others
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(("family", "config"), [("gpt2", GPT2), ("transformer", PAIR)])
+def test_requests_that_come_and_go_get_their_own_answer(family, config, fixed):
+    """Sources of one token too; rooms are joined, padded, cut and left."""
+    rows = [[4, 5, 6], [7, 8, 9, 10, 11], [3], [12, 13], [20, 21, 22, 23], [5]]
+    plain = loud(family, config)
+    slots = Slots(fast(plain, "float32"), size=3, limit=64, fixed=fixed)
+    tickets = [slots.submit(Batch(Text.of([row])), stop=2, limit=5 + 3 * i) for i, row in enumerate(rows)]
+    while slots.busy:
+        slots.step()
+    wanted = [generate(plain, Batch(Text.of([row])), stop=2, limit=5 + 3 * i)[0] for i, row in enumerate(rows)]
+    assert [ticket.tokens for ticket in tickets] == wanted
+
+
+def test_speculation_rewinds_rooms():
+    plain, batch = loud("gpt2", GPT2), Batch(Text.of([[4, 5, 6, 4, 5, 6, 4]]))
+    wanted = generate(plain, batch, stop=None, limit=60)
+    assert speculate(fast(plain, "float32"), batch, LookUp(), stop=None, limit=60) == wanted
+
+
+@pytest.mark.parametrize("family", ["gpt2", "transformer", "t5", "marian_student"])
+def test_rows_that_have_ended_are_not_multiplied(family, monkeypatch):
+    """Of five rows three have ended: two go through the layers, and notice nothing, to the last bit."""
+    if not native.ready():
+        pytest.skip(native.why())
+    student = marian_student.Config(31, 24, 1, 2, 3, 37, dropout=0.0)
+    configs = {"gpt2": GPT2, "transformer": PAIR, "t5": T5, "marian_student": student}
+    plain, batch = loud(family, configs[family]), prompt(5, 4)
+    quick, tokens, seen = fast(plain, "int8"), prompt(5, 4, seed=2).source.tokens, []
+    forward, ended = Tiles.forward, torch.tensor([[True], [False], [False], [True], [False]])
+    found = []
+    for keep in (None, ended):
+        state, first = quick.start(batch)
+        quick.step(first, state)
+        quick.step(Text(tokens[:, :1]), state)
+        monkeypatch.setattr(Tiles, "forward", lambda self, x, *rest: (seen.append(x.shape), forward(self, x, *rest))[1])
+        seen.clear()
+        found.append([quick.step(Text(tokens[:, i : i + 1], keep), state)[[0, 3]] for i in (1, 2)])
+        monkeypatch.setattr(Tiles, "forward", forward)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    rows = {shape[0] for shape in seen if len(shape) == 2}
+    assert rows == {2}
+
+
+@pytest.mark.parametrize(("family", "config"), [("transformer", PAIR), ("gpt2", GPT2), ("t5", T5)])
+def test_beams_find_the_same(family, config):
+    """Beams share their source in groups, and take their rooms along."""
+    plain, batch = loud(family, config), Batch(Text.of([[5, 6, 7, 8, 9, 10, 11], [12, 13]]))
+    options = {"beams": Beams(3), "stop": 2, "limit": 12, "best": 3}
+    for found, wanted in zip(
+        search(fast(plain, "float32"), batch, **options), search(plain, batch, **options), strict=True
+    ):
+        assert [one.tokens for one in found] == [one.tokens for one in wanted]
+        assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-3)
+
+
+@pytest.mark.parametrize(("family", "config"), [("gpt2", GPT2), ("transformer", PAIR)])
+def test_looks_of_a_written_text_are_exact(family, config):
+    """While it is watched, a fast model takes the usual way, step by step too."""
+    plain, batch = loud(family, config), prompt(2, 5)
+    quick, looks = fast(plain, "float32"), []
+    for model in (plain, quick):
+        with watch(model, "*layers.1.a*", heads=[2]) as seen:
+            generate(model, batch, stop=None, limit=6)
+        looks.append(seen)
+    assert [look.name for look in looks[1]] == [look.name for look in looks[0]]
+    assert len(looks[0]) >= 6
+    for found, wanted in zip(looks[1], looks[0], strict=True):
+        assert_close(found.weights, wanted.weights, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_looks_over_padding_are_those_of_the_plain_model(left):
+    """Rows of padding too: while it is watched, nothing is left out."""
+    plain = loud("bert", bert.Config(31, 24, 2, 3, 37, 64, dropout=0.0))
+    batch, looks = Batch(Text.of([list(range(3, 15)), [7, 8]], left=left)), []
+    for model in (plain, fast(plain, "float32")):
+        with torch.no_grad(), watch(model) as seen:
+            model(batch)
+        looks.append(seen)
+    for found, wanted in zip(*looks, strict=True):
+        assert_close(found.weights, wanted.weights, rtol=1e-4, atol=1e-5)
+
+
+def test_a_stack_within_a_larger_memory_keeps_to_its_own_part():
+    plain = loud("gpt2", GPT2)
+    quick, memory, x = fast(plain, "float32").body.stack, Memory(), torch.randn(2, 3, 24)
+    with torch.no_grad():
+        wanted = plain.body.stack(x)
+        found = [quick(x[:, i : i + 1], None, memory.at("inner")) for i in range(3)]
+    assert_close(torch.cat(found, dim=1), wanted, rtol=1e-4, atol=1e-4)
+    assert memory.at("inner").at("0").at("attention").get("key").size(2) == 3
+
+
+def test_padding_is_not_computed(monkeypatch):
+    """Of two texts of 40 and 4 tokens, 44 vectors go through the layers, not 80."""
+    plain = loud("bert", bert.Config(31, 24, 2, 3, 37, 64, dropout=0.0), head="tag", labels=9)
+    quick, seen = fast(plain, "float32"), []
+    forward = Shared.forward
+    monkeypatch.setattr(Shared, "forward", lambda self, x, *rest: (seen.append(x.shape), forward(self, x, *rest))[1])
+    text = Text.of([list(range(3, 23)) * 2, [7, 8, 9, 10]])
+    found = quick(Batch(text))
+    inside = [shape for shape in seen if len(shape) == 2]
+    assert inside
+    assert {shape[0] for shape in inside} == {44}
+    assert_close(found[text.keep], plain(Batch(text)).detach()[text.keep], rtol=1e-4, atol=1e-4)
+
+
+def test_int8_takes_a_quarter_of_the_memory():
+    """Of the layers, scales and space at the edges counted."""
+    quick = fast(loud("gpt2", gpt2.Config(64, 128, 2, 4, length=32)), "int8")
+    packed = [part.weights for part in quick.modules() if isinstance(part, Tiles)]
+    if not packed:
+        pytest.skip(native.why())
+    held = sum(x.tiles.nbytes + x.scale.nbytes + x.bias.nbytes for x in packed)
+    weights = sum(x.rows * x.columns for x in packed)
+    assert held < 1.15 * weights
+
+
+def test_a_fast_painter_paints():
+    config = painter.Config(31, 16, 1, 2, 19, length=8, size=8, cell=4, codes=7, code_width=5, dropout=0.0)
+    quick = fast(loud("painter", config), "int8")
+    rows = generate(quick, prompt(2, 4), stop=None, limit=quick.body.cells)
+    assert quick.body.picture(rows).shape == (2, 3, 8, 8)
+
+
+# what is chosen and refused
+
+
+def test_the_choice_says_why():
+    wide = new("gpt2", gpt2.Config(64, 128, 1, 4, length=32))
+    assert choice(wide).precision == "int8"
+    assert "of perplexity at most, measured on" in str(choice(wide))
+    assert str(choice(wide, "float16")) == "float16: asked for"
+    assert choice(new("gpt2", GPT2)).reason == "its layers are at most 37 wide, too narrow to gain from fewer bits"
+    assert fast(wide).choice == choice(wide)
+
+
+def test_a_precision_that_lost_too_much_is_not_chosen(monkeypatch):
+    module = __import__("saccade.engine.choice", fromlist=["MEASURED"])
+    wide, line = new("gpt2", gpt2.Config(64, 128, 1, 4, length=32)), module.Measured
+    bad = (line("one", "gpt2", "int8", 0.5, 0.02), line("one", "gpt2", "float16", 1.0, 0.0))
+    monkeypatch.setattr(module, "MEASURED", bad)
+    assert choice(wide).precision == "float16"
+    monkeypatch.setattr(module, "MEASURED", bad[:1])
+    assert choice(wide).precision == "float32"
+
+
+def test_elsewhere_it_is_compiled(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **options: compiled.append(self))
+    with torch.device("meta"):
+        model = new("transformer", PAIR).eval()
+    quick = fast(model, "int8")
+    assert str(quick.choice) == "compiled: on meta it is the plain model, compiled"
+    assert compiled == [quick.body.encoder, quick.body.decoder]
+    assert not set(compiled) & set(model.modules())
+
+
+def test_what_a_fast_model_does_not_do(tmp_path):
+    model = loud("gpt2", GPT2)
+    quick = fast(model)
+    with pytest.raises(ValueError, match=r"no longer learns; train the model that it was made of"):
+        quick.train()
+    with pytest.raises(ValueError, match="not written down; save the model it was made of"):
+        quick.save(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"fast already \(float32: .*narrow"):
+        fast(quick)
+    with pytest.raises(ValueError, match="Unknown precision 'int4'; known are auto, int8, float16, float32"):
+        fast(model, "int4")
+    assert isinstance(quick.eval(), Fast)
+    assert not quick.training
+
+
+def test_the_limit_of_positions_holds_and_nothing_is_read():
+    quick = fast(loud("gpt2", gpt2.Config(31, 24, 1, 3, length=6)), "float32")
+    state, first = quick.start(prompt(2, 6))
+    quick.last(first, state)
+    with pytest.raises(ValueError, match="has 6 positions and the text has 7 tokens"):
+        quick.step(Text(torch.tensor([[3], [4]])), state)
+    assert state.length == 6
+
+
+def test_quality_is_the_perplexity_of_both():
+    model = loud("gpt2", gpt2.Config(300, 24, 1, 3, length=64))
+    model.tokenizer = text.train(["abc"], "bytes")
+    texts = ["hello world", "attention is a soft lookup"]
+    found = quality(model, texts, "float32")
+    losses = []
+    for one in texts:
+        ids = torch.tensor([model.tokenizer.encode(one).ids])
+        scores = model.step(Text(ids), State())[0, :-1]
+        losses.append(F.cross_entropy(scores, ids[0, 1:], reduction="none"))
+    wanted = torch.cat(losses).mean().exp().item()
+    assert (found.plain, found.fast) == (pytest.approx(wanted, rel=1e-4), pytest.approx(wanted, rel=1e-3))
+    assert (found.equal, found.tokens) == (1.0, sum(len(x) for x in losses))
+    assert f"100.00% of {found.tokens} tokens equal" in str(found)
+    with pytest.raises(ValueError, match=r"Text 0 has . tokens, and nothing can be foreseen"):
+        quality(model, [""])
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not STUDENT.exists(), reason=f"no weights in {DATA}; set SACCADE_DATA")
+def test_the_evidence_for_int8_can_be_gathered_again(tmp_path):
+    """Real models lose less than is allowed, and what the table says of them is true to within a few tokens."""
+    assert (
+        main(["import", str(STUDENT), str(tmp_path / "enpt"), "--tokenizer", str(STUDENT.parent / "vocab.enpt.spm")])
+        == 0
+    )
+    lines = gzip.decompress((DATA / "tatoeba_deu_eng" / "deu.txt.gz").read_bytes()).decode().splitlines()
+    sentences = [line.split("\t")[0] for line in lines[:: len(lines) // 150]][:150]
+    found = quality(load(tmp_path / "enpt"), sentences, "int8")
+    assert found.change < 0.01
+    assert found.equal > 0.98
+    story, words = DATA / "weights" / "stories260K.bin", DATA / "weights" / "tok512.bin"
+    assert main(["import", str(story), str(tmp_path / "stories"), "--tokenizer", str(words)]) == 0
+    teller = load(tmp_path / "stories")
+    begin = teller.tokenizer.encode("Once upon a time").ids
+    rows = generate(teller, Batch(Text.of([begin] * 8)), Draw(temperature=0.9, seed=1), stop=None, limit=200)
+    found = quality(teller, [teller.tokenizer.decode(begin + row) for row in rows], "int8")
+    assert found.change < 0.01
+    assert found.equal > 0.96

@@ -1,0 +1,89 @@
+"""The layers of fast stacks in one call, against the same layers one after the other."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from saccade.engine import fast, native
+from saccade.engine.links import linked
+from saccade.engine.memory import Memory
+from saccade.engine.stack import FastStack
+from saccade.engine.sublayers import Now
+from saccade.models import bart, gpt2, llama, transformer
+from saccade.models.new import new
+
+pytestmark = pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
+W, B = 24, 3
+SIZES: dict[str, Any] = {"vocab": 53, "width": W, "heads": 6, "layers": 2, "inner": 52}
+CASES = {
+    "gpt2": gpt2.Config(**SIZES),
+    "llama": llama.Config(**SIZES, key_heads=2),
+    "transformer": transformer.Config(**SIZES),
+    "transformer after": transformer.Config(**SIZES, norm_first=False, position="rotary"),
+    "bart": bart.Config(**SIZES, decoder_layers=3, decoder_heads=3, decoder_inner=31),
+}
+
+
+@pytest.fixture(params=CASES)
+def stack(request) -> Any:
+    """The decoder of a fast model."""
+    model = fast(new(request.param.split()[0], CASES[request.param]), "int8")
+    return [part for part in model.modules() if isinstance(part, FastStack)][-1]
+
+
+def begun(stack, seed=0):
+    """A memory of seven tokens, two rows padded on the left, and what the decoder looks across to."""
+    made = torch.Generator().manual_seed(seed)
+    state, keep = Memory(), torch.tensor([[1] * 7, [0, 0, *[1] * 5], [0, *[1] * 6]], dtype=torch.bool)
+    across = {}
+    if stack.layers[0].across is not None:
+        across = {"memory": torch.randn(B, 5, W, generator=made), "memory_keep": torch.ones(B, 5, dtype=torch.bool)}
+        across["memory_keep"][1, 3:] = False
+    stack(torch.randn(B, 7, W, generator=made), keep, state, **across)
+    return state, across
+
+
+def moment(stack, state, across, x):
+    """The token entered, and what its layers share."""
+    x, pos = stack._entered(x[:, None], None, state)
+    turn, lengths = stack.position.turning(pos), torch.full((B,), state.length)
+    seen = {"keep": state.keep, "across": across.get("memory"), "across_keep": across.get("memory_keep")}
+    return x[:, 0].contiguous(), Now(state, lengths, turn=turn, **seen)
+
+
+def one_by_one(stack, x, now):
+    for number, layer in enumerate(stack.layers):
+        x = layer.next(x, now, f"{number}.", None)
+    return x
+
+
+@torch.no_grad()
+def test_one_call_is_layer_by_layer(stack):
+    links = linked(list(stack.layers), stack.position)
+    assert links is not None
+    (one, across), (two, _) = begun(stack), begun(stack)
+    for _ in range(70):  # beyond the first room's size, so that the memory moves
+        x = torch.randn(B, W)
+        expected = one_by_one(stack, *moment(stack, one, across, x))
+        out = links.next(*moment(stack, two, across, x))
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(one.at("0").at("attention").get("key"), two.at("0").at("attention").get("key"))
+
+
+@torch.no_grad()
+def test_a_copy_goes_its_own_way(stack):
+    links = linked(list(stack.layers), stack.position)
+    assert links is not None
+    (one, across), (two, _) = begun(stack), begun(stack)
+    x, other = torch.randn(B, W), copy.deepcopy(links)
+    expected = links.next(*moment(stack, one, across, x))
+    links.chain.steps.clear()
+    torch.testing.assert_close(other.next(*moment(stack, two, across, x)), expected)
+
+
+def test_what_a_chain_cannot_walk_is_left_to_the_layers():
+    model = fast(new("gpt2", CASES["gpt2"]), "float32")
+    stack: Any = next(part for part in model.modules() if isinstance(part, FastStack))
+    assert linked(list(stack.layers), stack.position) is None

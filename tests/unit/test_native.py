@@ -1,0 +1,407 @@
+"""The native operators against exact integers, loops in double precision and PyTorch, compiled and not."""
+
+import copy
+import ctypes
+import math
+import pickle
+import shutil
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from saccade.engine import building, fallback, native
+
+compiled = pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
+
+
+@pytest.fixture
+def afresh(monkeypatch):
+    """Let a test change the surroundings, and forget afterwards what was decided in them."""
+    native._library.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    native._library.cache_clear()
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def both(request, afresh):
+    """Every test here holds for the compiled operators and for what stands in for them."""
+    if request.param == "plain":
+        afresh.setenv("SACCADE_NATIVE", "0")
+    elif not native.ready():
+        pytest.skip(native.why())
+    return request.param
+
+
+def exact(x, packed):
+    """The sums of each group of columns as 64-bit integers times their scales, from the definition."""
+    whole, scale = packed.unpack()
+    total = torch.zeros(len(x), len(whole), dtype=torch.float64)
+    for start in range(0, x.size(1), fallback.GROUP):
+        part = x[:, start : start + fallback.GROUP]
+        most = part.abs().amax(-1, keepdim=True)
+        q = (part * (127 / most)).round().to(torch.int64)
+        sums = q @ whole[:, start : start + fallback.GROUP].to(torch.int64).T
+        total += sums.double() * (most.double() / 127)
+    return (total * scale).float()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 7, 3), (2, 33, 31), (3, 64, 128), (4, 5, 4), (5, 97, 61), (13, 31, 769)])
+def test_the_product_is_exact_in_integers(m, n, k):
+    x, weight, bias = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
+    packed = native.Packed(weight, bias)
+    torch.testing.assert_close(packed(x), exact(x, packed) + bias, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(native.Packed(weight)(x), exact(x, packed), rtol=1e-5, atol=1e-5)
+
+
+def test_a_large_number_spoils_only_its_group():
+    x, weight = torch.randn(3, 4 * fallback.GROUP), torch.randn(20, 4 * fallback.GROUP)
+    weight[:, : fallback.GROUP] = 0  # so that only what it does to the other groups can be seen
+    packed = native.Packed(weight)
+    quiet = packed(x)
+    x[:, 5] = 1e6
+    assert packed(x).equal(quiet)
+    x[:, fallback.GROUP] = 1e6
+    assert not packed(x).equal(quiet)
+
+
+def test_what_is_packed_can_be_unpacked():
+    weight = torch.randn(37, 19)
+    whole, scale = native.Packed(weight).unpack()
+    assert whole.shape == (37, 19)
+    assert whole.abs().amax(1).eq(127).all()
+    assert (whole * scale[:, None] - weight).abs().max() <= scale.max() / 2 * 1.001
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_sixteen_bits_never_saturate(sign, m):
+    """The worst case: every product is 127 * 127, of one sign."""
+    packed = native.Packed(torch.full((40, 1024), 3.0))
+    out = packed(torch.full((m, 1024), 2.0 * sign))
+    torch.testing.assert_close(out, torch.full((m, 40), 3.0 * 2.0 * sign * 1024))
+
+
+@pytest.mark.parametrize("act", native.ACTS)
+def test_activation_bias_and_residual_are_fused(act):
+    x, weight, bias, add = torch.randn(2, 3, 29) * 3, torch.randn(41, 29), torch.randn(41), torch.randn(2, 3, 41)
+    packed = native.Packed(weight, bias)
+    plain = {
+        "none": lambda y: y,
+        "gelu": lambda y: y * (1 + torch.erf(y / math.sqrt(2))) / 2,
+        "gelu_tanh": lambda y: y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))) / 2,
+        "relu": lambda y: y.clamp(min=0),
+        "silu": lambda y: y / (1 + torch.exp(-y)),
+    }[act](packed(x).double())
+    torch.testing.assert_close(packed(x, act, add), (plain + add).float(), rtol=1e-5, atol=2e-6)
+
+
+def test_a_row_without_numbers_spoils_only_itself():
+    packed = native.Packed(torch.randn(9, 11), torch.arange(9.0))
+    x = torch.randn(5, 11)
+    clean = packed(x)
+    x[1, 3], x[3, 10], x[4] = float("nan"), float("-inf"), 0
+    out = packed(x)
+    assert out[[1, 3]].isnan().all()
+    assert out[[0, 2]].equal(clean[[0, 2]])
+    assert out[4].equal(torch.arange(9.0))
+    assert packed(x[:0]).shape == (0, 9)
+
+
+def test_rows_of_a_batch_do_not_touch_each_other():
+    packed, x = native.Packed(torch.randn(70, 50)), torch.randn(9, 50)
+    alone = torch.cat([packed(row[None]) for row in x])
+    if native.ready():
+        assert packed(x).equal(alone)
+    torch.testing.assert_close(packed(x), alone)
+
+
+def test_a_copy_owns_its_weights():
+    packed, x = native.Packed(torch.randn(6, 5), torch.randn(6)), torch.randn(3, 5)
+    expected = packed(x)
+    for other in (copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
+        packed.tiles.zero_()
+        assert other(x).equal(expected)
+        packed = other
+
+
+@compiled
+def test_the_generic_code_agrees_bit_for_bit(afresh):
+    """The same file without AVX2: 32-bit sums are exact, and nothing else may be rounded otherwise."""
+    fast = native.open_library(building.build(native.SOURCES, "-march=native"))
+    slow = native.open_library(building.build(native.SOURCES, "-DSACCADE_PLAIN"))
+    packed = native.Packed(torch.randn(101, 203), torch.randn(101))
+    for m in (1, 2, 3, 4, 7):
+        x, outs = torch.randn(m, 203), []
+        for library in (fast, slow):
+            outs.append(torch.empty(m, 101))
+            library.saccade_linear(*packed._fixed, x.data_ptr(), None, outs[-1].data_ptr(), m, native.ACTS["gelu"])
+        assert outs[0].equal(outs[1])
+
+
+def looked(q, keys, values, lengths, scale, keep=None):
+    """Attention by loops, in double precision."""
+    out = torch.zeros_like(q, dtype=torch.float64)
+    share = q.size(1) // keys.size(1)
+    for b, h in torch.cartesian_prod(torch.arange(q.size(0)), torch.arange(q.size(1))).tolist():
+        seen = [t for t in range(int(lengths[b])) if keep is None or keep[b, t]]
+        scores = [math.exp(scale * float(q[b, h].double() @ keys[b, h // share, t].double())) for t in seen]
+        for t, score in zip(seen, scores, strict=True):
+            out[b, h] += score / sum(scores) * values[b, h // share, t].double()
+    return out.float()
+
+
+def room(b=3, h=6, g=2, limit=11, d=7):
+    return torch.randn(b, h, d), torch.randn(b, g, limit, d), torch.randn(b, g, limit, d)
+
+
+def test_a_token_looks_at_its_memory():
+    q, keys, values = room()
+    lengths = torch.tensor([5, 11, 1])
+    keys[0, :, 5:], values[0, :, 5:] = float("nan"), float("nan")  # what lies beyond the length is never read
+    torch.testing.assert_close(native.attend(q, keys, values, lengths, 0.3), looked(q, keys, values, lengths, 0.3))
+
+
+def test_a_token_sees_what_is_kept_and_nothing_when_nothing_is():
+    q, keys, values = room()
+    lengths, keep = torch.tensor([5, 11, 0]), torch.rand(3, 11) > 0.4
+    keep[0] = False
+    out = native.attend(q, keys, values, lengths, 0.3, keep)
+    torch.testing.assert_close(out, looked(q, keys, values, lengths, 0.3, keep))
+    assert out[[0, 2]].eq(0).all()
+
+
+def test_large_scores_do_not_overflow():
+    q, keys, values = room(h=2)
+    lengths = torch.tensor([4, 11, 8])
+    out = native.attend(q, keys, values, lengths, 1e4)
+    best = torch.stack([(q[b, h] @ keys[b, h, : lengths[b]].T).argmax() for b in range(3) for h in range(2)]).view(3, 2)
+    torch.testing.assert_close(out, values[torch.arange(3)[:, None], torch.arange(2), best])
+
+
+def test_a_fresh_token_is_written_and_seen():
+    joint = torch.randn(3, 10, 7)  # (B, H + 2G, D), as one product makes it: the parts are slices with gaps
+    q, key, value = joint.split((6, 2, 2), dim=1)
+    _, keys, values = room()
+    lengths = torch.tensor([5, 11, 1])
+    before, rows = keys.clone(), torch.arange(3)
+    out = native.attend(q, keys, values, lengths, 0.5, fresh=(key, value))
+    assert keys[rows, :, lengths - 1].equal(key)
+    assert values[rows, :, lengths - 1].equal(value)
+    before[rows, :, lengths - 1] = key
+    assert keys.equal(before)
+    torch.testing.assert_close(out, looked(q, keys, values, lengths, 0.5))
+
+
+def test_step_by_step_is_causal_attention():
+    q, k, v = torch.randn(3, 2, 4, 9, 5)  # each (B, H, L, D)
+    keys, values, out = torch.zeros(2, 4, 12, 5), torch.zeros(2, 4, 12, 5), []
+    for t in range(9):
+        fresh = k[:, :, t], v[:, :, t]
+        out.append(native.attend(q[:, :, t], keys, values, torch.full((2,), t + 1), 5**-0.5, fresh=fresh))
+    torch.testing.assert_close(torch.stack(out, 2), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+def test_a_slice_of_a_larger_memory_will_do():
+    q, keys, values = room()
+    wide = torch.randn(2, 3, 5, 11, 7)
+    wide[0, :, 1:3], wide[1, :, 1:3] = keys, values
+    lengths = torch.tensor([2, 7, 10])
+    there = native.attend(q, wide[0, :, 1:3], wide[1, :, 1:3], lengths, 0.3)
+    assert there.equal(native.attend(q, keys, values, lengths, 0.3))
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (3, 5, 77), (2, 768)])
+def test_norms(shape):
+    x, weight, bias = torch.randn(shape) * 3 + 1, torch.randn(shape[-1]), torch.randn(shape[-1])
+    torch.testing.assert_close(native.norm(x, weight, bias, 1e-5), F.layer_norm(x, shape[-1:], weight, bias, 1e-5))
+    torch.testing.assert_close(native.norm(x, weight, None, 1e-5), F.layer_norm(x, shape[-1:], weight, None, 1e-5))
+    torch.testing.assert_close(native.rms(x, weight, 1e-6), x / (x.square().mean(-1, True) + 1e-6).sqrt() * weight)
+
+
+def test_a_far_mean_does_not_spoil_the_norm():
+    x = torch.randn(4, 64) + 1000
+    expected = F.layer_norm(x.double(), (64,)).float()
+    torch.testing.assert_close(native.norm(x, torch.ones(64), None, 1e-5), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_threads_change_nothing():
+    packed, x = native.Packed(torch.randn(600, 320), torch.randn(600)), torch.randn(70, 320)
+    q, keys, values = room(b=5, h=12, g=4, limit=90, d=16)
+    lengths = torch.tensor([90, 3, 41, 77, 90])
+    outs = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        outs.append((packed(x, "silu"), native.attend(q, keys, values, lengths, 0.25)))
+    for one, two in pairwise(outs):
+        torch.testing.assert_close(one, two)
+
+
+def pooled(tmp_path, late=0.0):
+    """A library with a pool that notes the threads it is asked for, and a product to ask it for."""
+    asked = []
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+    @ctypes.CFUNCTYPE(None, entry, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    def run(work, job, count, flags):
+        asked.append(count)
+        for _ in range(count):  # the first takes everything, the others find nothing left
+            work(job)
+        time.sleep(late)
+
+    # a copy of the file has globals of its own, so that the pool of everybody else stays as it is
+    shutil.copy(building.build(native.SOURCES, "-march=native"), tmp_path / "own.so")
+    library = native.open_library(tmp_path / "own.so")
+    size = ctypes.CDLL(torch._C.__file__).omp_get_max_threads
+    library.saccade_pool(ctypes.cast(run, ctypes.c_void_p), ctypes.cast(size, ctypes.c_void_p))
+    packed, x, out = native.Packed(torch.randn(640, 320)), torch.randn(1, 320), torch.empty(1, 640)
+
+    def product():
+        library.saccade_linear(*packed._fixed, x.data_ptr(), None, out.data_ptr(), 1, 0)
+        torch.testing.assert_close(out, packed(x))
+        return run  # which must outlive the call
+
+    return product, asked
+
+
+@compiled
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_pool_is_as_large_as_torch_says(threads, tmp_path):
+    product, asked = pooled(tmp_path)
+    torch.set_num_threads(threads)
+    product()
+    assert asked == ([] if threads == 1 else [threads])
+
+
+@compiled
+def test_a_pool_that_comes_late_is_left_alone_for_a_while(tmp_path):
+    """A core that is busy with something else must not hold up every product; sixteen go without, then it is asked again."""
+    product, asked = pooled(tmp_path, late=0.02)
+    torch.set_num_threads(2)
+    for _ in range(17):
+        product()
+    assert asked == [2]
+    for _ in range(33):
+        product()
+    assert asked == [2, 2]
+    product()
+    assert asked == [2, 2, 2]
+
+
+def test_no_gradient_no_other_kind_no_other_shape():
+    packed, x = native.Packed(torch.randn(6, 5)), torch.randn(3, 5)
+    q, keys, values = room()
+    lengths = torch.tensor([1, 2, 3])
+    with pytest.raises(RuntimeError, match="no gradient; call them under"):
+        packed(x.clone().requires_grad_())
+    with pytest.raises(RuntimeError, match="no gradient"):
+        native.attend(q.requires_grad_(), keys, values, lengths, 1.0)
+    with torch.no_grad():
+        packed(x.clone().requires_grad_())
+    with pytest.raises(ValueError, match=r"float32 on the CPU; this is torch\.float64"):
+        packed(x.double())
+    with pytest.raises(ValueError, match=r"takes \(\.\.\., 5\).*silu; it got \(3, 4\) and 'none'"):
+        packed(x[:, :4])
+    with pytest.raises(ValueError, match=r"it got .* and 'tanh'"):
+        packed(x, "tanh")
+    with pytest.raises(ValueError, match=r"\(3, 6\); \(6,\) cannot be added"):
+        packed(x, add=torch.zeros(6))
+    with pytest.raises(ValueError, match=r"shape \(2, 3, 4\); it takes finite numbers"):
+        native.Packed(torch.zeros(2, 3, 4))
+    with pytest.raises(ValueError, match="finite numbers"):
+        native.Packed(torch.tensor([[1.0, float("inf")]]))
+
+
+@pytest.mark.parametrize("length", [-1, 12, 2**40])
+def test_a_length_must_fit_the_memory(length):
+    q, keys, values = room()
+    with pytest.raises(ValueError, match=f"Row 1 has length {length}; this memory holds 0 to 11 tokens"):
+        native.attend(q, keys, values, torch.tensor([3, length, 3]), 1.0)
+    with pytest.raises(ValueError, match="Row 2 has length 0; this memory holds 1 to 11"):
+        native.attend(q, keys, values, torch.tensor([3, 4, 0]), 1.0, fresh=(keys[:, :, 0], values[:, :, 0]))
+
+
+def test_a_memory_of_another_layout_is_refused():
+    q, keys, values = room()
+    lengths = torch.tensor([1, 2, 3])
+    for bad in (keys.transpose(2, 3).contiguous().transpose(2, 3), keys[:2], keys.double()):
+        with pytest.raises(ValueError, match=r"it needs float32 \(B, G, K, D\) twice|keys \(2, "):
+            native.attend(q, bad, values, lengths, 1.0)
+    with pytest.raises(ValueError, match="int64 lengths"):
+        native.attend(q, keys, values, lengths.int(), 1.0)
+
+
+def test_it_can_be_switched_off(afresh):
+    afresh.setenv("SACCADE_NATIVE", "0")
+    native._library.cache_clear()
+    assert not native.ready()
+    assert native.why() == "SACCADE_NATIVE=0 switches the compiled operators off"
+
+
+def compiler(path, script):
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_no_compiler_no_library_and_no_noise(afresh, tmp_path, capfd):
+    afresh.delenv("SACCADE_NATIVE", raising=False)
+    afresh.delenv("CXX", raising=False)
+    afresh.setenv("XDG_CACHE_HOME", str(tmp_path))
+    afresh.setenv("PATH", str(tmp_path))
+    native._library.cache_clear()
+    assert not native.ready()
+    assert "no C++ compiler" in native.why()
+    assert native.Packed(torch.eye(3))(torch.eye(3)).equal(torch.eye(3))
+    native._library.cache_clear()
+    afresh.setenv("CXX", compiler(tmp_path / "broken", "echo 'no such header' >&2; exit 1"))
+    assert not native.ready()
+    assert "cannot compile native.cpp: no such header" in native.why()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_cache_that_others_can_write_is_not_trusted(afresh, tmp_path):
+    afresh.setenv("XDG_CACHE_HOME", str(tmp_path))
+    afresh.setenv("CXX", compiler(tmp_path / "idle", "exit 0"))
+    folder = tmp_path / "saccade" / "native"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    with pytest.raises(building.CannotBuild, match="yours alone to write"):
+        building.build(native.SOURCES)
+
+
+def test_two_builders_leave_one_whole_file(afresh, tmp_path):
+    """Each compiles slowly, in pieces; whoever asks later compiles nothing."""
+    afresh.setenv("XDG_CACHE_HOME", str(tmp_path))
+    script = f'echo x >> {tmp_path}/runs; for last; do :; done; printf one > "$last"; sleep 0.2; printf two >> "$last"'
+    afresh.setenv("CXX", compiler(tmp_path / "slow", script))
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda _: building.build(native.SOURCES), range(2)))
+    made.append(building.build(native.SOURCES))
+    assert len(set(made)) == 1
+    assert made[0].read_text(encoding="utf-8") == "onetwo"
+    assert list(made[0].parent.iterdir()) == [made[0]]
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == "x\nx\n"
+
+
+def test_another_source_flag_or_compiler_is_another_library(afresh, tmp_path):
+    afresh.setenv("XDG_CACHE_HOME", str(tmp_path))
+    script = 'for last; do :; done; printf made > "$last"'
+    afresh.setenv("CXX", compiler(tmp_path / "first", script))
+    source = tmp_path / "a.cpp"
+    source.write_text("1", encoding="utf-8")
+    names = [building.build([source]), building.build([source], "-DX")]
+    source.write_text("2", encoding="utf-8")
+    names.append(building.build([source]))
+    afresh.setenv("CXX", compiler(tmp_path / "second", script))
+    names.append(building.build([source]))
+    assert len(set(names)) == 4
+
+
+def test_the_stand_in_names_the_same_activations():
+    assert list(native.ACTS.values()) == list(range(len(fallback.ACTS)))

@@ -1,0 +1,90 @@
+"""Memory in rooms, against plain memory: whatever moves are made, the same is remembered."""
+
+import random
+
+import torch
+
+from saccade.engine import Memory
+from saccade.engine.memory import Room
+from saccade.parts.state import State
+
+
+def test_rooms_remember_as_plain_memory_does():
+    """A long row of random moves on both: whatever was remembered is the same after each."""
+    for seed in range(12):
+        _walk(random.Random(seed))
+
+
+def _walk(chance):
+    torch.manual_seed(chance.randrange(1000))
+    states, marks = [State(), Memory()], []
+    _grow(states, chance, 3)
+    for _ in range(40):
+        move = chance.choice(["grow", "grow", "grow", "mark", "rewind", "reorder", "join", "leave", "spread"])
+        rows = states[0].get("key").size(0)
+        if move == "grow":
+            _grow(states, chance, rows)
+        elif move == "mark":
+            marks.append([state.mark() for state in states])
+        elif move == "rewind" and marks:
+            there = marks.pop(chance.randrange(len(marks)))
+            for state, mark in zip(states, there, strict=True):
+                state.rewind(mark)
+        elif move == "reorder":
+            index = torch.tensor([chance.randrange(rows) for _ in range(chance.randint(1, 4))])
+            for state in states:
+                state.reorder(index)
+        elif move == "join":
+            others = [State(), Memory()]
+            _grow(others, chance, 2)
+            for state, other in zip(states, others, strict=True):
+                state.join(other)
+        elif move == "leave" and rows > 1:
+            gone = torch.tensor([chance.randrange(rows)] if rows < 6 else [0, 2, 3])
+            for state in states:
+                state.leave(gone)
+        elif move == "spread" and rows < 4:
+            for state in states:
+                state.spread(2)
+        _same(*states)
+    for mark in marks:
+        for state, there in zip(states, mark, strict=True):
+            state.rewind(there)
+        _same(*states)
+
+
+def _grow(states, chance, rows):
+    count = chance.choice([1, 1, 1, 2, 70])
+    keep = None if chance.random() < 0.5 else torch.rand(rows, count) < 0.7
+    new, once = torch.randn(rows, 2, count, 3), torch.randn(rows, 2, 5, 3)
+    for state in states:
+        state.advance((rows, count), keep)
+        state.append("key", new)
+        state.at("deep").append("value", new * 2)
+        state.once("source", lambda: once)
+        state.put("hidden", new[:, 0, -1])
+
+
+def _same(plain, memory):
+    assert plain.length == memory.length
+    assert (plain.keep is None) == (memory.keep is None)
+    assert plain.keep is None or torch.equal(plain.keep, memory.keep)
+    for name in ("key", "source", "hidden"):
+        assert torch.equal(plain.get(name), memory.get(name)), name
+    assert torch.equal(plain.at("deep").get("value"), memory.at("deep").get("value"))
+
+
+def test_a_room_moves_only_when_it_is_full():
+    memory, addresses = Memory(), []
+    for _ in range(300):
+        memory.append("key", torch.zeros(1, 1, 1, 2))
+        addresses.append(memory.get("key").data_ptr())
+    assert len(set(addresses)) == 4  # 64, 130, 262, 526
+    assert isinstance(memory._slots["key"], Room)
+
+
+def test_what_inference_mode_remembered_goes_on_outside_of_it():
+    memory = Memory()
+    with torch.inference_mode():
+        memory.append("key", torch.ones(1, 1, 2, 1))
+    assert memory.append("key", torch.zeros(1, 1, 1, 1)).flatten().tolist() == [1.0, 1.0, 0.0]

@@ -1,0 +1,145 @@
+"""Speculation writes what greedy writing writes, whoever proposes, and in fewer steps where the proposals are good."""
+
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from saccade.data import Batch, Text
+from saccade.decoding import generate
+from saccade.decoding.rules import MinLength, NoRepeat
+from saccade.decoding.speculate import Drafted, LookUp, Tally, rows_of, speculate, steps_ahead
+from saccade.models import gpt2, rnn, transformer
+from saccade.parts.state import State
+
+VOCAB, STOP = 13, (5, 8, 11)
+
+
+def rough(build, config, seed=1):
+    torch.manual_seed(seed)
+    model = build(config).double().eval()
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.4)
+    return model
+
+
+class Table:
+    """The quickest of writers: a table says what follows two tokens, and the state remembers the last one."""
+
+    def __init__(self, seed):
+        self.scores = torch.randn(VOCAB, VOCAB, VOCAB, generator=torch.Generator().manual_seed(seed))
+
+    def start(self, batch):
+        return State(), batch.source
+
+    def step(self, text, state):
+        before = state.once("last", lambda: torch.zeros_like(text.tokens[:, :1]), axis=None)
+        row = torch.cat([before, text.tokens], dim=1)
+        state.put("last", row[:, -1:])
+        return self.scores[row[:, :-1], row[:, 1:]]
+
+
+GPT2 = gpt2.Config(VOCAB, 12, 2, 3, length=64)
+MODELS = {
+    "gpt2": rough(gpt2.GPT2, GPT2, seed=12),  # one that stops early, late or not at all
+    "transformer": rough(transformer.transformer, transformer.Config(VOCAB, 12, 1, 3, 17, 64, dropout=0.0)),
+    "rnn": rough(rnn.Translator, rnn.Config(VOCAB, 12, dropout=0.0)),
+    "rnn_language": rough(rnn.Language, rnn.Config(VOCAB, 12, dropout=0.0)),
+}
+GREAT, TABLE = MODELS["gpt2"], Table(1)
+BAD = rough(gpt2.GPT2, gpt2.Config(VOCAB, 6, 1, 2, length=64), seed=9)
+
+
+def prompts(count, seed=0):
+    chance = random.Random(seed)
+    return [[chance.randrange(VOCAB) for _ in range(chance.randint(1, 12))] for _ in range(count)]
+
+
+def liar(batch):
+    """Proposes at random, too many, and the stop token too."""
+    chance = random.Random(3)
+    return lambda written, count: [chance.randrange(VOCAB) for _ in range(chance.randrange(20))]
+
+
+@pytest.mark.parametrize(
+    ("model", "drafter"),
+    [
+        *((TABLE, drafter) for drafter in (LookUp(), LookUp(5, 2), Drafted(TABLE), Drafted(Table(2)), liar)),
+        *(pytest.param(GREAT, drafter, marks=pytest.mark.nightly) for drafter in (LookUp(), Drafted(BAD), liar)),
+    ],
+)
+def test_500_prompts_are_answered_as_greedily(model, drafter):
+    tally, rows = Tally(), prompts(500)
+    wanted = [generate(model, Batch(Text.of([row])), stop=STOP, limit=20)[0] for row in rows]
+    got = speculate(model, Batch(Text.of(rows)), drafter, stop=STOP, limit=20, tally=tally)
+    assert got == wanted
+    assert len({len(row) for row in wanted}) > 3
+    assert 0 < tally.accepted <= tally.proposed
+    assert tally.steps <= 9 / 8 * (sum(map(len, got)) + len(got))  # at the worst; see below
+    assert (tally.share == 1) == (drafter == Drafted(model))
+
+
+@pytest.mark.parametrize("drafter", [LookUp(), liar, None], ids=["look_up", "liar", "itself"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kind_of_memory_can_go_back(name, drafter):
+    model, batch = MODELS[name], Batch(Text.of(prompts(6, seed=5)))
+    got = speculate(model, batch, drafter or Drafted(model), stop=STOP, limit=25)
+    assert got == generate(model, batch, stop=STOP, limit=25)
+
+
+def test_rules_hold_at_every_place():
+    model, batch = MODELS["gpt2"], Batch(Text.of(prompts(8, seed=7)))
+    rules = [NoRepeat(3), MinLength(4, STOP)]
+    got = speculate(model, batch, LookUp(), stop=STOP, limit=20, rules=rules)
+    assert got == generate(model, batch, stop=STOP, limit=20, rules=rules)
+    assert got != generate(model, batch, stop=STOP, limit=20)
+
+
+def test_good_proposals_save_steps_and_bad_ones_cost_few():
+    """A proposal of its own making is all right: one step for each handful. A wrong one is one more token in a step."""
+    model, batch = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]]))
+    good, bad, none = Tally(), Tally(), Tally()
+    (row,) = speculate(model, batch, Drafted(model), stop=None, limit=40, tally=good)
+    assert len(row) == 40
+    assert good.accepted == good.proposed == 40 - good.steps
+    assert good.steps <= 8
+    wrong = lambda one: lambda written, count: [(row[len(written)] + 1) % VOCAB]
+    assert speculate(model, batch, wrong, stop=None, limit=40, tally=bad) == [row]
+    assert (bad.accepted, bad.share) == (0, 0.0)
+    assert bad.steps <= 40 * 9 / 8 + 1  # what was read in vain is read again with every eighth
+    assert speculate(model, batch, lambda one: lambda written, count: [], stop=None, limit=40, tally=none) == [row]
+    assert (none.steps, none.proposed) == (40, 0)
+
+
+def test_the_latest_of_the_longest_is_looked_up():
+    propose = LookUp(3)(Batch(Text.of([[1, 2, 3, 9, 1, 2, 4, 1, 2]])))
+    assert propose([], 3) == [4, 1, 2]  # "1 2" stood there twice, the later time before a 4
+    assert propose([3], 2) == [9, 1]  # "1 2 3" stood there once
+    assert propose([8], 2) == []
+    assert LookUp(2)(Batch(Text.of([[7]])))([7], 2) == [7]
+    with pytest.raises(ValueError, match="0 to 3 tokens"):
+        LookUp(3, 0)
+
+
+def test_tokens_come_one_by_one_and_anything_may_end_them():
+    model, batch = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]]))
+    (whole,) = generate(model, batch, stop=None, limit=30)
+    until = lambda sofar: [len(sofar.written[0]) == 7]
+    steps = list(steps_ahead(model, batch, Drafted(model), stop=None, limit=30, until=until))
+    assert [int(step.tokens) for step in steps] == whole[:7]
+    assert all(bool(step.scores.argmax(-1) == step.tokens) for step in steps)
+
+
+def test_rows_are_taken_out_of_their_padding():
+    rows = prompts(5)
+    for left in (True, False):
+        assert [one.source.tokens[0].tolist() for one in rows_of(Batch(Text.of(rows, left=left)))] == rows
+
+
+def test_a_draft_with_other_tokens_is_refused():
+    model, batch = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]]))
+    with pytest.raises(ValueError, match="token 99 was proposed, and the model knows 13"):
+        speculate(model, batch, lambda one: lambda written, count: [99], stop=None, limit=9)
+    with pytest.raises(ValueError, match="one row at a time; got 2"):
+        next(steps_ahead(model, Batch(Text.of([[1], [2]])), LookUp(), stop=None, limit=9))
