@@ -50,7 +50,7 @@ def rows() -> list[tuple[str, str, str, str]]:
             )
         else:
             found.append((f"{key}: exponent of n", "at most 1.15", f"{figure:.2f}", command))
-    return found + models() + training()
+    return found + models() + training() + writing()
 
 
 def models() -> list[tuple[str, str, str, str]]:
@@ -99,6 +99,57 @@ def training() -> list[tuple[str, str, str, str]]:
         said = f"two processes of one thread over one of two: {ways[key]}, times as fast"
         ratio = figure["times as fast as one process"]
         found.append((said, f"at least {figure['goal']}", span(ratio), "`python benchmarks/ranks.py`"))
+    return found
+
+
+WRITING = {  # a record's file -> what each case is, and the least times as fast as each peer
+    "generate": {
+        "batch 1": ("GPT-2 124 M, one text", {"transformers": 3.5, "ctranslate2": 1.5, "llama.cpp": 1.0}),
+        "batch 8": ("GPT-2 124 M, 8 texts", {"transformers": 3.5, "ctranslate2": 1.6, "llama.cpp": 1.3}),
+        "batch 32, mixed lengths": (
+            "GPT-2 124 M, 32 texts of mixed lengths",
+            {"transformers": 4, "ctranslate2": 1.3},
+        ),
+        "start-up": ("GPT-2 124 M, from the command to the first token", {"transformers": 2}),
+    },
+    "translate": {
+        "greedy": ("6 + 6 layers, 32 sentences, greedy", {}),
+        "beam 4": ("6 + 6 layers, 32 sentences, 4 beams", {"transformers": 2.5, "ctranslate2": 1.1}),
+        "student": ("the English-Portuguese student, 1,000 sentences", {}),
+    },
+}
+PEERS = {"transformers": "`transformers`", "ctranslate2": "CTranslate2"}
+LISTED = ", shortlist"
+
+
+def writing() -> list[tuple[str, str, str, str]]:
+    """How fast texts are written beside the peers, how near that is to the speed of memory, and what it holds."""
+    found = []
+    for name, cases in WRITING.items():
+        for case, figure in _figures(f"{name}.json").items():
+            what, goals = cases[case]
+            asked = " --model DIR --data FILE" if case == "student" else ""
+            found += written(f"writing, {what}", goals, figure, f'`saccade bench {name} --cases "{case}"{asked}`')
+    return found
+
+
+def written(what: str, goals: dict[str, float], figure: dict, command: str) -> list[tuple[str, str, str, str]]:
+    """The rows of one case; with a shortlist we are beside those who have one, too."""
+    found, precision = [], figure.get("precision", {})
+    for ours, ratios in figure.get("times as fast", {}).items():
+        for who, ratio in ratios.items():
+            if ours.endswith(LISTED) != who.endswith(LISTED):
+                continue
+            pair = f" ({precision[ours]} and {precision[who]})" if precision else ""
+            goal = f"at least {goals[who]}" if who in goals else "-"
+            found.append((f"{what}: times as fast as {PEERS.get(who, who)}{pair}", goal, span(ratio), command))
+    if "saccade" in figure.get("share of the memory's speed", {}):
+        share = span(figure["share of the memory's speed"]["saccade"])
+        found.append(("the same: share of the speed at which memory can be read", "-", share, command))
+    if "saccade" in figure.get("weights MB", {}):
+        held, weights = figure["held MB"]["saccade"], figure["weights MB"]["saccade"]
+        share = f"{held / weights:.2f} ({held} and {weights} MB)"
+        found.append(("the same: memory held, over the weights", "at most 1.15 and keys and values", share, command))
     return found
 
 

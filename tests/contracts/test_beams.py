@@ -58,6 +58,6 @@ def test_a_batch_is_its_rows_alone_and_a_score_that_of_its_text(family, double):
 def test_proposals_change_nothing(family, double):  # noqa: F811
     model, (batch, *_) = rough(family), rows_of(family)[0]
     wanted = generate(model, batch, stop=stop_of(family), limit=LIMIT)
-    wrong = lambda one: lambda written, count: [VOCAB - 1 - written[-1] % 7] * count
+    wrong = lambda model, one: lambda written, count: [VOCAB - 1 - written[-1] % 7] * count
     for drafter in (LookUp(), Drafted(model), wrong):
         assert speculate(model, batch, drafter, stop=stop_of(family), limit=LIMIT) == wanted

@@ -143,7 +143,7 @@ def test_the_plain_model_stays_as_it_was():
     assert isinstance(quick.body.stack, FastStack)
     assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
     assert all(p.requires_grad for p in model.parameters())
-    assert quick.body.words.vectors.weight.data_ptr() == model.body.words.vectors.weight.data_ptr()
+    assert quick.body.words.vectors.weight is quick.body.head.score.weights
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,8 @@ def test_without_compiled_operators_pytorch_answers(family, config, monkeypatch)
     assert generate(fast(plain, "float32"), batch, stop=None, limit=9) == generate(plain, batch, stop=None, limit=9)
     state, first = quick.start(batch)
     wanted = plain.step(first, plain.start(batch)[0]).detach()
-    assert (quick.step(first, state) - wanted).abs().max() < 0.15 * wanted.std() * 5
+    error = quick.step(first, state) - wanted
+    assert 0 < error.square().mean().sqrt() < 0.05 * wanted.std()
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -323,10 +324,10 @@ def test_a_fast_painter_paints():
 
 def test_the_choice_says_why():
     wide = new("gpt2", gpt2.Config(64, 128, 1, 4, length=32))
-    assert choice(wide).precision == "int8"
-    assert "of perplexity at most, measured on" in str(choice(wide))
+    assert choice(wide).precision == ("int8" if native.ready() else "float16")
+    assert "of perplexity at most, in " in str(choice(wide))
     assert str(choice(wide, "float16")) == "float16: asked for"
-    assert choice(new("gpt2", GPT2)).reason == "its layers are at most 37 wide, too narrow to gain from fewer bits"
+    assert choice(new("gpt2", GPT2)).reason == "a width of 24 is too narrow to gain from fewer bits"
     assert fast(wide).choice == choice(wide)
 
 

@@ -243,16 +243,20 @@ def test_threads_change_nothing():
 
 
 def pooled(tmp_path, late=0.0):
-    """A library with a pool that notes the threads it is asked for, and a product to ask it for."""
+    """A library with a pool that notes the threads it is asked for, and a product to ask it for.
+
+    It comes back so many seconds late, or where a stalled core makes the work itself long, later than that took.
+    """
     asked = []
     entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
     @ctypes.CFUNCTYPE(None, entry, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
     def run(work, job, count, flags):
         asked.append(count)
+        begin = time.perf_counter()
         for _ in range(count):  # the first takes everything, the others find nothing left
             work(job)
-        time.sleep(late)
+        time.sleep(max(late, 3 * (time.perf_counter() - begin)) if late else 0)
 
     # a copy of the file has globals of its own, so that the pool of everybody else stays as it is
     shutil.copy(building.build(native.SOURCES, "-march=native"), tmp_path / "own.so")

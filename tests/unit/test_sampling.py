@@ -7,7 +7,7 @@ import torch
 from scipy.stats import chisquare
 from transformers.generation import logits_process as theirs
 
-from saccade.decoding.choose import Draw
+from saccade.decoding.choose import Draw, greedy
 
 VOCAB = 37
 
@@ -81,6 +81,28 @@ def test_what_is_drawn_is_as_frequent_as_the_softmax_says(settings):
     assert chisquare(found[kept].double(), expected).pvalue > 1e-3
     shifted = torch.roll(expected, 1)  # and the test can fail
     assert chisquare(found[kept].double(), shifted).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-38, 1e-20])
+@pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.9}, {"min_p": 0.1}, {"typical": 0.9}])
+def test_the_lowest_temperatures_draw_the_best(temperature, settings):
+    scores = random_scores(50)
+    scores[0, :9] = -math.inf
+    scores[1] -= 1e6
+    assert Draw(temperature, **settings)(scores).tolist() == scores.argmax(-1).tolist()
+    two = torch.tensor([[1.0, 3.0, 3.0]]).expand(200, -1)
+    assert set(Draw(temperature, seed=1)(two).tolist()) == {1, 2}  # the best two are equally good
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_the_best_is_found_in_every_precision(dtype):
+    scores = random_scores().to(dtype)
+    scores[2, 7] = scores[2, 30] = 50.0
+    wanted = [max(range(VOCAB), key=row.__getitem__) for row in scores.tolist()]
+    assert wanted[2] == 7  # the first of several
+    assert greedy(scores).tolist() == wanted
+    assert greedy(scores.requires_grad_()).tolist() == wanted
+    assert Draw(1e-9)(scores.detach()[[0, 1, 3, 4]]).tolist() == [wanted[i] for i in (0, 1, 3, 4)]
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not():

@@ -1,16 +1,19 @@
 """Speculation writes what greedy writing writes, whoever proposes, and in fewer steps where the proposals are good."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from saccade import text
 from saccade.data import Batch, Text
 from saccade.decoding import generate
 from saccade.decoding.rules import MinLength, NoRepeat
 from saccade.decoding.speculate import Drafted, LookUp, Tally, rows_of, speculate, steps_ahead
-from saccade.models import gpt2, rnn, transformer
+from saccade.models import gpt2, marian, rnn, transformer
+from saccade.models.new import new
 from saccade.parts.state import State
 
 VOCAB, STOP = 13, (5, 8, 11)
@@ -56,7 +59,7 @@ def prompts(count, seed=0):
     return [[chance.randrange(VOCAB) for _ in range(chance.randint(1, 12))] for _ in range(count)]
 
 
-def liar(batch):
+def liar(model, batch):
     """Proposes at random, too many, and the stop token too."""
     chance = random.Random(3)
     return lambda written, count: [chance.randrange(VOCAB) for _ in range(chance.randrange(20))]
@@ -104,20 +107,22 @@ def test_good_proposals_save_steps_and_bad_ones_cost_few():
     assert len(row) == 40
     assert good.accepted == good.proposed == 40 - good.steps
     assert good.steps <= 8
-    wrong = lambda one: lambda written, count: [(row[len(written)] + 1) % VOCAB]
+    wrong = lambda model, one: lambda written, count: [(row[len(written)] + 1) % VOCAB]
     assert speculate(model, batch, wrong, stop=None, limit=40, tally=bad) == [row]
     assert (bad.accepted, bad.share) == (0, 0.0)
     assert bad.steps <= 40 * 9 / 8 + 1  # what was read in vain is read again with every eighth
-    assert speculate(model, batch, lambda one: lambda written, count: [], stop=None, limit=40, tally=none) == [row]
+    assert speculate(model, batch, lambda model, one: lambda written, count: [], stop=None, limit=40, tally=none) == [
+        row
+    ]
     assert (none.steps, none.proposed) == (40, 0)
 
 
 def test_the_latest_of_the_longest_is_looked_up():
-    propose = LookUp(3)(Batch(Text.of([[1, 2, 3, 9, 1, 2, 4, 1, 2]])))
+    propose = LookUp(3)(TABLE, Batch(Text.of([[1, 2, 3, 9, 1, 2, 4, 1, 2]])))
     assert propose([], 3) == [4, 1, 2]  # "1 2" stood there twice, the later time before a 4
     assert propose([3], 2) == [9, 1]  # "1 2 3" stood there once
     assert propose([8], 2) == []
-    assert LookUp(2)(Batch(Text.of([[7]])))([7], 2) == [7]
+    assert LookUp(2)(TABLE, Batch(Text.of([[7]])))([7], 2) == [7]
     with pytest.raises(ValueError, match="0 to 3 tokens"):
         LookUp(3, 0)
 
@@ -137,9 +142,46 @@ def test_rows_are_taken_out_of_their_padding():
         assert [one.source.tokens[0].tolist() for one in rows_of(Batch(Text.of(rows, left=left)))] == rows
 
 
-def test_a_draft_with_other_tokens_is_refused():
-    model, batch = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]]))
-    with pytest.raises(ValueError, match="token 99 was proposed, and the model knows 13"):
-        speculate(model, batch, lambda one: lambda written, count: [99], stop=None, limit=9)
+@pytest.mark.parametrize("tail", [[99], [-1], [1, 99, 1]])
+def test_a_token_that_the_model_does_not_write_ends_a_proposal(tail):
+    model, batch, tally = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]])), Tally()
+    (row,) = wanted = generate(model, batch, stop=None, limit=9)
+    padded = lambda model, one: lambda written, count: row[len(written) : len(written) + 1] + tail
+    assert speculate(model, batch, padded, stop=None, limit=9, tally=tally) == wanted
+    assert tally.accepted >= 4
+    assert tally.proposed < 9
     with pytest.raises(ValueError, match="one row at a time; got 2"):
         next(steps_ahead(model, Batch(Text.of([[1], [2]])), LookUp(), stop=None, limit=9))
+
+
+SIDES = marian.Config(29, 12, 1, 1, 3, 3, 17, 17, length=64, begin=0, target_vocab=VOCAB, shared=False)
+
+
+def test_a_source_in_other_tokens_is_not_looked_up():
+    source = Batch(Text.of([[28, 27, 3, 28, 27, 3]]))
+    model = new("marian", SIDES).double().eval()
+    wanted = generate(model, source, stop=None, limit=30)
+    assert speculate(model, source, LookUp(), stop=None, limit=30) == wanted
+    assert LookUp()(model, source)([3], 2) == LookUp()(model.body, source)([3], 2) == []  # type: ignore[arg-type]
+    assert LookUp()(model, source)([3, 5, 3], 2) == [5, 3]
+    untied = new("transformer", transformer.Config(29, 12, 1, 3, 17, tied=False))
+    untied.tokenizer = text.train(["one tokenizer for both"], "characters")
+    assert LookUp()(untied, source)([28], 2) == [27, 3]  # two tables, one vocabulary
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 9, 10, 43])
+def test_a_draft_proposes_as_far_as_it_has_positions(length):
+    """It is the model itself with its first positions, so whatever it proposes is kept."""
+    model, batch, tally = new("gpt2", GPT2).double().eval(), Batch(Text.of([[1, 2, 3]])), Tally()
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.4, generator=torch.Generator().manual_seed(len(p)))
+    draft = new("gpt2", replace(GPT2, length=length)).double().eval()
+    given = model.state_dict()
+    draft.load_state_dict({name: given[name][: len(x)] for name, x in draft.state_dict().items()})
+    (row,) = speculate(model, batch, Drafted(draft), stop=None, limit=40, tally=tally)
+    assert [row] == generate(model, batch, stop=None, limit=40)
+    assert tally.accepted == tally.proposed
+    # after so many tokens it has read all that it can, and its last word is the one after them
+    last = max(0, length - 3 + 1)
+    assert tally.proposed <= last
+    assert (tally.proposed > 0) == (length > 3)

@@ -269,21 +269,25 @@ def test_records_end_at_the_border_and_never_hold_it(run, border):
     assert found == write_records(model, 70, Draw(seed=3), border=border, begin="M", length=30)
 
 
-def test_texts_without_a_border_are_as_long_as_asked_for(run):
-    from saccade.tasks.opening import open_run
+def test_texts_without_a_border_are_as_long_as_asked_for(run, capsys):
+    """What is valid is any text, so all of them are, wherever they stop."""
+    capsys.readouterr()
+    asked = ["--kind", "none", "--count", "3", "--length", "12", "--json"]
+    assert main(["generate", run, "M", *asked]) == 0
+    texts = json.loads(capsys.readouterr().out)["texts"]
+    assert [len(text) for text in texts] == [13] * 3
+    assert len(set(texts)) > 1
+    assert main(["generate", run, "M", *asked, "--check"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["texts"], told["valid"]) == (texts, 3)
 
-    _, model = open_run(run)
-    draw, drawn = Draw(seed=1), []
 
-    def choose(scores):
-        drawn.append(draw(scores).tolist())
-        return torch.tensor(drawn[-1])
-
-    found = write_records(model, 3, choose, border="", length=12)
-    assert len(drawn) == 12
-    assert all(one.ended for one in found)
-    rows = [list(row) for row in zip(*drawn, strict=True)]
-    assert any(one.text == model.tokenizer.decode(row) for one, row in zip(found, rows, strict=True))
+def test_records_take_stop_strings_and_refuse_what_searches(run, capsys):
+    capsys.readouterr()
+    assert main(["generate", run, "--count", "20", "--stop", "A", "L", "--json"]) == 0
+    assert not any({"A", "L"} & set(text) for text in json.loads(capsys.readouterr().out)["texts"])
+    assert main(["generate", run, "--beams", "2"]) == 2
+    assert "Records are drawn one by one" in capsys.readouterr().err
 
 
 def test_generate_writes_and_checks(run, capsys):

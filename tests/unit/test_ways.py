@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from torch.testing import assert_close
 
 from saccade import text
 from saccade.cli import main
-from saccade.cli.generate import spaced
+from saccade.cli.beginning import spaced
 from saccade.cli.waiting import Waiting
 from saccade.cli.writing import shown_texts
 from saccade.data import Batch, Example, Text
@@ -118,6 +119,37 @@ def test_contrast_is_contrast_with_log_probabilities():
         assert_close(torch.tensor(one.logprobs), logs.gather(-1, torch.tensor(row)[:, None])[:, 0])
 
 
+def test_contrast_ends_at_a_stop_string_and_keeps_to_the_rules():
+    """The greedy text of alpha 0 by another path, and with rules what they left of each probability."""
+    rules = {"forbid": ("h",), "stop": ("c", "f")}
+    almost, plain = (texts(Decoding(contrast=alpha, **rules)) for alpha in (1e-9, 0.0))
+    assert any(one.ended and one.closing is None for (one,) in plain)
+    for (one,), (right,) in zip(almost, plain, strict=True):
+        assert (one.tokens, one.text, one.ended) == (right.tokens, right.text, right.ended)
+        assert_close(one.ruled, right.ruled)
+        assert_close(one.logprobs, right.logprobs)
+        assert all(ruled > own for ruled, own in zip(one.ruled, one.logprobs, strict=True))
+
+
+@pytest.mark.parametrize("settings", [{}, {"beams": 3}, {"temperature": 2.0}, {"contrast": 0.4}, {"look_up": True}])
+def test_scores_without_a_token_are_never_chosen(settings):
+    """A padded vocabulary: the tokenizer has fewer tokens than the model has scores, and the model likes those best."""
+    writer, extra = model(), 5
+    sizes = replace(writer.config, vocab=TOKENIZER.vocab + extra)
+    padded = new("gpt2", sizes).eval()
+    with torch.no_grad():
+        for name, p in padded.named_parameters():
+            own = writer.get_parameter(name)
+            p[: len(own)] = own
+    head = padded.body.head
+    head.register_forward_hook(
+        lambda module, given, out: out.index_fill(-1, torch.arange(TOKENIZER.vocab, out.size(-1)), 99.0)
+    )
+    padded.tokenizer = TOKENIZER
+    got, wanted = (texts(Decoding(**settings), writer=one) for one in (padded, writer))
+    assert [[one.text for one in row] for row in got] == [[one.text for one in row] for row in wanted]
+
+
 @pytest.mark.parametrize("stop", [(), ("a", "dd")])
 def test_speculation_changes_nothing(stop, tmp_path):
     model(seed=4).save(tmp_path / "draft")
@@ -181,13 +213,40 @@ def test_rules_and_stop_strings_hold(beams):
         ({"temperature": float("nan")}, "--temperature: a number is needed; got nan"),
         ({"no_repeat": -1}, "--no-repeat: 0 or more"),
         ({"beams": 4, "groups": 3}, "4 beams in 3 groups"),
-        ({"temperature": -1.0}, "temperature is a number above 0; got -1.0"),
-        ({"repetition": 0.0}, "penalty of repetition"),
+        ({"temperature": -1.0}, "--temperature: 0 or more is needed; got -1.0"),
+        ({"repetition": 0.0}, "--repetition: a number above 0 is needed"),
+        ({"diversity": 0.5}, "--diversity: it is about beams"),
+        ({"beams": 4, "diversity": 0.5}, "--diversity: it is between groups"),
+        ({"contrast": -1.0}, "--contrast: a share from 0 to 1 is needed; got -1.0"),
+        ({"contrast": 2.0}, "--contrast: a share from 0 to 1 is needed; got 2.0"),
+        ({"temperature": 1.0, "top_p": 2.0}, "--top-p: a share above 0 and at most 1"),
+        ({"temperature": 1.0, "min_p": -0.1}, "--min-p: a share from 0 to 1"),
+        ({"forbid": ("a", "")}, "--forbid: a text of at least one letter"),
+        ({"stop": ("",)}, "--stop: a text of at least one letter"),
+        ({"regex": "a*", "stop": ("b",)}, "--regex: it says where a text ends, and --stop would cut it"),
+        ({"allow": ("ab",), "stop": ("b",)}, "--allow: it says where a text ends"),
+        ({"regex": "("}, "--regex: The expression '('"),
+        ({"temperature": 1.0, "seed": 2**64}, "--seed: a whole number of at most 64 bits"),
+        ({"beams": 2, "length_penalty": 1000.0}, "--length-penalty: a number from -10 to 10 is needed; got 1000.0"),
+        ({"length_penalty": -1000.0}, "--length-penalty: a number from -10 to 10"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        texts(Decoding(**given))
+        Decoding(**given).check()  # before a model is looked at
+
+
+@pytest.mark.parametrize("penalty", [-10.0, 10.0])
+def test_the_steepest_length_penalty_still_gives_numbers(penalty):
+    for row in texts(Decoding(beams=3, length_penalty=penalty, n_best=3)) + texts(Decoding(length_penalty=penalty)):
+        assert all(math.isfinite(one.score) for one in row)
+        assert all(one.score == pytest.approx(one.logprob / counted(one) ** penalty) for one in row)
+    with pytest.raises(ValueError, match="length penalty is a number from -10 to 10; got 11"):
+        Beams(2, length_penalty=11.0)
+
+
+def counted(one):
+    return len(one.tokens) + (one.closing is not None)
 
 
 def test_a_word_that_cannot_be_written_need_not_be_forbidden():
@@ -234,9 +293,22 @@ def test_what_is_too_long_loses_its_beginning():
 
 
 def test_batches_are_bounded_by_what_is_written():
-    assert next(batches([5] * 200, beams=1, limit=10)) == list(range(64))
-    assert max(map(len, batches([100] * 50, beams=4, limit=924))) == 4
-    assert list(batches([9, 2, 5], beams=8, limit=9000)) == [[0], [2], [1]]
+    assert next(batches([(5, 10)] * 200, beams=1)) == list(range(64))
+    assert max(map(len, batches([(100, 924)] * 50, beams=4))) == 4
+    assert list(batches([(9, 9000), (2, 9000), (5, 9000)], beams=8)) == [[0], [2], [1]]
+
+
+@pytest.mark.parametrize("settings", [Decoding(), Decoding(beams=2), Decoding(regex="[a-h]{30,}")])
+def test_a_long_prompt_takes_no_room_from_its_neighbours(settings):
+    """Of 64 places; alone, each writes as much as there is room for."""
+    prompts, ways = ["a", "abcd" * 10, "hg", "dcba" * 8 + "a", "e" * 40], Ways(settings, model(), TOKENIZER)
+    rooms = [50, 24, 50, 31, 24] if not settings.regex else [50, 34, 50, 34, 34]
+    prompts = prompts if not settings.regex else [prompt[:30] for prompt in prompts]
+    got = write_many(ways, map(ids, prompts), limit=50)
+    for prompt, room, (one, *_) in zip(prompts, rooms, got, strict=True):
+        (alone,) = write_texts(model(), batch([prompt]), TOKENIZER, settings, limit=room)
+        assert one.tokens == alone[0].tokens
+        assert one.ended or len(one.tokens) == room
 
 
 def test_a_program_gets_scores_and_log_probabilities():

@@ -61,7 +61,6 @@ def main(
         json: Print the record as JSON and nothing else.
     """
     from saccade.studies.starting import starts
-    from saccade.studies.turns import Lost
     from saccade.studies.writing import race
     from saccade.studies.writing_weights import decoder
     from saccade.studies.writing_work import Work
@@ -70,11 +69,12 @@ def main(
         known(cases, [*CASES, START], "case")
         shape.check()
         at_least(prompt=prompt, new=new, rounds=rounds)
+        check("generate", rivals, precision, threads)
         room(shape.length, 2 * prompt + new)
         where, record = decoder(weights, shape), Record(out)
         for case in cases:
             if case == START:
-                figures = starts(where, rounds, told(case))
+                figures = starts(where, rivals, rounds, told(case))
             else:
                 base = Work("generate", "", "", str(where), prompt=prompt, new=new, vocab=shape.vocab)
                 base = replace(base, threads=threads or cores(), **CASES[case])
@@ -84,9 +84,21 @@ def main(
 
     try:
         return work()
-    except (ValueError, Lost) as error:
+    except ValueError as error:
         print(f"saccade bench generate: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
+        return 2
+
+
+def check(kind: str, rivals: Sequence[str], precision: str, threads: int) -> None:
+    """Refuse who and what is unknown before anything is written or measured."""
+    from saccade.engine.choice import AUTO, PRECISIONS
+    from saccade.studies.writing_rivals import WRITERS
+    from saccade.studies.writing_work import PLAIN
+
+    known(rivals, [who for who in WRITERS[kind] if not who.startswith("saccade")], "rival")
+    known([precision], [AUTO, *PRECISIONS, PLAIN], "precision")
+    if threads < 0:
+        raise ValueError(f"--threads is 1 or more, or 0 for as many as there are cores; got {threads}.")
 
 
 def lined(base: "Work", rivals: Sequence[str], precision: str) -> "list[Work]":
@@ -94,9 +106,7 @@ def lined(base: "Work", rivals: Sequence[str], precision: str) -> "list[Work]":
     from saccade.studies.writing_rivals import WRITERS, precisions
 
     writers = WRITERS[base.kind]
-    ours = [who for who in writers if who.startswith("saccade")]
-    known(rivals, [who for who in writers if who not in ours], "rival")
-    out = [replace(base, who=who, precision=precision) for who in ours]
+    out = [replace(base, who=who, precision=precision) for who in writers if who.startswith("saccade")]
     return out + [replace(base, who=who, precision=p) for who in rivals for p in precisions(writers[who])]
 
 
@@ -162,7 +172,7 @@ def table(figures: dict[str, dict[str, Any]]) -> str:
     lines = []
     for case, figure in figures.items():
         lines.append(case)
-        for ours, ratios in figure["times as fast"].items():
+        for ours, ratios in figure.get("times as fast", {}).items():
             lines += [f"  {ours}: {spanned(ratio)} times as fast as {who}" for who, ratio in ratios.items()]
         for kind in ("tokens/s", "sentences/s", "seconds", "share of the memory's speed"):
             if kind in figure:

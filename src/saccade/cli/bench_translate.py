@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from saccade.cli.bench_generate import Record, at_least, cores, known, lined, room, told
+from saccade.cli.bench_generate import Record, at_least, check, cores, known, lined, room, told
 from saccade.studies.writing_weights import SENTENCES, Shape
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def main(
         out: Where the record goes; what it has of other cases stays.
         json: Print the record as JSON and nothing else.
     """
-    from saccade.studies.turns import Lost
     from saccade.studies.writing import race
     from saccade.studies.writing_weights import encoder_decoder
     from saccade.studies.writing_work import Work
@@ -78,23 +77,24 @@ def main(
         known(asked, [*CASES, STUDENT], "case")
         shape.check()
         at_least(sentences=sentences, prompt=prompt, new=new, count=count, rounds=rounds)
+        check("translate", rivals, precision, threads)
         room(shape.length, max(2 * prompt, new + 1))
-        record, base = Record(out), Work("", "", "", "", new=new, threads=threads or cores())
+        record, base, works = Record(out), Work("", "", "", "", new=new, threads=threads or cores()), {}
+        if STUDENT in asked:
+            works[STUDENT] = students(base, model, data, shortlist, count, weights, precision)
+        for case in (case for case in asked if case != STUDENT):
+            where = str(encoder_decoder(weights, shape))
+            one = replace(base, kind="translate", where=where, rows=sentences, prompt=prompt, vocab=shape.vocab)
+            works[case] = lined(replace(one, mixed=True, **CASES[case]), rivals, precision)
         for case in asked:
-            if case == STUDENT:
-                works = students(base, model, data, shortlist, count, weights, precision)
-            else:
-                where = str(encoder_decoder(weights, shape))
-                one = replace(base, kind="translate", where=where, rows=sentences, prompt=prompt, vocab=shape.vocab)
-                works = lined(replace(one, mixed=True, **CASES[case]), rivals, precision)
-            record.put(case, race(works, rounds, told(case)))
+            record.put(case, race(works[case], rounds, told(case)))
         return record.show(json)
 
     try:
         return work()
-    except (ValueError, Lost) as error:
+    except ValueError as error:
         print(f"saccade bench translate: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
+        return 2
 
 
 def students(

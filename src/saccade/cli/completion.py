@@ -45,6 +45,7 @@ def print_completion(shell: str, commands: Mapping[str, str]) -> int:
 def everything(commands: Mapping[str, str]) -> Known:
     """The tables as they are now; after an upgrade the script is printed again."""
     from saccade.attention import MECHANISMS
+    from saccade.cli.bench import RACES, SUBJECTS
     from saccade.cli.settings import recipes
     from saccade.data.samples import SAMPLES
     from saccade.models.table import FAMILIES
@@ -62,7 +63,7 @@ def everything(commands: Mapping[str, str]) -> Known:
         "show": list(recipes()),
         "data": ["check", "get"],
         "get": list(SAMPLES),
-        "bench": ["attention"],
+        "bench": [*SUBJECTS, *RACES],
     }
     kinds = {"train": [Config], "task": [task.Config for task in TASKS], "model": [f.config for f in FAMILIES]}
     dotted = {
@@ -71,16 +72,18 @@ def everything(commands: Mapping[str, str]) -> Known:
         for kind in found
         for item in fields(kind)
     }
-    return Known(commands, {name: flags_of(name) for name in commands}, first, families, sorted(dotted))
+    flags = {name: flags_of([name]) for name in commands}
+    flags["bench"] = sorted({*flags["bench"], *(flag for race in RACES for flag in flags_of(["bench", race]))})
+    return Known(commands, flags, first, families, sorted(dotted))
 
 
-def flags_of(command: str) -> list[str]:
+def flags_of(command: Sequence[str]) -> list[str]:
     """The flags of a command, from its own help: there is no second list to forget."""
     from saccade.cli import main
 
     shown = StringIO()
     with redirect_stdout(shown):
-        main([command, "--help"])
+        main([*command, "--help"])
     return sorted({flag for pair in FLAG.findall(shown.getvalue()) for flag in pair if flag})
 
 
@@ -92,6 +95,9 @@ _saccade() {{
         --model) names="{families}" ;;
         {first}
     esac
+    if [ "$COMP_CWORD" -gt 2 ] && [ "${{COMP_WORDS[1]}}" = bench ]; then
+        names=""  # its train is not the command
+    fi
     if [ "$COMP_CWORD" -eq 1 ]; then
         names="{commands}"
     elif [ "${{word#-}}" != "$word" ]; then

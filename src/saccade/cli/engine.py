@@ -1,6 +1,7 @@
 """The flags that say how a model computes: as it is, or in its fast form."""
 
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 class Engine:
     """How a model computes."""
 
-    engine: Literal["plain", "auto", "int8", "float16", "float32"] = "plain"
-    """The model as it is, or its fast form: auto chooses a precision, the others force one."""
+    engine: Literal["auto", "int8", "float16", "float32", "plain"] = "auto"
+    """The model in its fast form, of a precision that is chosen by what it costs, or of this one; or the model as it is."""
     verbose: tyro.conf.FlagCreatePairsOff[bool] = False
     """Say on standard error what was chosen, and what speculation was worth."""
 
@@ -25,10 +26,14 @@ class Engine:
         if self.engine == "plain":
             self.say("engine plain: the model as it is")
             return model
-        from saccade.engine import fast
+        from saccade.engine import fast, native
 
+        began = time.perf_counter()
+        compiled = "compiled operators" if native.ready() else native.why()
+        built = time.perf_counter() - began
         made = fast(model, self.engine)
-        self.say(f"engine {made.choice}")
+        whole = time.perf_counter() - began
+        self.say(f"engine {made.choice}; {compiled}; ready after {whole:.1f} s, {built:.1f} of them for the operators")
         return made
 
     def say(self, line: str) -> None:

@@ -2,8 +2,9 @@
 
 import json as encoder
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -26,7 +27,7 @@ class Asked:
     """What is written and how it is shown."""
 
     data: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """A file with a beginning in each line; - is standard input. Each is gone on with."""
+    """A file with a beginning in each line, and each is gone on with; - is standard input, as is a pipe without a text."""
     count: int = 1
     """How many texts to write."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -34,7 +35,7 @@ class Asked:
     kind: Kinds | None = None
     """What the records are; if not given, what task.check of the run says."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """One JSON object with all texts; with --data an object a line, with scores and log-probabilities."""
+    """One JSON object a beginning, with scores and log-probabilities; one of all texts for --count, --check and records."""
 
 
 def main(
@@ -81,7 +82,9 @@ def main(
             raise ValueError(
                 f"{run} was made to {task.name}; a language model is needed. Say saccade predict {run} TEXT."
             )
-        ways = Ways(chosen, engine.ready(model), need_tokenizer(model))
+        tokenizer = need_tokenizer(model)
+        model = engine.ready(model)  # under the same name, so that a plain model does not stay beside its fast form
+        ways = Ways(chosen, model, tokenizer)
         kind = kind_of(asked.kind or getattr(task.config, "check", "none"))
         code = _written(run, text, asked, ways, task, kind)
         if ways.tally.steps:
@@ -99,119 +102,83 @@ def _refused(text: str, asked: Asked, decoding: Decoding) -> None:
         raise ValueError(f"At least one text has to be asked for; got --count {asked.count}.")
     if asked.data and (asked.count > 1 or asked.check):
         raise ValueError("--count and --check are about one beginning, and --data gives many; leave one of them out.")
-    if asked.count > 1 and not decoding.temperature:
+    if asked.count > 1 and not (decoding.temperature or decoding.samples):
         raise ValueError(
             f"--count {asked.count} texts would be the same one; give --temperature, or --beams and --n-best."
+        )
+    if (asked.count > 1 or asked.check) and not decoding.streams:
+        what = "--check" if asked.check else "--count"
+        raise ValueError(
+            f"{what} is about texts that are drawn one by one; beams, samples, contrast, drafts and --n-best choose one of "
+            "several. Leave one of the two out."
         )
 
 
 def _written(run: str, text: str, asked: Asked, ways: "Ways", task: "Language", kind: "Kind") -> int:
-    """One of four: many beginnings, records with an end, one text as it comes, or one when it is whole."""
+    """One of four: many beginnings, records with an end, one text as it comes, or texts when they are whole."""
+    from saccade.cli.asking import lines_of
+    from saccade.cli.beginning import show
+
     length = ways.decoding.length
-    if asked.data:
-        return _many(asked, ways, length or LENGTH)
-    searched = not (ways.decoding.plain or ways.decoding.temperature) or ways.decoding.n_best > 1
-    if asked.count > 1 or asked.check or kind.border or (asked.json and not searched):
-        from saccade.tasks.records import write_records
-
-        if searched:
-            raise ValueError("Records are drawn one by one; beams, samples, contrast and drafts write a single text.")
-        longest = length or (task.window(ways.model) if kind.border else LENGTH)
-        given = {"border": kind.border, "begin": text, "length": longest, "rules": ways.rules}
-        return _tell(run, write_records(ways.model, asked.count, ways.choose, **given), kind, asked)
-    if searched:
-        return _whole(text, asked, ways, length or LENGTH)
-    return _stream(text, ways, length or LENGTH)
-
-
-def _stream(text: str, ways: "Ways", length: int) -> int:
-    """One text, printed as it is written."""
-    from saccade.data import Batch, Text
-    from saccade.decoding.loop import steps
-    from saccade.decoding.stop import Cutters
-
-    ids, length = _beginning(text, ways, length)
-    sys.stdout.write(text)
-    cutters = Cutters(ways.tokenizer, ways.decoding.stop)
-    given = {"stop": ways.ends, "limit": length, "rules": ways.rules, "until": cutters}
-    for number, step in enumerate(steps(ways.model, Batch(Text.of([ids])), ways.choose, **given)):
-        front = spaced(ways, ids, step.tokens.tolist()) if number == 0 else ""
-        sys.stdout.write(front + cutters.feed(step)[0])
-        sys.stdout.flush()
-    print(*cutters.end())
+    several = asked.count > 1 or asked.check
+    piped = _piped() if not (text or asked.data or several) else ()
+    if asked.data or piped:
+        return _many(piped or lines_of(asked.data), asked, ways, length or LENGTH)
+    if kind.border:
+        return _tell(run, _records(text, asked, ways, kind, length or task.window(ways.model)), kind, asked)
+    if several:
+        return _tell(run, _drawn(text, asked, ways, length or LENGTH), kind, asked)
+    if asked.json or not ways.decoding.streams:
+        return _many([text], asked, ways, length or LENGTH)
+    show(text, ways, length or LENGTH)
     return 0
 
 
-def _whole(text: str, asked: Asked, ways: "Ways", length: int) -> int:
-    """One text, or the best few of them with their scores, when they are whole."""
-    from saccade.cli.writing import numbers
-    from saccade.data import Batch, Text
+def _piped() -> Iterable[str]:
+    """The lines of standard input where it is no terminal and has some; an input that cannot be read has none."""
+    from saccade.cli.asking import typed
 
-    ids, length = _beginning(text, ways, length)
-    (found,) = ways.write(Batch(Text.of([ids])), limit=length)
-    texts = [text + spaced(ways, ids, one.tokens) + (one.text or "") for one in found]
-    if asked.json:
-        each = [numbers(one) for one in found]
-        more = {f"{name}s" if name == "score" else name: [one[name] for one in each] for name in ("score", "logprobs")}
-        print(encoder.dumps({"texts": texts} | more, ensure_ascii=False))
-        return 0
-    for one, whole in zip(found, texts, strict=True):
-        print((f"{one.score:.4f}\t" if len(found) > 1 else "") + whole)
-    return 0
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return ()
+    coming = typed()
+    try:
+        first = next(coming, None)
+    except OSError:
+        return ()
+    return () if first is None else chain([first], coming)
 
 
-def spaced(ways: "Ways", before: list[int], tokens: list[int]) -> str:
-    """The space in front of what is written, where a tokenizer drops it because it sees the beginning of a text."""
-    last, first = before[-8:], tokens[:1]
-    rest = ways.tokenizer.decode(last + first).removeprefix(ways.tokenizer.decode(last))
-    return " " if rest.startswith(" ") and not ways.tokenizer.decode(first).startswith(" ") else ""
+def _records(text: str, asked: Asked, ways: "Ways", kind: "Kind", length: int) -> "Sequence[Written]":
+    """Texts that end where a record ends."""
+    from saccade.cli.settings import Wrong
+    from saccade.tasks.records import write_records
+
+    if not ways.decoding.streams:
+        raise Wrong(
+            "Records are drawn one by one; beams, samples, contrast, drafts and --n-best choose one of several. Leave them "
+            "out, or say --kind none."
+        )
+    given = {"length": length, "rules": ways.rules, "stop": ways.decoding.stop}
+    return write_records(ways.model, asked.count, ways.choose, border=kind.border, begin=text, **given)
 
 
-def _beginning(text: str, ways: "Ways", length: int) -> tuple[list[int], int]:
-    """The tokens that the model reads, and how many it then has room for: what is too long loses its beginning."""
-    ids = ways.tokenizer.encode(text or "\n", special=False).ids
-    if not ids:
-        raise ValueError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
-    limit = ways.model.limit
-    if limit is None:
-        return ids, length
-    ids = ids[-max(1, limit - length) :]
-    return ids, min(length, limit - len(ids))
+def _drawn(text: str, asked: Asked, ways: "Ways", length: int) -> "Sequence[Written]":
+    """Several texts with one beginning; where no record ends, any end is one."""
+    from saccade.cli.beginning import gone_on
+    from saccade.tasks.records import Written
+
+    return [Written(texts[0], True) for _, texts, _ in gone_on(repeat(text, asked.count), ways, length)]
 
 
-def _many(asked: Asked, ways: "Ways", length: int) -> int:
-    """A text for each line of a file, in its order."""
-    from saccade.cli.waiting import Waiting
-    from saccade.cli.writing import numbers
-    from saccade.decoding.many import write_many
+def _many(beginnings: Iterable[str], asked: Asked, ways: "Ways", length: int) -> int:
+    """A text for each beginning, or the best few of them with their scores, in their order."""
+    from saccade.cli.beginning import gone_on
+    from saccade.cli.writing import listed
 
-    begun: list[tuple[str, list[int]]] = []
-
-    def prompts() -> Iterator[list[int]]:
-        for line in _lines(asked.data):
-            begun.append((line, _beginning(line, ways, length)[0]))
-            yield begun[-1][1]
-
-    limit = length if ways.model.limit is None else min(length, ways.model.limit - 1)
-    with Waiting() as waiting:
-        for number, found in enumerate(write_many(ways, prompts(), limit=limit, told=waiting.told)):
-            line, ids = begun[number]
-            texts = [{"text": line + spaced(ways, ids, one.tokens) + (one.text or "")} | numbers(one) for one in found]
-            if asked.json:
-                more = {"others": texts[1:]} if texts[1:] else {}
-                print(encoder.dumps({"prompt": line} | texts[0] | more, ensure_ascii=False))
-            else:
-                print("\n".join(str(one["text"]) for one in texts))
+    for line, texts, found in gone_on(beginnings, ways, length):
+        print(listed(found, [{"prompt": line, "text": text} for text in texts], texts, asked.json))
     sys.stdout.flush()
     return 0
-
-
-def _lines(where: str) -> Iterator[str]:
-    if where == "-":
-        yield from (line.rstrip("\n") for line in sys.stdin)
-        return
-    with open(where, encoding="utf-8-sig") as file:
-        yield from (line.rstrip("\n") for line in file)
 
 
 def _tell(run: str, found: "Sequence[Written]", kind: "Kind", asked: Asked) -> int:

@@ -2,8 +2,9 @@
 
 import json as json_text
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.engine import Engine
@@ -32,7 +33,7 @@ def write(verb: str, run: str, asked: Asked, *, as_json: bool, decoding: Decodin
     from saccade.cli.running import guarded
 
     def work() -> int:
-        from saccade.cli.asking import examples_of
+        from saccade.cli.asking import each_example
         from saccade.cli.settings import Wrong
         from saccade.decoding.ways import Ways
         from saccade.tasks.opening import open_run
@@ -43,34 +44,38 @@ def write(verb: str, run: str, asked: Asked, *, as_json: bool, decoding: Decodin
         except ValueError as error:
             raise Wrong(str(error)) from None
         task, model = open_run(run, verb)
-        ways = Ways(decoding, engine.ready(model), need_tokenizer(model).target)
-        examples = examples_of(task, asked.texts, asked.data, asked.columns)
-        for line in _lines(task, ways, examples, as_json):
+        tokenizer = need_tokenizer(model).target
+        model = engine.ready(model)  # under the same name, so that a plain model does not stay beside its fast form
+        ways = Ways(decoding, model, tokenizer)
+        count = 0
+        for line in _lines(task, ways, each_example(task, asked.texts, asked.data, asked.columns), as_json):
             print(line)
-        _close(verb, task, ways, engine, len(examples))
+            count += 1
+        _close(verb, task, ways, engine, count)
         return 0
 
     return guarded(verb, work)
 
 
-def _lines(task: "Task", ways: "Ways", examples: "Sequence[Example]", as_json: bool) -> Iterator[str]:
-    """What is printed for each example, in their order."""
+def _lines(task: "Task", ways: "Ways", examples: "Iterable[Example]", as_json: bool) -> Iterator[str]:
+    """What is printed for each example, in their order, a window of them at a time."""
     from saccade.cli.waiting import Waiting
     from saccade.tasks.answering import answers
 
     plain = ways.decoding == Decoding() and not as_json
     ask = None if plain else lambda model, batch: task.written(ways, batch)
+    coming, before = iter(examples), 0
     with Waiting() as waiting:
-        for start in range(0, len(examples), WINDOW):
-            some, beams = examples[start : start + WINDOW], ways.decoding.beams
-            told = lambda done, of, start=start: waiting.told(start + done, len(examples))
-            found, asked = answers(task, ways.model, some, told=told, ask=ask, times=beams)
+        while some := list(islice(coming, WINDOW)):
+            told = lambda done, of, before=before: waiting.told(before + done)
+            found, asked = answers(task, ways.model, some, told=told, ask=ask, times=ways.decoding.beams)
             for given, example in zip(found, asked, strict=True):
                 if plain:
                     yield task.told(task.shown(given, example))
                 else:
                     yield shown_texts(task, given, example, as_json)
             sys.stdout.flush()
+            before += len(some)
 
 
 def _close(verb: str, task: "Task", ways: "Ways", engine: Engine, count: int) -> None:
@@ -84,15 +89,19 @@ def _close(verb: str, task: "Task", ways: "Ways", engine: Engine, count: int) ->
 
 
 def shown_texts(task: "Task", found: "list[Hypothesis]", example: "Example", as_json: bool) -> str:
-    """The texts of one example: a line, several lines with their scores, or an object for a program."""
+    """The texts of one example."""
     shown = [task.shown(one.text, example) for one in found]
+    return listed(found, shown, [task.told(one) for one in shown], as_json)
+
+
+def listed(found: "list[Hypothesis]", shown: Sequence[dict[str, Any]], told: Sequence[str], as_json: bool) -> str:
+    """The texts of one input: a line, several lines with their scores and an empty one, or an object for a program."""
     if as_json:
-        every = [text | numbers(one) for text, one in zip(shown, found, strict=True)]
-        return json_text.dumps(every[0] | ({"others": every[1:]} if every[1:] else {}), ensure_ascii=False)
+        first, *others = [what | numbers(one) for what, one in zip(shown, found, strict=True)]
+        return json_text.dumps(first | ({"others": others} if others else {}), ensure_ascii=False)
     if len(found) == 1:
-        return task.told(shown[0])
-    lines = [f"{one.score:.4f}\t{task.told(text)}" for text, one in zip(shown, found, strict=True)]
-    return "\n".join(lines) + "\n"
+        return told[0]
+    return "\n".join(f"{one.score:.4f}\t{text}" for text, one in zip(told, found, strict=True)) + "\n"
 
 
 def numbers(one: "Hypothesis") -> dict[str, Any]:

@@ -22,6 +22,7 @@ from saccade.decoding.cover import watching
 from saccade.decoding.highest import highest
 from saccade.decoding.loop import Until, begin, ends
 from saccade.decoding.rules import Ruling, Sofar, check_rules
+from saccade.decoding.settings import STEEPEST
 from saccade.decoding.stop import Written
 from saccade.models.family import Writer
 
@@ -55,6 +56,10 @@ class Beams:
             raise ValueError(
                 f"Penalties are finite numbers; got length {self.length_penalty}, coverage {self.coverage}, "
                 f"diversity {self.diversity}."
+            )
+        if abs(self.length_penalty) > STEEPEST:
+            raise ValueError(
+                f"A length penalty is a number from {-STEEPEST:g} to {STEEPEST:g}; got {self.length_penalty}. 1 is the mean."
             )
         if self.coverage < 0 or self.diversity < 0:
             raise ValueError(

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 FEW = (256, 4096)  # tokens that are sorted before all are
+EXACT = (torch.float32, torch.float64)  # numpy has no bfloat16, and is slow with float16
+TINY = torch.finfo(torch.float32).tiny  # of smaller numbers float32 has no reciprocal
 
 
 def greedy(scores: Tensor) -> Tensor:
     """The best token of each row, the first of several."""
-    if scores.device.type == "cpu" and not scores.requires_grad:
+    if scores.device.type == "cpu" and scores.dtype in EXACT and not scores.requires_grad:
         return torch.from_numpy(np.asarray(scores.numpy().argmax(-1)))  # ten times as fast as torch's over many words
     return scores.argmax(-1)
 
@@ -71,11 +73,12 @@ class Draw:
                 f"Row {row} has no token to draw: its best score is {float(best[row])}. Either every token is forbidden, or "
                 "the model's weights have diverged."
             )
-        return self.keep(scores).softmax(-1)
+        # the best at 0: a very low temperature then leaves it finite, and the softmax is the same
+        return self.keep(scores.float() - best.float()[:, None]).softmax(-1)
 
     def keep(self, scores: Tensor) -> Tensor:
         """The scores at this temperature, -inf where a token is left out, (B, V)."""
-        scores = scores.float() / self.temperature
+        scores = scores.float() / max(self.temperature, TINY)
         if 0 < self.top_k < scores.size(-1):
             best = scores.topk(self.top_k)
             scores = torch.full_like(scores, -math.inf).scatter(-1, best.indices, best.values)

@@ -6,7 +6,7 @@ A window of prompts is read at a time, so that what is first in is soon out and 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from saccade.data import Batch, Text
 from saccade.decoding.beam import Hypothesis
@@ -24,17 +24,13 @@ def write_many(
     limit: int,
     told: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[Hypothesis]]:
-    """What is written after each prompt, the best first; `told` hears how many are done.
-
-    A prompt that would leave no room for `limit` tokens loses its beginning.
-    """
-    room = None if ways.model.limit is None else max(1, ways.model.limit - limit)
+    """What is written after each prompt, the best first, at most `limit` tokens; `told` hears how many are done."""
     coming, done = iter(prompts), 0
-    while window := [list(row) if room is None else list(row)[-room:] for row in islice(coming, WINDOW)]:
+    while window := [fitted(row, limit, ways.model.limit) for row in islice(coming, WINDOW)]:
         found: list[list[Hypothesis]] = [[] for _ in window]
-        for numbers in batches([len(row) for row in window], ways.decoding.beams, limit):
-            batch = Batch(Text.of([window[number] for number in numbers]))
-            texts = ways.write(batch.to(next(ways.model.parameters()).device), limit=limit)
+        for numbers in batches([(len(row), room) for row, room in window], ways.decoding.beams):
+            batch = Batch(Text.of([window[number][0] for number in numbers]))
+            texts = ways.write(batch.to(next(ways.model.parameters()).device), limit=window[numbers[0]][1])
             for number, text in zip(numbers, texts, strict=True):
                 found[number] = text
             done += len(numbers)
@@ -42,16 +38,34 @@ def write_many(
         yield from found
 
 
-def batches(lengths: Sequence[int], beams: int, limit: int) -> Iterator[list[int]]:
-    """The numbers of rows that go together, the longest first: if memory is short, that shows at once.
+def fitted(prompt: Sequence[int], length: int, places: int | None) -> tuple[list[int], int]:
+    """A prompt and how many tokens may follow it in a model of so many places: the prompt stays, and the rest is room.
 
-    >>> list(batches([3, 9, 4], beams=1, limit=8000))
-    [[1, 2], [0]]
+    One that fills the model alone loses its beginning, for as much as is to be written, and half of the places at most.
+
+    >>> fitted([1, 2, 3], 9, 8), fitted([1, 2, 3, 4, 5, 6, 7, 8, 9], 9, 8), fitted([1, 2], 9, None)
+    (([1, 2, 3], 5), ([6, 7, 8, 9], 4), ([1, 2], 9))
     """
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    done = 0
-    while done < len(order):
-        a_row = beams * (lengths[order[done]] + limit)
-        count = max(1, min(ROWS, TOKENS // max(1, a_row)))
-        yield order[done : done + count]
-        done += count
+    row = list(prompt)
+    if places is None:
+        return row, length
+    if len(row) >= places:
+        row = row[-max(1, places // 2, places - length) :]
+    return row, min(length, places - len(row))
+
+
+def batches(sizes: Sequence[tuple[int, int]], beams: int) -> Iterator[list[int]]:
+    """The numbers of rows that go together, by their length and room: the longest first, so that short memory shows at once.
+
+    Rows of one batch have the same room, so that what is written after one does not depend on the others.
+
+    >>> list(batches([(3, 8000), (9, 8000), (4, 8000), (9, 7000)], beams=1))
+    [[1, 2], [0], [3]]
+    """
+    order = sorted(range(len(sizes)), key=lambda number: (-sum(sizes[number]), -sizes[number][1]))
+    while order:
+        length, room = sizes[order[0]]
+        count = max(1, min(ROWS, TOKENS // max(1, beams * (length + room))))
+        numbers = list(takewhile(lambda number, room=room: sizes[number][1] == room, order[:count]))
+        yield numbers
+        order = order[len(numbers) :]

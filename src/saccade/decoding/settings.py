@@ -10,6 +10,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+STEEPEST = 10.0  # length penalty: beyond it lengths to that power are no numbers any more
+SEEDS = range(-(2**63), 2**64)  # what torch takes
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -71,6 +74,11 @@ class Decoding:
         """The best token each time, whatever the rules: no beams, no chance, nothing that speeds it up."""
         return not (any(on for _, on in self._ways()) or self.temperature)
 
+    @property
+    def streams(self) -> bool:
+        """Each token is chosen once and for all, and one text comes of it: it can be shown as it is written."""
+        return self.n_best == 1 and not any(on for _, on in self._ways())
+
     def or_draw(self, temperature: float, top_p: float) -> "Decoding":
         """The same, drawing so if nothing is said of how to choose: for a command that draws by nature."""
         if self.temperature is not None or any(on for name, on in self._ways() if name != "samples"):
@@ -88,26 +96,61 @@ class Decoding:
 
     def _ways(self) -> list[tuple[str, bool]]:
         """Every way to write but the plain one, and whether it is asked for."""
-        on = {"beams": self.beams > 1, "samples": self.samples > 0, "contrast": self.contrast > 0}
+        on = {"beams": self.beams > 1, "samples": self.samples > 0, "contrast": self.contrast != 0}
         return [*on.items(), ("draft", bool(self.draft)), ("look_up", self.look_up)]
 
     def _problems(self, way: str) -> Iterator[tuple[str, str]]:
         """The settings that are wrong, and why."""
-        for name in ("beams", "n_best", "groups"):
-            if getattr(self, name) < 1:
-                yield name, f"at least 1 is needed; got {getattr(self, name)}."
-        for name in ("samples", "min_length", "no_repeat", "top_k"):
-            if getattr(self, name) < 0:
-                yield name, f"0 or more is needed; got {getattr(self, name)}."
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, float) and not math.isfinite(value):
                 yield item.name, f"a number is needed; got {value}."
+        yield from self._beyond()
         yield from self._lone(way)
+        yield from self._texts()
+        if self.beams % self.groups:
+            yield "groups", f"they share the beams evenly; got {self.beams} beams in {self.groups} groups."
         if self.length is not None and self.length < max(1, self.min_length):
             yield "length", f"at most {self.length} tokens and at least {max(1, self.min_length)} cannot both be."
+
+    def _beyond(self) -> Iterator[tuple[str, str]]:
+        """Numbers outside what they may be."""
+        for name in ("beams", "n_best", "groups"):
+            if getattr(self, name) < 1:
+                yield name, f"at least 1 is needed; got {getattr(self, name)}."
+        for name in ("samples", "min_length", "no_repeat", "top_k", "temperature", "coverage", "diversity"):
+            if (getattr(self, name) or 0) < 0:
+                yield name, f"0 or more is needed; got {getattr(self, name)}."
+        for name in ("top_p", "typical"):
+            if not 0 < getattr(self, name) <= 1:
+                yield name, f"a share above 0 and at most 1, which means all, is needed; got {getattr(self, name)}."
+        for name in ("min_p", "contrast"):
+            if not 0 <= getattr(self, name) <= 1:
+                yield name, f"a share from 0 to 1 is needed; got {getattr(self, name)}."
+        if self.repetition <= 0:
+            yield "repetition", f"a number above 0 is needed, and 1 changes nothing; got {self.repetition}."
+        if abs(self.length_penalty) > STEEPEST:
+            yield "length_penalty", f"a number from {-STEEPEST:g} to {STEEPEST:g} is needed; got {self.length_penalty}."
+        if self.seed not in SEEDS:
+            yield "seed", f"a whole number of at most 64 bits is needed; got {self.seed}."
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        """Texts that cannot be looked for or kept to."""
+        for name in ("forbid", "stop"):
+            if "" in getattr(self, name):
+                yield name, "a text of at least one letter is needed; got an empty one. Leave it out."
         if self.allow and self.regex:
             yield "allow", "a list of texts and --regex both say all that may be written; choose one of them."
+        for name in ("allow", "regex"):
+            if getattr(self, name) and self.stop:
+                yield name, "it says where a text ends, and --stop would cut it before; leave one of them out."
+        if self.regex:
+            from saccade.decoding.expression import read
+
+            try:
+                read(self.regex)
+            except ValueError as error:
+                yield "regex", str(error)
 
     def _lone(self, way: str) -> Iterator[tuple[str, str]]:
         """Settings that mean nothing without another, or nothing with it."""
@@ -120,9 +163,11 @@ class Decoding:
         for name in ("top_k", "top_p", "min_p", "typical"):
             if getattr(self, name) != getattr(usual, name) and not drawing:
                 yield name, "it narrows what is drawn, and nothing is drawn; give --temperature too."
-        for name in ("coverage", "groups", "enough"):
+        for name in ("coverage", "groups", "diversity", "enough"):
             if getattr(self, name) != getattr(usual, name) and way != "beams":
                 yield name, "it is about beams, and there are none; give --beams too."
+        if self.diversity and self.groups == 1:
+            yield "diversity", "it is between groups of beams, and there is one; give --groups too."
         if self.n_best > 1 and way != "beams" and not (self.temperature and way == ""):
             yield "n_best", "several texts come of --beams, or of draws (--temperature); give one of them too."
         if way == "beams" and self.n_best > self.beams:

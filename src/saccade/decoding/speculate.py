@@ -11,6 +11,7 @@ proposal costs time and nothing else. Rows are written one after the other, sinc
 tokens.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,12 +22,14 @@ from saccade.data import Batch, Image, Text
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Step, Until, begin, ends
 from saccade.decoding.rules import Ruling, Sofar, check_rules, obey
+from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Writer
+from saccade.models.model import Model
 
 MOST = 8  # tokens that are proposed at a time, and that are read again after a proposal was wrong
 
 Propose = Callable[[list[int], int], list[int]]  # what is written so far and how many more to what may follow
-Drafter = Callable[[Batch], Propose]  # a row to what proposes for it
+Drafter = Callable[[Writer, Batch], Propose]  # the model that will check, and a row, to what proposes for it
 
 
 @dataclass
@@ -47,9 +50,12 @@ class Tally:
 class LookUp:
     """Proposes what followed the last few tokens where they stood before, in the source or in what is written (Saxena 2023).
 
-    The longest run of tokens that stood there before counts, of several places the latest.
+    The longest run of tokens that stood there before counts, of several places the latest. A source in other tokens than
+    the target's says nothing about what follows.
 
-    >>> LookUp()(Batch(Text.of([[5, 6, 7, 8, 5, 9]])))([5, 6], 2)
+    >>> from saccade.models import gpt2
+    >>> model = gpt2.GPT2(gpt2.Config(vocab=13, width=4, layers=1, heads=1))
+    >>> LookUp()(model, Batch(Text.of([[5, 6, 7, 8, 5, 9]])))([5, 6], 2)
     [7, 8]
     """
 
@@ -62,8 +68,9 @@ class LookUp:
                 f"What is looked up is 1 token long or longer; got {self.shortest} to {self.longest} tokens."
             )
 
-    def __call__(self, batch: Batch) -> Propose:
-        source: list[int] = batch.source.tokens[0].tolist() if isinstance(batch.source, Text) else []
+    def __call__(self, model: Writer, batch: Batch) -> Propose:
+        given = batch.source
+        source: list[int] = given.tokens[0].tolist() if isinstance(given, Text) and not _apart(model) else []
 
         def propose(written: list[int], count: int) -> list[int]:
             text = source + written
@@ -77,25 +84,41 @@ class LookUp:
         return propose
 
 
+def _apart(model: Writer) -> bool:
+    """Whether the target has a vocabulary of its own; two tables of words under one tokenizer have the same."""
+    body = model.body if isinstance(model, Model) else model
+    if not isinstance(body, EncoderDecoder) or body.target_words is None:
+        return False
+    tokenizer = model.tokenizer if isinstance(model, Model) else None
+    return tokenizer is None or tokenizer.target is not tokenizer
+
+
 @dataclass(frozen=True)
 class Drafted:
-    """Proposes what a smaller model with the same tokens would write."""
+    """Proposes what a smaller model with the same tokens would write, as far as it has positions."""
 
     model: Writer
 
-    def __call__(self, batch: Batch) -> Propose:
+    def __call__(self, model: Writer, batch: Batch) -> Propose:
+        limit = self.model.limit if isinstance(self.model, Model) else None
+        most = math.inf if limit is None else limit  # tokens that it can read
+        if isinstance(batch.source, Text) and batch.source.tokens.size(1) > most:
+            return lambda written, count: []
         state, first = self.model.start(batch)
         mark, known = state.mark(), 0  # how much of the text the mark remembers
 
         def propose(written: list[int], count: int) -> list[int]:
             nonlocal mark, known
+            room = most - first.tokens.size(1) - len(written)
+            if room < 0:
+                return []
             state.rewind(mark)
             new = torch.tensor([written[known:]], dtype=torch.long, device=first.tokens.device)
             read = Text(new) if known else Text(torch.cat([first.tokens, new], dim=1))
             scores = self.model.step(read, state)[:, -1]
             mark, known = state.mark(), len(written)
             found = [int(greedy(scores))]
-            while len(found) < count:
+            while len(found) < min(count, room + 1):  # the last is not read
                 scores = self.model.step(Text(new.new_tensor([[found[-1]]])), state)[:, -1]
                 found.append(int(greedy(scores)))
             return found
@@ -139,7 +162,7 @@ def steps_ahead(
     if len(scores) != 1:
         raise ValueError(f"Speculation writes one row at a time; got {len(scores)}. Use `speculate`, or `rows_of`.")
     check_rules(rules, scores.size(-1), limit)
-    stops, propose = ends(stop, scores), drafter(batch)
+    stops, propose = ends(stop, scores), drafter(model, batch)
     proposed: list[int] = []
     pending: list[int] = []  # written, and not yet read by the model
     mark, ahead = state.mark(), MOST // 2
@@ -184,15 +207,15 @@ def _chosen(scores: Tensor, rules: Sequence[Ruling], sofar: Sofar, stops: Tensor
 
 
 def _useful(tokens: list[int], stops: Tensor, scores: Tensor) -> list[int]:
-    """The tokens up to the first that stops, if the model has them: a draft with other tokens would propose nonsense."""
-    if tokens and not 0 <= min(tokens) <= max(tokens) < scores.size(-1):
-        raise ValueError(
-            f"The token {max(tokens)} was proposed, and the model knows {scores.size(-1)}; a draft has the same tokenizer as the "
-            "model that it writes for."
-        )
-    halts = set(stops.tolist())
-    last = next((number for number, token in enumerate(tokens) if token in halts), len(tokens))
-    return tokens[: last + 1]
+    """The tokens up to the first that stops, and before the first that the model does not write: vocabularies may be padded."""
+    halts, useful = set(stops.tolist()), []
+    for token in tokens:
+        if not 0 <= token < scores.size(-1):
+            break
+        useful.append(token)
+        if token in halts:
+            break
+    return useful
 
 
 def _row(tokens: list[int], like: Tensor) -> Tensor:

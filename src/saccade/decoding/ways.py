@@ -7,22 +7,26 @@ The score of a text is what beams compare by, whatever the way: its log-probabil
 of which the safest is taken, its mean likeness to the others.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from saccade.data import Batch, Text
+from saccade.data import Batch
 from saccade.decoding.beam import Beams, Hypothesis, search
 from saccade.decoding.choose import Draw, greedy
 from saccade.decoding.constrain import Among, Matching
-from saccade.decoding.contrast import contrast
-from saccade.decoding.loop import Choose, Until, follow
+from saccade.decoding.contrast import contrast_steps
+from saccade.decoding.loop import Choose, Until
 from saccade.decoding.risk import safest
-from saccade.decoding.rules import Forbid, MinLength, NoRepeat, Repetition, Ruling, Sofar
+from saccade.decoding.rules import Forbid, MinLength, NoRepeat, Repetition, Rule, Ruling, Sofar
 from saccade.decoding.settings import Decoding
 from saccade.decoding.speculate import Drafted, Drafter, LookUp, Tally, rows_of, steps_ahead
-from saccade.decoding.stop import Cutter, Written, written
+from saccade.decoding.stop import Cutter, Cutters, Written, collect, written
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.text.tokenizer import Tokenizer
@@ -36,7 +40,7 @@ class Ways:
     def __init__(self, decoding: Decoding, model: Model, tokenizer: Tokenizer):
         self.decoding, self.model, self.tokenizer = decoding.check(), model, tokenizer
         self.ends = [] if tokenizer.end is None else [tokenizer.end]
-        self.rules = rules_of(decoding, tokenizer, self.ends)
+        self.rules = [*named_only(model, tokenizer), *rules_of(decoding, tokenizer, self.ends)]
         self.choose = choice_of(decoding)
         self.tally = Tally()  # of speculation
         self._drafter: Drafter | None = LookUp() if decoding.look_up else None
@@ -76,28 +80,16 @@ class Ways:
         return found
 
     def _contrast(self, batch: Batch, limit: int) -> Texts:
-        rows = contrast(self.model, batch, stop=self.ends, limit=limit, alpha=self.decoding.contrast, rules=self.rules)
-        found = followed(self.model, batch, rows, self.tokenizer, self.decoding.stop)
-        for row in found:
-            row.ended = len(row.tokens) < limit
-        return [[self._scored(row)] for row in found]
+        cutters = Cutters(self.tokenizer, self.decoding.stop)
+        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": cutters}
+        rows = collect(contrast_steps(self.model, batch, alpha=self.decoding.contrast, **given), cutters)
+        return [[self._scored(row)] for row in rows]
 
     def _ahead(self, one: Batch, drafter: Drafter, limit: int) -> Hypothesis:
         """One row by speculation."""
-        row, cutter = Written(text=""), Cutter(self.tokenizer, self.decoding.stop)
-        until: Until = lambda sofar: [cutter.done]
-        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": until, "tally": self.tally}
-        for step in steps_ahead(self.model, one, drafter, **given):
-            own, ruled = (float(x.float().log_softmax(-1)[0, step.tokens]) for x in (step.scores, step.ruled))
-            if not bool(step.going):
-                row.ended, row.closing = True, own
-                break
-            row.tokens.append(int(step.tokens))
-            row.logprobs.append(own)
-            row.ruled.append(ruled)
-            row.text = (row.text or "") + cutter.feed(row.tokens[-1:])
-        row.text = (row.text or "") + cutter.end()
-        row.ended = row.ended or cutter.done
+        cutters = Cutters(self.tokenizer, self.decoding.stop)
+        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": cutters, "tally": self.tally}
+        (row,) = collect(steps_ahead(self.model, one, drafter, **given), cutters)
         return self._scored(row)
 
     def _safest(self, row: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -154,6 +146,22 @@ def rules_of(decoding: Decoding, tokenizer: Tokenizer, ends: Sequence[int]) -> l
     return rules
 
 
+@dataclass(frozen=True)
+class Named(Rule):
+    """Only tokens that the tokenizer has: some models have more scores, to fill a round number of rows."""
+
+    vocab: int
+
+    def __call__(self, scores: Tensor, sofar: Sofar) -> Tensor:
+        return scores.index_fill(-1, torch.arange(self.vocab, scores.size(-1), device=scores.device), -math.inf)
+
+
+def named_only(model: Model, tokenizer: Tokenizer) -> list[Ruling]:
+    """The rule that a model needs which has more scores than its tokenizer has tokens; most need none."""
+    body: Any = model.body
+    return [Named(tokenizer.vocab)] if body.head.score.out_features > tokenizer.vocab else []
+
+
 def spelt(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """Each word in tokens, as it stands at the beginning of a text and after a space."""
     rows: dict[tuple[int, ...], None] = {}
@@ -196,21 +204,6 @@ def cut(tokenizer: Tokenizer, tokens: Sequence[int], strings: Sequence[str]) -> 
     """The text of some tokens, up to the first of the strings."""
     cutter = Cutter(tokenizer, strings)
     return cutter.feed(tokens) + cutter.end()
-
-
-@torch.no_grad()
-def followed(
-    model: Model, batch: Batch, rows: Sequence[Sequence[int]], tokenizer: Tokenizer, strings: Sequence[str]
-) -> list[Written]:
-    """Rows that were written without their log-probabilities, with them."""
-    target = Text.of([list(row) or [0] for row in rows]).to(next(model.parameters()).device)
-    logs = (
-        follow(model, Batch(batch.source, target)).float().log_softmax(-1).gather(-1, target.tokens[..., None])[..., 0]
-    )
-    found = []
-    for row, log in zip(rows, logs.tolist(), strict=True):
-        found.append(Written(list(row), log[: len(row)], log[: len(row)], text=cut(tokenizer, row, strings)))
-    return found
 
 
 def _ranked(row: Sequence[Hypothesis]) -> list[Hypothesis]:

@@ -114,7 +114,7 @@ class Chain:
         return self._norm(RMS, x, (weight,), eps)
 
     def _norm(self, kind: int, x: int, tensors: tuple[Tensor, ...], eps: float) -> int:
-        tensors = tuple(t.detach().to(native.FLOAT).contiguous() for t in tensors)
+        tensors = tuple(t.detach().to(native.FLOAT, copy=True).contiguous() for t in tensors)
         if any(t.shape != (self.widths[x],) for t in tensors):
             raise ValueError(f"Result {x} is {self.widths[x]} wide; this norm is {tuple(tensors[0].shape)}.")
         self.steps.append(Step(kind, x, to := self._next(self.widths[x]), self.widths[x], number=eps, tensors=tensors))

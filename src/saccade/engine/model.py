@@ -4,10 +4,12 @@
     model.choice                                  # int8: ...
     rows = generate(model, batch, stop=50256, limit=64)
 
-It shares with the plain model what it does not repack (words, norms, positions), so drop the plain one to save its memory.
+It has its own copy of all that it needs, so drop the plain model to save its memory.
 """
 
+import ctypes
 import os
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,7 @@ def fast(model: Model, precision: str = "auto") -> Fast:
     parts = nn.ModuleDict({"body": body} if head is None else {"body": body, "head": head}).float()
     with torch.no_grad():
         made: Any = Exchange(chosen.precision).whole(parts)
+        _own(made)
     return Fast(model, made["body"], None if head is None else made["head"], chosen)
 
 
@@ -97,6 +100,14 @@ def _copied(model: Model) -> tuple[nn.Module, nn.Module | None]:
     numbers = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
     numbers |= {id(buffer): buffer.detach() for buffer in model.buffers()}
     return deepcopy((model.body, model.head), numbers)
+
+
+def _own(made: nn.Module) -> None:
+    """Let go of the plain model: a norm that lies in its file would keep the whole file in memory."""
+    for tensor in [*made.parameters(), *made.buffers()]:
+        tensor.data = tensor.data.clone()
+    with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless it is told not to
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _cores() -> int:

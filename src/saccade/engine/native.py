@@ -20,6 +20,7 @@ from saccade.engine.building import CannotBuild, build
 
 ACTS = {name: code for code, name in enumerate(fallback.ACTS)}  # the order is that of `Act` in native.cpp
 FLOAT = torch.float32
+PART = 4096  # rows of a weight that are rounded at a time, so that little room is needed for it
 TILE = 32  # rows of a weight that lie together, as in native.cpp
 NO_GRADIENT = "The native operators have no gradient; call them under torch.no_grad()."
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.cpp", "chain.cpp", "pool.h"))
@@ -86,7 +87,8 @@ class Packed:
                 "Keep this layer in float32."
             )
         self.rows, self.columns = weight.shape
-        whole, scale = fallback.quantise(weight)
+        parts = [fallback.quantise(part) for part in weight.split(PART)]
+        whole, scale = (torch.cat(list(each)) for each in zip(*parts, strict=True))
         whole = F.pad(whole, (0, -self.columns % 4, 0, -self.rows % TILE))
         # (tile, four columns, row of the tile, column): one pass reads the memory straight through
         self.tiles = whole.view(-1, TILE, whole.size(1) // 4, 4).transpose(1, 2).contiguous()

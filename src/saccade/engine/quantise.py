@@ -34,7 +34,7 @@ class Packed(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self.bias = None if bias is None else bias.detach().float()
+        self.bias = None if bias is None else bias.detach().to(torch.float32, copy=True)
 
     def multiply(self, x: Tensor) -> Tensor:
         """xWᵀ + b, for x (..., in) to (..., out)."""
@@ -114,7 +114,7 @@ class Shared(Packed):
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight, bias)
-        self.weights = weight.detach()
+        self.weights = weight  # the parameter itself, so that it stays one with theirs
 
     def multiply(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weights, self.bias)

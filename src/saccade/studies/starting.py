@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from saccade.studies.turns import Found, Lost, spread
+from saccade.studies.writing_summary import OURS, ratio
 
 TEXT = "12 13 14"
 PIPELINE = (
@@ -20,22 +21,32 @@ def commands(directory: Path, text: str = TEXT) -> dict[str, list[str]]:
     """What a user types for one new token after a text."""
     ours = ["-m", "saccade", "generate", str(directory), text, "--length", "1", "--temperature", "0"]
     theirs = ["-W", "ignore", "-c", PIPELINE, str(directory), text]
-    return {"saccade": [sys.executable, *ours], "transformers": [sys.executable, *theirs]}
+    return {OURS: [sys.executable, *ours], "transformers": [sys.executable, *theirs]}
 
 
-def starts(directory: Path, count: int, told: Callable[[str], None] = lambda line: None) -> Found:
-    """Seconds of each, taking turns; the first turn fills the file cache and does not count."""
-    asked, found = commands(directory), {}
+def starts(
+    directory: Path, rivals: Sequence[str], count: int, told: Callable[[str], None] = lambda line: None
+) -> Found:
+    """Seconds of each, taking turns; the first turn fills the file cache and does not count. Who fails once is missing."""
+    found: dict[str, list[float]] = {who: [] for who in commands(directory) if who == OURS or who in rivals}
+    missing: dict[str, str] = {}
     for number in range(count + 1):
-        for who in asked if number % 2 else reversed(asked):
-            seconds = _ran(who, asked[who])
+        for who in list(found) if number % 2 else list(reversed(found)):
+            try:
+                seconds = _ran(who, commands(directory)[who])
+            except Lost as error:
+                del found[who]
+                missing[who] = str(error).removeprefix(f"{who}: ")
+                told(f"without {error}")
+                continue
             if number:
-                found.setdefault(who, []).append(seconds)
+                found[who].append(seconds)
                 told(f"round {number}: {who}, {seconds:.2f} s")
-    ratios = [theirs / ours for ours, theirs in zip(found["saccade"], found["transformers"], strict=True)]
+    ours, others = found.get(OURS), {who: seconds for who, seconds in found.items() if who != OURS}
     return {
         "seconds": {who: spread(seconds) for who, seconds in found.items()},
-        "times as fast": {"saccade": {"transformers": spread(ratios)}},
+        "times as fast": {OURS: {who: ratio(seconds, ours) for who, seconds in others.items()}} if ours else {},
+        "missing": missing,
     }
 
 

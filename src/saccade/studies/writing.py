@@ -93,11 +93,9 @@ class Race:
         self.memory: Rival | None = None
 
     def run(self, count: int) -> Found:
-        """So many rounds of all who are there; gives the summary."""
+        """So many rounds of all who are there; gives the summary, which says who is missing."""
         try:
             self._gather()
-            if not self.rivals:
-                raise Lost("; ".join(self.lost.values()) or "there is nobody to race")
             runs: dict[str, list[Found]] = {rival.name: [] for rival in self.rivals}
             memory: list[float] = []
             lined = [self.memory, *self.rivals] if self.memory else self.rivals
@@ -129,10 +127,14 @@ class Race:
     def _gather(self) -> None:
         """Write what each needs, start all, and let every precision be tried once."""
         first = next(iter(self.works.values()))
-        self.memory = Rival(MEMORY, command(replace(first, kind=MEMORY)), threads=first.threads)
-        self.told(f"memory, {self.memory.turn(new=0)['bytes_per_second'] / 1e9:.1f} GB/s")
+        try:
+            self.memory = Rival(MEMORY, command(replace(first, kind=MEMORY)), threads=first.threads)
+            self.told(f"memory, {self.memory.turn(new=0)['bytes_per_second'] / 1e9:.1f} GB/s")
+        except Lost as error:
+            self._leaves(MEMORY, error)
         for name, work in self.works.items():
-            if any(self.works[other].who == work.who and "not installed" in why for other, why in self.lost.items()):
+            alike = (other for other in self.works.values() if other.who == work.who)
+            if any("not installed" in self.lost.get(other.name, "") for other in alike):
                 continue  # in another precision it would be missing as well
             try:
                 prepare(work)

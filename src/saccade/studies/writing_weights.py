@@ -4,6 +4,7 @@ How fast a model writes does not depend on what its weights say, so nothing has 
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ class Shape:
 
     @property
     def said(self) -> str:
-        return f"{self.layers}x{self.width}-{self.vocab}"
+        """All sizes: weights of other sizes have another name."""
+        return f"{self.layers}x{self.width}-{self.heads}-{self.vocab}-{self.length}"
 
 
 SENTENCES = Shape(vocab=32000, width=512, layers=6, heads=8, length=512)
@@ -87,10 +89,13 @@ def _drawn(family: str, sizes: Any) -> Any:
 
 
 def _once(path: Path, write: Callable[[Path], Any]) -> Path:
-    """What was written before is there already; it appears only when it is whole."""
+    """What was written before is there already; it appears only when it is whole, so a part is of a run that was ended."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.part")
+        if part.is_dir():
+            shutil.rmtree(part)
+        part.unlink(missing_ok=True)
         write(part)
         part.rename(path)
     return path

@@ -1,6 +1,7 @@
 """One text into another: languages, dates, numbers; whatever stands in pairs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from saccade.data import Batch, Example, Role, Text
 from saccade.data.item import SOURCE, TARGET
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import generate
-from saccade.decoding.ways import Ways
+from saccade.decoding.ways import Ways, named_only
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
@@ -82,16 +83,32 @@ class Translate(Task):
 
     def answer(self, model: Model, batch: Batch) -> list[str]:
         tokenizer = need_tokenizer(model).target
-        rows = generate(model, Batch(batch.source), stop=tokenizer.end, limit=self._room(model, batch))
+        given = {"stop": tokenizer.end, "rules": named_only(model, tokenizer)}
+        rows = self._in_rooms(model, batch, None, lambda some, room: generate(model, some, limit=room, **given))
         return [tokenizer.decode(row) for row in rows]
 
     def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
-        return ways.write(Batch(batch.source), limit=self._room(ways.model, batch))
+        write = lambda some, room: ways.write(some, limit=room)
+        return self._in_rooms(ways.model, batch, ways.decoding.length, write)
 
-    def _room(self, model: Model, batch: Batch) -> int:
-        """The most tokens of a target: what was asked for, what the model has places for, or twice the source."""
-        assert isinstance(batch.source, Text)
-        return min(2 * batch.source.tokens.size(1) + 20, self.longest(), model.limit or self.longest())
+    def _in_rooms(
+        self, model: Model, batch: Batch, length: int | None, write: Callable[[Batch, int], list[Any]]
+    ) -> list[Any]:
+        """What is written for each row; those with room for equally much go together, so that neighbours change nothing."""
+        source = batch.source
+        assert isinstance(source, Text)
+        sizes = [source.tokens.size(1)] * len(source.tokens) if source.keep is None else source.keep.sum(1).tolist()
+        rooms = [min(length or self._room(size), model.limit or sys.maxsize) for size in sizes]
+        out: list[Any] = [None] * len(rooms)
+        for room in dict.fromkeys(rooms):
+            numbers = [number for number, own in enumerate(rooms) if own == room]
+            for number, found in zip(numbers, write(Batch(_some(source, numbers)), room), strict=True):
+                out[number] = found
+        return out
+
+    def _room(self, size: int) -> int:
+        """The most tokens of a target, if nobody says: twice the source and 20, in steps that many rows share."""
+        return min(max(64, 1 << (2 * size + 19).bit_length()), self.longest())
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
         gold = [example["target"] for example in examples]
@@ -108,3 +125,12 @@ class Translate(Task):
 
     def told(self, shown: dict[str, Any]) -> str:
         return shown["translation"]
+
+
+def _some(source: Text, numbers: Sequence[int]) -> Text:
+    """Some rows of the texts, without the padding that only others need."""
+    if source.keep is None or len(numbers) == len(source.tokens):
+        return source
+    keep = source.keep[list(numbers)]
+    used = keep.any(0)
+    return Text(source.tokens[list(numbers)][:, used], None if bool(keep[:, used].all()) else keep[:, used])

@@ -1,0 +1,73 @@
+"""From a beginning to a text: one as it is written, or many when they are whole."""
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from saccade.cli.waiting import Waiting
+from saccade.data import Batch, Text
+from saccade.decoding.beam import Hypothesis
+from saccade.decoding.loop import steps
+from saccade.decoding.many import fitted, write_many
+from saccade.decoding.stop import Cutters
+from saccade.decoding.ways import Ways
+
+SEEN = 8  # tokens before a text that tell whether a space stands between
+
+
+def show(text: str, ways: Ways, length: int) -> None:
+    """One text, printed as it is written."""
+    whole = tokens_of(text, ways)
+    ids, room = fitted(whole, length, ways.model.limit)
+    sys.stdout.write(text)
+    cutters = Cutters(ways.tokenizer, ways.decoding.stop)
+    batch = Batch(Text.of([ids])).to(next(ways.model.parameters()).device)
+    given = {"stop": ways.ends, "limit": room, "rules": ways.rules, "until": cutters}
+    for number, step in enumerate(steps(ways.model, batch, ways.choose, **given)):
+        front = spaced(ways, ids, step.tokens.tolist()) if number == 0 else ""
+        sys.stdout.write(front + cutters.feed(step)[0])
+        sys.stdout.flush()
+    print(*cutters.end())
+    _say_cut(len(ids) < len(whole), ways)
+
+
+def gone_on(beginnings: Iterable[str], ways: Ways, length: int) -> Iterator[tuple[str, list[str], list[Hypothesis]]]:
+    """Each beginning, the texts that it became, the best first, and what was written for them, in the order of the beginnings."""
+    open_ones: deque[tuple[str, list[int]]] = deque()
+    cut = 0
+
+    def prompts() -> Iterator[list[int]]:
+        nonlocal cut
+        for line in beginnings:
+            ids = tokens_of(line, ways)
+            cut += len(fitted(ids, length, ways.model.limit)[0]) < len(ids)
+            open_ones.append((line, ids[-SEEN:]))
+            yield ids
+
+    with Waiting() as waiting:
+        for found in write_many(ways, prompts(), limit=length, told=waiting.told):
+            line, ids = open_ones.popleft()
+            yield line, [line + spaced(ways, ids, one.tokens) + (one.text or "") for one in found], found
+    _say_cut(cut, ways)
+
+
+def tokens_of(text: str, ways: Ways) -> list[int]:
+    """What the model goes on from; nothing is a new line."""
+    ids = ways.tokenizer.encode(text or "\n", special=False).ids
+    if not ids:
+        raise ValueError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
+    return ids
+
+
+def spaced(ways: Ways, before: list[int], tokens: list[int]) -> str:
+    """The space in front of what is written, where a tokenizer drops it because it sees the beginning of a text."""
+    last, first = before[-SEEN:], tokens[:1]
+    rest = ways.tokenizer.decode(last + first).removeprefix(ways.tokenizer.decode(last))
+    return " " if rest.startswith(" ") and not ways.tokenizer.decode(first).startswith(" ") else ""
+
+
+def _say_cut(count: int, ways: Ways) -> None:
+    if count:
+        what = "1 beginning fills" if count == 1 else f"{count:,} beginnings fill"
+        told = f"{what} the {ways.model.limit} tokens that the model reads; only the end was read."
+        print(f"saccade generate: {told}", file=sys.stderr)
