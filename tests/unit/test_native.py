@@ -78,6 +78,19 @@ def test_what_is_packed_can_be_unpacked():
     assert (whole * scale[:, None] - weight).abs().max() <= scale.max() / 2 * 1.001
 
 
+@compiled
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (31, 5), (32, 64), (101, 203), (300, 768)])
+def test_weights_are_packed_as_the_definition_rounds_them(n, k, both):
+    if both == "plain":
+        pytest.skip("it is the definition")
+    weight = torch.randn(n, k) * torch.logspace(-20, 3, n)[:, None]
+    weight[0] = 0
+    packed = native.Packed(weight)
+    whole, scale = fallback.quantise(weight)
+    assert packed.unpack()[0].equal(whole)
+    assert packed.unpack()[1].equal(scale)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_sixteen_bits_never_saturate(sign, m):
@@ -216,6 +229,18 @@ def test_a_slice_of_a_larger_memory_will_do():
     assert there.equal(native.attend(q, keys, values, lengths, 0.3))
 
 
+def test_rows_of_a_memory_in_another_order():
+    memory, chosen = torch.randn(5, 3, 7, 4), torch.tensor([4, 0, 0, 2])
+    for length in (0, 1, 5, 7):
+        assert native.rows(memory, chosen, length)[:, :, :length].equal(memory[chosen][:, :, :length])
+    assert native.rows(memory, chosen[:0], 3).shape == (0, 3, 7, 4)
+    twice = memory.repeat_interleave(2, dim=3)[..., ::2]  # laid out otherwise
+    assert native.rows(twice, chosen, 6)[:, :, :6].equal(memory[chosen][:, :, :6])
+    for wrong in (torch.tensor([5]), torch.tensor([-1])):
+        with pytest.raises((ValueError, IndexError, RuntimeError)):
+            native.rows(memory, wrong, 3)
+
+
 @pytest.mark.parametrize("shape", [(1, 7), (3, 5, 77), (2, 768)])
 def test_norms(shape):
     x, weight, bias = torch.randn(shape) * 3 + 1, torch.randn(shape[-1]), torch.randn(shape[-1])
@@ -315,7 +340,7 @@ def test_no_gradient_no_other_kind_no_other_shape():
         packed(x, "tanh")
     with pytest.raises(ValueError, match=r"\(3, 6\); \(6,\) cannot be added"):
         packed(x, add=torch.zeros(6))
-    with pytest.raises(ValueError, match=r"shape \(2, 3, 4\); it takes finite numbers"):
+    with pytest.raises(ValueError, match=r"shape \(rows, columns\); this one is \(2, 3, 4\)"):
         native.Packed(torch.zeros(2, 3, 4))
     with pytest.raises(ValueError, match="finite numbers"):
         native.Packed(torch.tensor([[1.0, float("inf")]]))

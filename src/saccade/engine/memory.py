@@ -10,6 +10,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from saccade.engine import native
 from saccade.parts.state import Mark, Slot, State
 
 FIRST = 64  # tokens that a room holds at least
@@ -18,23 +19,32 @@ FIRST = 64  # tokens that a room holds at least
 class Room(Slot):
     """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it."""
 
-    def __init__(self, whole: Tensor, length: int, axis: int):
-        self.__dict__.update(whole=whole, length=length, axis=axis, grows=True)
+    def __init__(self, whole: Tensor, length: int, axis: int, *, private: bool = True):
+        self.__dict__.update(whole=whole, length=length, axis=axis, grows=True, private=private)
 
     whole: Tensor
     length: int
+    private: bool  # whether nobody was given a view of it, so that it may be written anew once it is left
 
     @property
     def tensor(self) -> Tensor:  # type: ignore[override]
         assert self.axis is not None, "a room grows along an axis"
+        self.shown()
         return self.whole.narrow(self.axis, 0, self.length)
 
-    def chosen(self, rows: Tensor) -> "Room":
-        """Some of its rows in a room of the same size; the space behind them is not copied."""
+    def shown(self) -> None:
+        """Somebody may look at it from now on, at any time."""
+        self.__dict__["private"] = False
+
+    def chosen(self, rows: Tensor, spare: Tensor | None = None) -> "Room":
+        """Some of its rows in a room of the same size, which may be a spare one; the space behind them is not copied."""
         assert self.axis is not None, "a room grows along an axis"
-        room = Room(self.whole.new_empty(len(rows), *self.whole.shape[1:]), self.length, self.axis)
-        torch.index_select(self.tensor, 0, rows, out=room.tensor)
-        return room
+        if self.axis == 2 and self.whole.dim() == 4:
+            return Room(native.rows(self.whole, rows, self.length, spare), self.length, self.axis)
+        whole = self.whole.new_empty(len(rows), *self.whole.shape[1:])
+        front = self.whole.narrow(self.axis, 0, self.length)
+        torch.index_select(front, 0, rows, out=whole.narrow(self.axis, 0, self.length))
+        return Room(whole, self.length, self.axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +69,7 @@ class Memory(State):
         super().__init__(root, path)
         if root is None:
             self._moments: list[ref[Moment]] = []
+            self._spare: dict[str, Tensor] = {}  # rooms that were left, for the next who moves
 
     @staticmethod
     def of(state: State) -> "Memory":
@@ -84,7 +95,7 @@ class Memory(State):
         start = 0 if slot is None else slot.length if isinstance(slot, Room) else slot.tensor.size(axis)
         end = start + x.size(axis)
         if isinstance(slot, Room) and slot.whole.size(axis) >= end and _writable(slot.whole):
-            room = Room(slot.whole, end, axis)
+            room = Room(slot.whole, end, axis, private=slot.private)
         else:
             shape = list(x.shape)
             shape[axis] = max(FIRST, 2 * end)
@@ -100,7 +111,10 @@ class Memory(State):
         rooms = {name: slot for name, slot in root._slots.items() if isinstance(slot, Room)}
         root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms}
         super().reorder(rows)
-        root._slots |= {name: room.chosen(rows) for name, room in rooms.items()}
+        for name, room in rooms.items():
+            root._slots[name] = room.chosen(rows, root._spare.pop(name, None))
+            if room.private:  # new memory has to be cleared by the system first, which takes longer than copying
+                root._spare[name] = room.whole
 
     def group(self, path: str) -> int:
         """How many rows beside each other share what is remembered there: the beams of a text share its source."""
@@ -111,6 +125,9 @@ class Memory(State):
 
     def mark(self) -> Mark:
         root = self._root
+        for slot in root._slots.values():
+            if isinstance(slot, Room):
+                slot.shown()
         moment = Moment(dict(root._slots), root._keep, root._length, root._new, root._parts)
         root._moments = [*(old for old in root._moments if old() is not None), ref(moment)]
         return moment

@@ -148,6 +148,18 @@ void saccade_pool(void* run, void* size) {
     pool_size = reinterpret_cast<int (*)()>(size);
 }
 
+// Round a weight (N, K) row by row and lay it out in tiles, which are zero before; a row that is not finite gets the scale NaN.
+void saccade_pack(const float* weight, long n, long k, int8_t* tiles, float* scale) {
+    long width = (k + 3) / 4 * 4;
+    spread((n + TILE - 1) / TILE, 1, n * k > 32768, [=](long t) {
+        std::vector<int8_t> row(size_t(width), 0);
+        for (long r = 0; r < std::min(TILE, n - t * TILE); ++r) {
+            scale[t * TILE + r] = quantise(weight + (t * TILE + r) * k, k, row.data());
+            for (long c = 0; c < width; c += 4) std::memcpy(tiles + (t * width + c) * TILE + 4 * r, row.data() + c, 4);
+        }
+    });
+}
+
 // out (M, N) = act(x (M, K) · W^T + bias) + add, with W in tiles of int8 and one scale a row of W and a group of x.
 void saccade_linear(const int8_t* w, const float* scale, const float* bias, long n, long k, const float* x,
                     const float* add, float* out, long m, long act) {
@@ -234,6 +246,15 @@ long saccade_attend(const float* q, long q_row, float* keys, float* values, long
         }
     });
     return -1;
+}
+
+// Some rows of one memory into another of the same layout, of each head as many numbers as are in use.
+void saccade_rows(const float* from, float* to, const int64_t* rows, long b, long g, long memory_row, long memory_head,
+                  long used) {
+    spread(b * g, 8, b * g * used > 32768, [=](long i) {
+        long at = i % g * memory_head;
+        std::memcpy(to + i / g * memory_row + at, from + rows[i / g] * memory_row + at, size_t(used) * 4);
+    });
 }
 
 // Each row minus its mean (unless `rms`), over its root mean square, times weight, plus bias.

@@ -20,15 +20,16 @@ from saccade.engine.building import CannotBuild, build
 
 ACTS = {name: code for code, name in enumerate(fallback.ACTS)}  # the order is that of `Act` in native.cpp
 FLOAT = torch.float32
-PART = 4096  # rows of a weight that are rounded at a time, so that little room is needed for it
 TILE = 32  # rows of a weight that lie together, as in native.cpp
 NO_GRADIENT = "The native operators have no gradient; call them under torch.no_grad()."
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.cpp", "chain.cpp", "pool.h"))
 P, N, R = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
 SIGNATURES = {
     "saccade_pool": ([P, P], None),
+    "saccade_pack": ([P, N, N, P, P], None),
     "saccade_linear": ([P, P, P, N, N, P, P, P, N, N], None),
     "saccade_attend": ([P, N, P, P, N, N, N, N, P, P, N, P, P, N, P, N, N, N, N, R], N),
+    "saccade_rows": ([P, P, P, N, N, N, N, N], None),
     "saccade_norm": ([P, P, P, R, P, N, N, N], None),
     "saccade_chain": ([P, N, P, P, P, P, P, N], N),
 }
@@ -81,18 +82,12 @@ class Packed:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach().to("cpu", FLOAT)
-        if weight.dim() != 2 or not weight.isfinite().all():
-            raise ValueError(
-                f"Packed got a weight of shape {tuple(weight.shape)}; it takes finite numbers of shape (rows, columns). "
-                "Keep this layer in float32."
-            )
+        if weight.dim() != 2:
+            raise ValueError(f"Packed takes a weight of shape (rows, columns); this one is {tuple(weight.shape)}.")
         self.rows, self.columns = weight.shape
-        parts = [fallback.quantise(part) for part in weight.split(PART)]
-        whole, scale = (torch.cat(list(each)) for each in zip(*parts, strict=True))
-        whole = F.pad(whole, (0, -self.columns % 4, 0, -self.rows % TILE))
-        # (tile, four columns, row of the tile, column): one pass reads the memory straight through
-        self.tiles = whole.view(-1, TILE, whole.size(1) // 4, 4).transpose(1, 2).contiguous()
-        self.scale = F.pad(scale, (0, -self.rows % TILE))
+        self.tiles, self.scale = _tiled(weight)
+        if not self.scale.isfinite().all():
+            raise ValueError("Packed takes finite numbers; some of this weight are not. Keep this layer in float32.")
         self.bias = torch.zeros_like(self.scale)
         if bias is not None:
             self.bias[: self.rows] = bias.detach()
@@ -137,6 +132,24 @@ class Packed:
         return out
 
 
+def _tiled(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """A weight rounded row by row, as (tile, four columns, row of the tile, column), and the scales of its rows.
+
+    So one pass of a product reads the memory straight through.
+    """
+    rows, columns = weight.shape
+    tiles = torch.zeros(-(-rows // TILE), -(-columns // 4), TILE, 4, dtype=torch.int8)
+    scale = torch.zeros(len(tiles) * TILE)
+    found = library()
+    if found is not None:
+        weight = weight.contiguous()
+        found.saccade_pack(weight.data_ptr(), rows, columns, tiles.data_ptr(), scale.data_ptr())
+        return tiles, scale
+    whole, scale[:rows] = fallback.quantise(weight)
+    whole = F.pad(whole, (0, -columns % 4, 0, -rows % TILE))
+    return whole.view(-1, TILE, tiles.size(1), 4).transpose(1, 2).contiguous(), scale
+
+
 def attend(
     q: Tensor,
     keys: Tensor,
@@ -172,6 +185,28 @@ def attend(
     place = (keys.data_ptr(), values.data_ptr(), keys.stride(0), keys.stride(1), limit, 1, lengths.data_ptr())
     if found.saccade_attend(q.data_ptr(), q.stride(0), *place, *seen, *new, out.data_ptr(), b, h, g, d, scale) >= 0:
         check_lengths(lengths, limit, fresh)
+    return out
+
+
+def rows(memory: Tensor, chosen: Tensor, length: int, spare: Tensor | None = None) -> Tensor:
+    """Some rows of a memory (B, G, K, D), in any order and as often as asked for; only the first `length` places are copied.
+
+    They go to the `spare` memory, if it is one of the right size.
+    """
+    shape = (len(chosen), *memory.shape[1:])
+    fits = spare is not None and spare.shape == shape and spare.dtype is memory.dtype and spare.is_contiguous()
+    out = spare if spare is not None and fits else memory.new_empty(shape)
+    found = library()
+    plain = memory.dtype is FLOAT and memory.is_cpu and memory.is_contiguous() and chosen.is_contiguous()
+    if found is None or not plain or chosen.dtype is not torch.int64 or not len(chosen):
+        torch.index_select(memory[:, :, :length], 0, chosen, out=out[:, :, :length])
+        return out
+    if int(chosen.min()) < 0 or int(chosen.max()) >= len(memory) or not 0 <= length <= memory.size(2):
+        raise ValueError(
+            f"This memory has {len(memory)} rows of {memory.size(2)} places; got {length} of {chosen.tolist()}."
+        )
+    sizes = (len(chosen), memory.size(1), memory.stride(0), memory.stride(1), length * memory.size(3))
+    found.saccade_rows(memory.data_ptr(), out.data_ptr(), chosen.data_ptr(), *sizes)
     return out
 
 

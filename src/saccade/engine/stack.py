@@ -108,13 +108,12 @@ class FastStack(Stack):
 
     def _entered(self, x: Tensor, keep: Tensor | None, clock: State) -> tuple[Tensor, Tensor]:
         """The tokens noted and placed, and their positions."""
-        before = clock.mark()
         clock.advance((x.size(0), x.size(1)), keep)
         pos = clock.q_pos
         try:
             self._room(clock, pos)
         except ValueError:
-            clock.rewind(before)  # what was refused was not read
+            clock.withdraw()  # what was refused was not read
             raise
         return self.enter(self.position.place(x, pos)), pos
 

@@ -110,6 +110,21 @@ class State:
         root._length += new
         root._new = new
 
+    def withdraw(self) -> None:
+        """Take the newest tokens back before any layer has seen them: they turned out to be too many.
+
+        >>> state = State()
+        >>> state.advance((1, 2))
+        >>> state.advance((1, 9))
+        >>> state.withdraw()
+        >>> state.length
+        2
+        """
+        root = self._root
+        root._length -= root._new
+        root._new = 0
+        root._keep = None if root._keep is None else root._keep[:, : root._length]
+
     @property
     def length(self) -> int:
         """How many tokens are remembered, padding counted."""
