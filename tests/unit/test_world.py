@@ -103,14 +103,18 @@ def test_whoever_lives_and_does_not_come_is_named_by_those_who_wait():
         heart.beat()
     for heart in made:
         heart._hear()
-    soon, later = time.monotonic() + 9, time.monotonic() + 11
-    assert [heart.stuck(soon) for heart in made] == [None, None, None]
-    assert [heart.stuck(later) for heart in made] == [1, None, 1]  # who is behind accuses nobody
+    now = time.monotonic()
+    assert [heart.stuck(now) for heart in made] == [None, None, None]
+    for heart in made:
+        heart.last = now - 11  # as if they had come eleven seconds ago
+    assert [heart.stuck(now) for heart in made] == [1, None, 1]  # who is behind accuses nobody
+    assert [heart.stuck(now + 6) for heart in made] == [None, None, None]  # no beat: it may live no more
     second.come()
     second.beat()
     for heart in made:
         heart._hear()
-    assert [heart.stuck(later) for heart in made] == [None, None, None]  # a long step, taken by all alike
+        heart.last = now - 11
+    assert [heart.stuck(now) for heart in made] == [None, None, None]  # a long step, taken by all alike
 
 
 def test_a_heart_beats_and_gives_up_whoever_is_silent(monkeypatch, capsys):

@@ -62,7 +62,9 @@ class Heart:
         """The rank that lives and has not come, for too long, to where this one waits for it."""
         if now - self.last <= self.limit:
             return None
-        behind = [rank for rank, (beat, _) in self.heard.items() if int(beat.split()[1]) < self.came]
+        # one that has just beaten lives; of any other it will soon be said that it does not answer
+        alive = [(rank, beat) for rank, (beat, when) in self.heard.items() if now - when < self.limit / 2]
+        behind = [rank for rank, beat in alive if int(beat.split()[1]) < self.came]
         return behind[0] if behind else None
 
     def _hear(self) -> None:
