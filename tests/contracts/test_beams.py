@@ -6,7 +6,7 @@ from test_families import FROM_CODES, PICTURES, VOCAB, WRITERS, double, example,
 from torch.testing import assert_close
 
 from saccade.data import Batch, Image, Text
-from saccade.decoding import follow, generate
+from saccade.decoding import Bounds, follow, generate
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.speculate import Drafted, LookUp, speculate
 
@@ -30,7 +30,7 @@ def rows_of(family):
 def test_one_beam_is_greedy(family, double):  # noqa: F811
     model = rough(family)
     for batch in rows_of(family)[0]:
-        found = search(model, batch, Beams(1), stop=stop_of(family), limit=LIMIT)
+        found = search(model, batch, Bounds(stop=stop_of(family), limit=LIMIT), Beams(1))
         assert [one.tokens for (one,) in found] == generate(model, batch, stop=stop_of(family), limit=LIMIT)
 
 
@@ -38,9 +38,9 @@ def test_one_beam_is_greedy(family, double):  # noqa: F811
 def test_a_batch_is_its_rows_alone_and_a_score_that_of_its_text(family, double):  # noqa: F811
     model, stop = rough(family), stop_of(family)
     together, alone = rows_of(family)
-    wanted = [search(model, one, Beams(3), stop=stop, limit=LIMIT, best=3)[0] for one in alone]
+    wanted = [search(model, one, Bounds(stop=stop, limit=LIMIT), Beams(3), best=3)[0] for one in alone]
     for batch in together:
-        found = search(model, batch, Beams(3), stop=stop, limit=LIMIT, best=3)
+        found = search(model, batch, Bounds(stop=stop, limit=LIMIT), Beams(3), best=3)
         for mine, theirs in zip(found, wanted, strict=True):
             assert [one.tokens for one in mine] == [one.tokens for one in theirs]
             assert_close([one.score for one in mine], [one.score for one in theirs])
@@ -60,4 +60,4 @@ def test_proposals_change_nothing(family, double):  # noqa: F811
     wanted = generate(model, batch, stop=stop_of(family), limit=LIMIT)
     wrong = lambda model, one: lambda written, count: [VOCAB - 1 - written[-1] % 7] * count
     for drafter in (LookUp(), Drafted(model), wrong):
-        assert speculate(model, batch, drafter, stop=stop_of(family), limit=LIMIT) == wanted
+        assert speculate(model, batch, Bounds(stop=stop_of(family), limit=LIMIT), drafter) == wanted

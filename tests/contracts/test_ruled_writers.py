@@ -8,8 +8,9 @@ from test_families import FROM_CODES, PICTURES, VOCAB, WRITERS, example, names, 
 from torch.testing import assert_close
 
 from saccade.data import Batch, Image, Text
+from saccade.decoding import Bounds
 from saccade.decoding.contrast import contrast
-from saccade.decoding.loop import follow, generate, steps, write
+from saccade.decoding.loop import follow, generate, steps
 from saccade.decoding.rules import Forbid, Force, MinLength, NoRepeat, Repetition, Sofar
 from saccade.decoding.stop import stream, written
 from saccade.text.train import train
@@ -84,12 +85,12 @@ def test_as_it_comes_as_in_the_end(family):
     together, alone = batches(family)
     stop, rules = ruling(family)
     tokenizer = train([], "bytes")  # whose ids go beyond those of all tiny models
-    whole = written(model, together, stop=stop, limit=LIMIT, rules=rules, tokenizer=tokenizer)
-    pieces = list(stream(model, together, tokenizer, stop=stop, limit=LIMIT, rules=rules))
+    whole = written(model, together, Bounds(stop=stop, limit=LIMIT, rules=rules), tokenizer=tokenizer)
+    pieces = list(stream(model, together, Bounds(stop=stop, limit=LIMIT, rules=rules), tokenizer))
     assert ["".join(row) for row in zip(*pieces, strict=True)] == [one.text for one in whole]
     rows = [[], []]
-    for tokens, going in write(model, together, stop=stop, limit=LIMIT, rules=rules):
-        for row, token, goes in zip(rows, tokens.tolist(), going.tolist(), strict=True):
+    for step in steps(model, together, Bounds(stop=stop, limit=LIMIT, rules=rules)):
+        for row, token, goes in zip(rows, step.tokens.tolist(), step.going.tolist(), strict=True):
             row += [token] if goes else []
     assert rows == [one.tokens for one in whole]
     for row, one in zip(whole, alone, strict=True):
@@ -109,7 +110,7 @@ def test_contrastive_search_equals_a_loop_that_remembers_nothing(family):
     stop, _ = ruling(family)
     rules, alpha, count = [NoRepeat(2)], 0.5, 3
     wanted = [contrasted(model, one, stop, rules, alpha, count) for one in alone]
-    assert contrast(model, together, stop=stop, limit=5, rules=rules, alpha=alpha, candidates=count) == wanted
+    assert contrast(model, together, Bounds(stop=stop, limit=5, rules=rules), alpha=alpha, candidates=count) == wanted
 
 
 @torch.no_grad()
@@ -145,10 +146,10 @@ def contrasted(model, batch, stop, rules, alpha, count):
 def test_steps_show_the_scores_before_and_after(family):
     model = rough(family)
     together, _ = batches(family)
-    plain = list(steps(model, together, stop=None, limit=3))
+    plain = list(steps(model, together, Bounds(stop=None, limit=3)))
     assert all(step.ruled is step.scores for step in plain)
     best = plain[0].tokens.tolist()
-    ruled = next(iter(steps(model, together, stop=None, limit=3, rules=[Forbid([[token] for token in best])])))
+    ruled = next(iter(steps(model, together, Bounds(stop=None, limit=3, rules=[Forbid([[token] for token in best])]))))
     assert torch.equal(ruled.scores, plain[0].scores)
     assert all(ruled.ruled[:, token].isinf().all() for token in best)
     assert not set(ruled.tokens.tolist()) & set(best)

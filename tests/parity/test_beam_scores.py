@@ -6,6 +6,7 @@ from harness import twin
 from torch.testing import assert_close
 
 from saccade.data import Batch, Text
+from saccade.decoding import Bounds
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.rules import MinLength, NoRepeat, Repetition
 from saccade.models import bart, gpt2, marian, t5
@@ -86,7 +87,7 @@ def test_texts_and_scores(name, method):
         output_scores=True,
         return_dict_in_generate=True,
     )
-    found = search(ours, Batch(text), beams, stop=STOP, limit=9, rules=rules, best=best)
+    found = search(ours, Batch(text), Bounds(stop=STOP, limit=9, rules=rules), beams, best=best)
     front = text.tokens.size(1) if name == "gpt2" else 1
     for one, row, score in zip(
         [one for texts in found for one in texts], wanted.sequences.tolist(), wanted.sequences_scores, strict=True

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from saccade.attention import watch
 from saccade.data import Batch, Text
-from saccade.decoding import follow, generate
+from saccade.decoding import Bounds, follow, generate
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.highest import highest
 from saccade.decoding.rules import Forbid, MinLength, NoRepeat
@@ -61,7 +61,7 @@ def test_wide_beams_find_the_best_of_all_texts(name, alpha):
     wanted = every_text(model, ROWS[0], alpha)
     beams = Beams(len(wanted), length_penalty=alpha, enough="sure")
     assert len({len(tokens) for tokens, _ in wanted[:30]}) > 1  # so that the penalty matters
-    (found,) = search(model, Batch(Text.of(ROWS[:1])), beams, stop=STOP, limit=LENGTH, best=len(wanted))
+    (found,) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=STOP, limit=LENGTH), beams, best=len(wanted))
     assert len(found) == len(wanted) == sum(4**n for n in range(LENGTH + 1))
     assert_close([one.score for one in found], [score for _, score in wanted])
     assert [tuple(one.tokens) for one in found] == [tokens for tokens, _ in wanted]
@@ -77,11 +77,11 @@ def test_few_beams_find_the_best_more_often_than_one(seed):
     model = MODELS["gpt2"](seed)
     wanted = every_text(model, ROWS[0], 0.0)
     scores = dict(wanted)
-    (few,) = search(model, Batch(Text.of(ROWS[:1])), Beams(4, 0.0), stop=STOP, limit=LENGTH, best=4)
+    (few,) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=STOP, limit=LENGTH), Beams(4, 0.0), best=4)
     for one in few:
         assert one.score == pytest.approx(scores[tuple(one.tokens)])
     assert len({tuple(one.tokens) for one in few}) == 4
-    (alone,) = search(model, Batch(Text.of(ROWS[:1])), Beams(1, 0.0), stop=STOP, limit=LENGTH)
+    (alone,) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=STOP, limit=LENGTH), Beams(1, 0.0))
     assert wanted[0][1] + 1e-9 >= few[0].score >= alone[0].score - 1e-9
 
 
@@ -90,7 +90,7 @@ def test_few_beams_find_the_best_more_often_than_one(seed):
 def test_one_beam_is_greedy(enough, left):
     for name, stop in itertools.product(MODELS, (STOP, None, (1, 4))):
         model, batch = MODELS[name](), Batch(Text.of(ROWS, left=left))
-        found = search(model, batch, Beams(1, enough=enough), stop=stop, limit=9)
+        found = search(model, batch, Bounds(stop=stop, limit=9), Beams(1, enough=enough))
         assert [one.tokens for (one,) in found] == generate(model, batch, stop=stop, limit=9)
 
 
@@ -99,9 +99,9 @@ def test_one_beam_is_greedy(enough, left):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_batch_is_its_rows_alone(name, left, beams):
     model = MODELS[name]()
-    together = search(model, Batch(Text.of(ROWS, left=left)), beams, stop=STOP, limit=9, best=3)
+    together = search(model, Batch(Text.of(ROWS, left=left)), Bounds(stop=STOP, limit=9), beams, best=3)
     for row, found in zip(ROWS, together, strict=True):
-        (alone,) = search(model, Batch(Text.of([row])), beams, stop=STOP, limit=9, best=3)
+        (alone,) = search(model, Batch(Text.of([row])), Bounds(stop=STOP, limit=9), beams, best=3)
         assert [one.tokens for one in found] == [one.tokens for one in alone]
         assert_close([one.score for one in found], [one.score for one in alone])
         assert_close([one.logprobs for one in found], [one.logprobs for one in alone])
@@ -129,7 +129,7 @@ def naive_groups(model, row, beams, limit):
 def test_groups_keep_out_of_each_others_way(diversity):
     model = MODELS["gpt2"]()
     beams = Beams(4, 0.0, groups=2, diversity=diversity)
-    (found,) = search(model, Batch(Text.of(ROWS[:1])), beams, stop=None, limit=4, best=4)
+    (found,) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=None, limit=4), beams, best=4)
     wanted = naive_groups(model, ROWS[0], beams, 4)
     assert [tuple(one.tokens) for one in found] == [tokens for tokens, _ in wanted]
     assert_close([one.score for one in found], [total for _, total in wanted])
@@ -143,7 +143,7 @@ def test_rules_hold_in_every_beam():
     model = MODELS["gpt2"]()
     rules = [MinLength(3, (STOP,)), NoRepeat(2), Forbid([[4]])]
     beams = Beams(400, 0.0)
-    (found,) = search(model, Batch(Text.of(ROWS[:1])), beams, stop=STOP, limit=LENGTH, rules=rules, best=40)
+    (found,) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=STOP, limit=LENGTH, rules=rules), beams, best=40)
 
     def kept(tokens):
         whole = [*ROWS[0], *tokens]
@@ -160,7 +160,7 @@ def test_rules_hold_in_every_beam():
 def test_what_ends_a_text_may_be_any_function_of_it():
     model = MODELS["gpt2"]()
     until = lambda sofar: [sum(row) >= 7 for row in sofar.written]
-    (found,) = search(model, Batch(Text.of(ROWS[:1])), Beams(6), stop=None, limit=9, until=until, best=6)
+    (found,) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=None, limit=9, until=until), Beams(6), best=6)
     assert all(one.ended and sum(one.tokens) >= 7 > sum(one.tokens[:-1]) for one in found)
 
 
@@ -168,8 +168,8 @@ def test_what_ends_a_text_may_be_any_function_of_it():
 def test_coverage_is_what_the_paper_says(name):
     """The score of each text is its own, plus the weight times the logs of the looks that a second pass sees."""
     model, batch = MODELS[name](), Batch(Text.of(ROWS))
-    plain = search(model, batch, Beams(6, 0.8), stop=STOP, limit=7, best=6)
-    found = search(model, batch, Beams(6, 0.8, coverage=0.4), stop=STOP, limit=7, best=6)
+    plain = search(model, batch, Bounds(stop=STOP, limit=7), Beams(6, 0.8), best=6)
+    found = search(model, batch, Bounds(stop=STOP, limit=7), Beams(6, 0.8, coverage=0.4), best=6)
     assert [one.tokens for row in found for one in row] != [one.tokens for row in plain for one in row]
     for row, texts in zip(ROWS, found, strict=True):
         for one in texts:
@@ -182,7 +182,7 @@ def test_coverage_is_what_the_paper_says(name):
             wanted = logs / len(target) ** 0.8 + 0.4 * seen.clamp(max=1.0).log().sum()
             assert one.score == pytest.approx(float(wanted))
     with pytest.raises(ValueError, match="no part of this GPT2 looks across"):
-        search(MODELS["gpt2"](), batch, Beams(2, coverage=0.1), stop=None, limit=3)
+        search(MODELS["gpt2"](), batch, Bounds(stop=None, limit=3), Beams(2, coverage=0.1))
 
 
 def test_enough_is_enough():
@@ -192,7 +192,7 @@ def test_enough_is_enough():
         model, count = MODELS["gpt2"](3), []
         step = model.step
         model.step = lambda text, state, step=step, count=count: count.append(1) or step(text, state)
-        ((best,),) = search(model, Batch(Text.of(ROWS[:1])), Beams(3, enough=enough), stop=(1, 2), limit=12)
+        ((best,),) = search(model, Batch(Text.of(ROWS[:1])), Bounds(stop=(1, 2), limit=12), Beams(3, enough=enough))
         steps[enough] = (len(count), best.score)
     assert steps["first"][0] <= steps["likely"][0] <= steps["sure"][0]
     assert steps["first"][0] < steps["sure"][0]
@@ -254,11 +254,11 @@ def test_beams_that_cannot_be_are_refused(options, said):
 def test_a_call_that_cannot_be_is_refused():
     model, batch = MODELS["gpt2"](), Batch(Text.of(ROWS))
     with pytest.raises(ValueError, match="4 beams find 1 to 4 texts, not 5"):
-        search(model, batch, stop=None, limit=3, best=5)
+        search(model, batch, Bounds(stop=None, limit=3), best=5)
     with pytest.raises(ValueError, match="limit=0"):
-        search(model, batch, stop=None, limit=0)
+        search(model, batch, Bounds(stop=None, limit=0))
     with pytest.raises(ValueError, match="stop token 9 is unknown"):
-        search(model, batch, stop=9, limit=3)
+        search(model, batch, Bounds(stop=9, limit=3))
     nothing = lambda scores, sofar: torch.full_like(scores, -math.inf)
     with pytest.raises(ValueError, match="Row 0: nothing could be written"):
-        search(model, batch, stop=None, limit=3, rules=[nothing])
+        search(model, batch, Bounds(stop=None, limit=3, rules=[nothing]))

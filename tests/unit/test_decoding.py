@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade.data import Batch, Text
-from saccade.decoding import follow, generate, write
+from saccade.decoding import Bounds, follow, generate, steps
 from saccade.models import gpt2
 
 ROWS = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3]]
@@ -49,10 +49,10 @@ def test_generate_equals_a_loop_that_remembers_nothing(stop, left):
 def test_rows_end_by_themselves_and_the_loop_with_the_last():
     writer = model()
     alone = [naive(writer, row, STOPS, 17) for row in ROWS]
-    steps = list(write(writer, Batch(Text.of(ROWS)), stop=STOPS, limit=17))
-    assert len(steps) == min(17, max(map(len, alone)) + 1)
+    found = list(steps(writer, Batch(Text.of(ROWS)), Bounds(STOPS, 17)))
+    assert len(found) == min(17, max(map(len, alone)) + 1)
     for i, row in enumerate(alone):
-        assert [bool(going[i]) for _, going in steps] == [n < len(row) for n in range(len(steps))]
+        assert [bool(step.going[i]) for step in found] == [n < len(row) for n in range(len(found))]
 
 
 def test_a_choice_is_a_function_of_scores():

@@ -14,7 +14,7 @@ from saccade import text
 from saccade.attention import watch
 from saccade.cli import main
 from saccade.data import Batch, Text
-from saccade.decoding import Draw, generate
+from saccade.decoding import Bounds, Draw, generate
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.speculate import LookUp, speculate
 from saccade.engine import Fast, Memory, choice, fast, native, quality
@@ -200,7 +200,7 @@ def test_requests_that_come_and_go_get_their_own_answer(family, config, fixed):
     rows = [[4, 5, 6], [7, 8, 9, 10, 11], [3], [12, 13], [20, 21, 22, 23], [5]]
     plain = loud(family, config)
     slots = Slots(fast(plain, "float32"), size=3, limit=64, fixed=fixed)
-    tickets = [slots.submit(Batch(Text.of([row])), stop=2, limit=5 + 3 * i) for i, row in enumerate(rows)]
+    tickets = [slots.submit(Batch(Text.of([row])), Bounds(stop=2, limit=5 + 3 * i)) for i, row in enumerate(rows)]
     while slots.busy:
         slots.step()
     wanted = [generate(plain, Batch(Text.of([row])), stop=2, limit=5 + 3 * i)[0] for i, row in enumerate(rows)]
@@ -210,7 +210,7 @@ def test_requests_that_come_and_go_get_their_own_answer(family, config, fixed):
 def test_speculation_rewinds_rooms():
     plain, batch = loud("gpt2", GPT2), Batch(Text.of([[4, 5, 6, 4, 5, 6, 4]]))
     wanted = generate(plain, batch, stop=None, limit=60)
-    assert speculate(fast(plain, "float32"), batch, LookUp(), stop=None, limit=60) == wanted
+    assert speculate(fast(plain, "float32"), batch, Bounds(stop=None, limit=60), LookUp()) == wanted
 
 
 @pytest.mark.parametrize("family", ["gpt2", "transformer", "t5", "marian_student"])
@@ -241,7 +241,7 @@ def test_rows_that_have_ended_are_not_multiplied(family, monkeypatch):
 def test_beams_find_the_same(family, config):
     """Beams share their source in groups, and take their rooms along."""
     plain, batch = loud(family, config), Batch(Text.of([[5, 6, 7, 8, 9, 10, 11], [12, 13]]))
-    options = {"beams": Beams(3), "stop": 2, "limit": 12, "best": 3}
+    options = {"bounds": Bounds(2, 12), "beams": Beams(3), "best": 3}
     for found, wanted in zip(
         search(fast(plain, "float32"), batch, **options), search(plain, batch, **options), strict=True
     ):

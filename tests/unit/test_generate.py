@@ -14,7 +14,7 @@ from saccade.cli import main
 from saccade.cli.asking import each_example
 from saccade.cli.engine import Engine
 from saccade.data import Batch, Example, Text
-from saccade.decoding import Decoding, Draw, written
+from saccade.decoding import Bounds, Decoding, Draw, written
 from saccade.decoding.risk import safest
 from saccade.decoding.ways import Ways
 from saccade.models import gpt2, transformer
@@ -73,8 +73,8 @@ def drawn(prompt, count, length=10, strings=(), rows=1):
     """Texts by another path: the loop itself, the prompt in front."""
     ids = TOKENIZER.encode(prompt, special=False).ids
     choose, batch = Draw(0.8, top_p=0.95), Batch(Text.of([ids] * rows))
-    given = {"stop": [TOKENIZER.end], "limit": length, "tokenizer": TOKENIZER, "strings": strings}
-    found = [written(model("gpt2"), batch, choose, **given) for _ in range(count)]
+    bounds, given = Bounds([TOKENIZER.end], length), {"tokenizer": TOKENIZER, "strings": strings}
+    found = [written(model("gpt2"), batch, bounds, choose, **given) for _ in range(count)]
     return [prompt + one.text for some in found for one in some]
 
 
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(say, tmp_path, runs):
 
 
 def test_a_pipe_is_answered_before_it_ends(say, capsys, monkeypatch):
-    monkeypatch.setattr("saccade.cli.writing.WINDOW", 2)
+    monkeypatch.setattr("saccade.decoding.many.WINDOW", 2)
     printed = []
 
     def slowly(*given):

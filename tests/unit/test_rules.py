@@ -9,6 +9,7 @@ from transformers import GPT2LMHeadModel
 from transformers.generation import logits_process as theirs
 
 from saccade.data import Batch, Text
+from saccade.decoding import Bounds
 from saccade.decoding.choose import Draw
 from saccade.decoding.loop import generate, steps
 from saccade.decoding.rules import Forbid, Force, MinLength, NoRepeat, Repetition, Rule, Sofar, check_rules, obey
@@ -194,7 +195,7 @@ def test_bad_input_is_said_in_words():
         with pytest.raises(ValueError, match=r"stop token (13|-1|99) is unknown: .* from 0 to 12"):
             generate(writer, Batch(Text.of([[3]])), stop=stop, limit=3)
     assert generate(writer, Batch(Text(torch.zeros(0, 4, dtype=torch.long))), stop=None, limit=3) == []
-    assert list(steps(writer, Batch(Text(torch.zeros(0, 4, dtype=torch.long))), stop=None, limit=3)) == []
+    assert list(steps(writer, Batch(Text(torch.zeros(0, 4, dtype=torch.long))), Bounds(stop=None, limit=3))) == []
 
 
 def test_the_same_rules_write_what_transformers_writes(tmp_path):
@@ -221,7 +222,7 @@ def test_the_same_rules_write_what_transformers_writes(tmp_path):
         output_logits=True,
     )
     rules = [Repetition(1.3), NoRepeat(2), Forbid([[8], [10, 11]]), MinLength(6, (stop,))]
-    rows = written(ours, Batch(Text(prompts)), stop=stop, limit=20, rules=rules)
+    rows = written(ours, Batch(Text(prompts)), Bounds(stop=stop, limit=20, rules=rules))
     for i, row in enumerate(rows):
         theirs_row = found.sequences[i, 3:].tolist()
         wanted = theirs_row[: theirs_row.index(stop)] if stop in theirs_row else theirs_row

@@ -13,7 +13,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade.data import Batch, Image, Text
-from saccade.decoding import Draw, generate, greedy
+from saccade.decoding import Bounds, Draw, generate, greedy
 from saccade.decoding.loop import steps
 from saccade.decoding.rules import MinLength, NoRepeat
 from saccade.engine import fast
@@ -129,12 +129,12 @@ def test_arrivals_and_cancellations_change_no_answer(name, arrivals):
     """1,000 over the families; an answer may differ only where the two best scores of the lone request all but tie."""
     model, rng = tiny(name), random.Random(3)
     pool = asked(rng)
-    alone = [list(steps(model, text(row), stop=STOP, limit=limit)) for row, limit in pool]
+    alone = [list(steps(model, text(row), Bounds(stop=STOP, limit=limit))) for row, limit in pool]
     slots, seen = Slots(model, 5, LIMIT, waiting=12), {}
 
     def submit(slots, row, limit):
         choose = rng.choice([greedy, Seen()])  # rows that are greedy are asked together
-        ticket = slots.submit(text(row), choose, stop=STOP, limit=limit)
+        ticket = slots.submit(text(row), Bounds(stop=STOP, limit=limit), choose)
         seen[ticket] = getattr(choose, "scores", [])
         return ticket
 
@@ -169,7 +169,7 @@ def test_in_fixed_slots_arrivals_and_cancellations_move_no_bit(name, arrivals):
 
     def submit(slots, row, limit):
         choose = Seen()
-        ticket = slots.submit(text(row), choose, stop=STOP, limit=limit)
+        ticket = slots.submit(text(row), Bounds(stop=STOP, limit=limit), choose)
         seen[ticket] = choose.scores
         return ticket
 
@@ -199,13 +199,13 @@ def neighbours_move_no_bit(model, prompts, limit, tokens):
             slots, seen = Slots(model, 8, limit, fixed=True), Seen()
             others = [[rng.randrange(3, VOCAB) for _ in range(rng.randint(1, limit // 2))] for _ in range(company)]
             for number, other in enumerate(others[:5]):
-                slots.submit(text(other), stop=None, limit=rng.randint(1, limit // 2), copy=number)
+                slots.submit(text(other), Bounds(stop=None, limit=rng.randint(1, limit // 2)), copy=number)
             for _ in range(rng.randint(0, 2) if company else 0):
                 slots.step()
-            ticket = slots.submit(text(prompt), seen, stop=None, limit=tokens)
+            ticket = slots.submit(text(prompt), Bounds(stop=None, limit=tokens), seen)
             slots.step()
             for other in others[5:]:
-                slots.submit(text(other), stop=None, limit=3)
+                slots.submit(text(other), Bounds(stop=None, limit=3))
             while ticket.ended is None:
                 slots.step()
             scores.append(torch.stack(seen.scores))
@@ -235,11 +235,11 @@ def test_pictures_are_captioned_in_slots_too():
     assert len(set(map(tuple, wanted))) > 1
     for fixed in (False, True):
         slots = Slots(model, 3, LIMIT, fixed)
-        tickets = [slots.submit(picture, stop=STOP, limit=6) for picture in pictures]
+        tickets = [slots.submit(picture, Bounds(stop=STOP, limit=6)) for picture in pictures]
         run(slots)
         assert [ticket.tokens for ticket in tickets] == wanted
     with pytest.raises(ValueError, match=r"all inputs have the shape of the first, \(1, 3, 8, 8\)"):
-        slots.submit(Batch(Image(torch.rand(1, 3, 16, 16))), stop=None, limit=2)
+        slots.submit(Batch(Image(torch.rand(1, 3, 16, 16))), Bounds(stop=None, limit=2))
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -250,13 +250,13 @@ def test_each_request_has_its_own_chance_rules_and_end(fixed):
     asks += [{"stop": [STOP, 7, 9]}, {"stop": None}]
     wanted = [generate(model, text(row), limit=9, **ask)[0] for ask in asks]
     assert len(set(map(tuple, wanted))) > 6
-    for ask in asks[:6]:
-        ask["choose"] = Draw(1.5, seed=ask["choose"].seed)  # from the beginning
-    slots = Slots(model, 4, LIMIT, fixed)
-    tickets = [slots.submit(text(row), limit=9, copy=n, **ask) for n, ask in enumerate(asks)]
+    chances = [Draw(1.5, seed=ask.pop("choose").seed) for ask in asks[:6]]  # from the beginning
+    slots, chances = Slots(model, 4, LIMIT, fixed), [*chances, *[greedy] * 4]
+    asked = enumerate(zip(asks, chances, strict=True))
+    tickets = [slots.submit(text(row), Bounds(limit=9, **ask), choose, copy=n) for n, (ask, choose) in asked]
     run(slots)
     assert [ticket.tokens for ticket in tickets] == wanted
-    until = slots.submit(text(row), stop=None, limit=9, until=lambda sofar: [len(sofar.whole(0)) == 3 + 4])
+    until = slots.submit(text(row), Bounds(stop=None, limit=9, until=lambda sofar: [len(sofar.whole(0)) == 3 + 4]))
     run(slots)
     assert (until.tokens, until.ended) == (wanted[-1][:4], "stop")
 
@@ -267,7 +267,7 @@ def test_a_fast_model_is_a_model(name, fixed):
     model = fast(tiny(name), "int8")
     pool = asked(random.Random(7), 10)
     slots = Slots(model, 4, LIMIT, fixed)
-    tickets = [slots.submit(text(row), stop=STOP, limit=limit) for row, limit in pool]
+    tickets = [slots.submit(text(row), Bounds(stop=STOP, limit=limit)) for row, limit in pool]
     run(slots)
     wanted = [generate(model, text(row), stop=STOP, limit=limit)[0] for row, limit in pool]
     assert [ticket.tokens for ticket in tickets] == wanted
@@ -280,7 +280,7 @@ def test_newcomers_of_like_length_are_read_together():
     model = Sum()
     slots = Slots(model, 6, LIMIT)
     rows = [[1] * length for length in (5, 2, 8, 6, 9)]
-    tickets = [slots.submit(text(row), stop=None, limit=2) for row in rows]
+    tickets = [slots.submit(text(row), Bounds(stop=None, limit=2)) for row in rows]
     model.started.clear()
     slots.step()
     assert sorted(model.started) == [(1, 2), (1, 9), (3, 8)]
@@ -290,11 +290,11 @@ def test_newcomers_of_like_length_are_read_together():
 
 def test_first_come_first_served_and_no_more_than_may_wait():
     slots = Slots(Sum(), 2, LIMIT, waiting=3)
-    tickets = [slots.submit(text([n]), stop=None, limit=n + 1) for n in range(3)]
+    tickets = [slots.submit(text([n]), Bounds(stop=None, limit=n + 1)) for n in range(3)]
     with pytest.raises(Full, match="3 requests wait already"):
-        slots.submit(text([1]), stop=None, limit=1)
+        slots.submit(text([1]), Bounds(stop=None, limit=1))
     slots.cancel(tickets[1])  # makes room at once
-    tickets.append(slots.submit(text([9]), stop=None, limit=2))
+    tickets.append(slots.submit(text([9]), Bounds(stop=None, limit=2)))
     events = [[(event.ticket.number, event.token, event.ended) for event in slots.step()] for _ in range(4)]
     assert events[0] == [(1, None, "cancelled"), (0, 0, "limit"), (2, 2, None)]
     assert [number for number, _, _ in events[1]] == [2, 3]
@@ -305,10 +305,10 @@ def test_first_come_first_served_and_no_more_than_may_wait():
 
 def test_in_fixed_slots_everyone_waits_for_a_row_of_their_own_and_copies_go_side_by_side():
     slots = Slots(Sum(), 4, LIMIT, fixed=True)
-    same = [slots.submit(text([3, 4]), stop=None, limit=3) for _ in range(3)]
+    same = [slots.submit(text([3, 4]), Bounds(stop=None, limit=3)) for _ in range(3)]
     slots.step()
     assert [len(ticket.tokens) for ticket in same] == [1, 0, 0]
-    copies = [slots.submit(text([3, 4]), stop=None, limit=3, copy=n) for n in range(1, 4)]
+    copies = [slots.submit(text([3, 4]), Bounds(stop=None, limit=3), copy=n) for n in range(1, 4)]
     slots.step()
     assert [len(ticket.tokens) for ticket in copies] == [1, 1, 1]
     run(slots)
@@ -317,8 +317,8 @@ def test_in_fixed_slots_everyone_waits_for_a_row_of_their_own_and_copies_go_side
 
 def test_who_leaves_takes_along_what_only_they_needed():
     slots = Slots(tiny("transformer"), 3, LIMIT)
-    slots.submit(text([7] * 15), stop=None, limit=2)
-    slots.submit(text([8, 9, 10]), stop=None, limit=8)
+    slots.submit(text([7] * 15), Bounds(stop=None, limit=2))
+    slots.submit(text([8, 9, 10]), Bounds(stop=None, limit=8))
     slots.step()
     assert slots._rows.state.get("memory").shape == (2, 15, 12)
     slots.step()
@@ -343,7 +343,7 @@ class Machine(RuleBasedStateMachine):
     def submit(self, row, limit, copy):
         full = self.slots.queued == 3
         try:
-            self.asked.append((self.slots.submit(text(row), stop=STOP, limit=limit, copy=copy), row, limit))
+            self.asked.append((self.slots.submit(text(row), Bounds(stop=STOP, limit=limit), copy=copy), row, limit))
             assert not full
         except Full:
             assert full
@@ -401,7 +401,7 @@ def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
     def ask(number):
         rng = random.Random(number)
         for row, limit in asked(rng, 12):
-            ticket, wanted = slots.submit(text(row), stop=STOP, limit=limit), summed(row, limit)
+            ticket, wanted = slots.submit(text(row), Bounds(stop=STOP, limit=limit)), summed(row, limit)
             got = []
             for token in ticket.stream(timeout=20):
                 got.append(token)
@@ -425,7 +425,7 @@ def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
 
 def test_closing_ends_everything_and_takes_no_more():
     slots = Slots(Sum(), 1, LIMIT)
-    tickets = [slots.submit(text([n]), stop=None, limit=5) for n in range(2)]
+    tickets = [slots.submit(text([n]), Bounds(stop=None, limit=5)) for n in range(2)]
     with pytest.raises(TimeoutError, match=r"no news for 0.01 seconds; is a thread calling `Slots.step`"):
         tickets[0].result(timeout=0.01)
     slots.step()
@@ -435,7 +435,7 @@ def test_closing_ends_everything_and_takes_no_more():
     assert [event.ended for event in slots.step()] == ["cancelled", "cancelled"]
     assert not slots.wait(0.01)
     with pytest.raises(RuntimeError, match="closed and take no more"):
-        slots.submit(text([1]), stop=None, limit=1)
+        slots.submit(text([1]), Bounds(stop=None, limit=1))
 
 
 # what goes wrong
@@ -444,10 +444,10 @@ def test_closing_ends_everything_and_takes_no_more():
 @pytest.mark.parametrize("fixed", [False, True])
 def test_what_goes_wrong_in_one_request_is_its_own_affair(fixed):
     slots = Slots(Sum(), 4, LIMIT, fixed)
-    good = slots.submit(text([3, 2]), stop=STOP, limit=6)
-    unknown = slots.submit(text([3, 99]), stop=None, limit=3)
-    broken = slots.submit(text([2, 2]), lambda scores: scores / 0 + {}, stop=None, limit=3)
-    wide = slots.submit(text([2, 1]), lambda scores: scores, stop=None, limit=3)
+    good = slots.submit(text([3, 2]), Bounds(stop=STOP, limit=6))
+    unknown = slots.submit(text([3, 99]), Bounds(stop=None, limit=3))
+    broken = slots.submit(text([2, 2]), Bounds(stop=None, limit=3), lambda scores: scores / 0 + {})
+    wide = slots.submit(text([2, 1]), Bounds(stop=None, limit=3), lambda scores: scores)
     run(slots)
     assert good.result() == summed([3, 2], 6)
     for ticket, error, said in (
@@ -464,14 +464,14 @@ def test_what_goes_wrong_in_one_request_is_its_own_affair(fixed):
 def test_a_model_that_fails_fails_those_who_are_in_it_and_no_later_ones():
     model = Sum()
     slots = Slots(model, 2, LIMIT)
-    first = [slots.submit(text([n]), stop=None, limit=5) for n in (3, 4, 6)]
+    first = [slots.submit(text([n]), Bounds(stop=None, limit=5)) for n in (3, 4, 6)]
     slots.step()
     model.broken = ValueError("out of order")
     assert [(event.ticket, event.ended) for event in slots.step()] == [(first[0], "failed"), (first[1], "failed")]
     model.broken = None
     run(slots)
     assert first[2].tokens == summed([6], 5, stop=None)
-    stopped = slots.submit(text([3]), stop=None, limit=5)
+    stopped = slots.submit(text([3]), Bounds(stop=None, limit=5))
     slots.step()
     model.broken = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -486,7 +486,7 @@ def test_scores_that_are_no_numbers_are_an_error():
     model = tiny("gpt2")
     model.body.head.score.weight.data.fill_(torch.nan)
     slots = Slots(model, 2, LIMIT)
-    ticket = slots.submit(text([1, 2]), stop=None, limit=3)
+    ticket = slots.submit(text([1, 2]), Bounds(stop=None, limit=3))
     run(slots)
     with pytest.raises(ValueError, match="scores are no numbers"):
         ticket.result()
@@ -507,18 +507,18 @@ def test_what_cannot_be_written_is_refused_at_once(ask, said):
     settings = {"row": [1, 2], "stop": None, "limit": 3} | ask
     row = settings.pop("row")
     with pytest.raises(ValueError, match=said):
-        slots.submit(Batch(Text(torch.tensor([row], dtype=torch.long))), **settings)
+        slots.submit(Batch(Text(torch.tensor([row], dtype=torch.long))), Bounds(**settings))
     assert not slots.busy
 
 
 def test_a_source_and_what_is_written_from_it_have_a_limit_each():
     slots = Slots(tiny("transformer"), 2, LIMIT)
-    ticket = slots.submit(text([3] * 16), stop=None, limit=15)
+    ticket = slots.submit(text([3] * 16), Bounds(stop=None, limit=15))
     run(slots)
     assert len(ticket.tokens) == 15
     for row, limit in (([3] * 17, 1), ([3], 16)):
         with pytest.raises(ValueError, match="need a slot of 17 tokens"):
-            slots.submit(text(row), stop=None, limit=limit)
+            slots.submit(text(row), Bounds(stop=None, limit=limit))
 
 
 def test_slots_are_refused_that_could_not_work():
@@ -529,6 +529,6 @@ def test_slots_are_refused_that_could_not_work():
     with pytest.raises(ValueError, match=r"model.eval\(\)"):
         Slots(tiny("gpt2").train(), 2, 4)
     with pytest.raises(ValueError, match="one row; the batch has 2"):
-        Slots(Sum(), 2, 4).submit(Batch(Text.of([[1], [2]])), stop=None, limit=1)
+        Slots(Sum(), 2, 4).submit(Batch(Text.of([[1], [2]])), Bounds(stop=None, limit=1))
     with pytest.raises(ValueError, match="parts are not taken"):
-        Slots(Sum(), 2, 4).submit(Batch(Text.packed([[[1], [2]]])), stop=None, limit=1)
+        Slots(Sum(), 2, 4).submit(Batch(Text.packed([[[1], [2]]])), Bounds(stop=None, limit=1))

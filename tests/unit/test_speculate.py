@@ -9,7 +9,7 @@ from torch import nn
 
 from saccade import text
 from saccade.data import Batch, Text
-from saccade.decoding import generate
+from saccade.decoding import Bounds, generate
 from saccade.decoding.rules import MinLength, NoRepeat
 from saccade.decoding.speculate import Drafted, LookUp, Tally, rows_of, speculate, steps_ahead
 from saccade.models import gpt2, marian, rnn, transformer
@@ -75,7 +75,7 @@ def liar(model, batch):
 def test_500_prompts_are_answered_as_greedily(model, drafter):
     tally, rows = Tally(), prompts(500)
     wanted = [generate(model, Batch(Text.of([row])), stop=STOP, limit=20)[0] for row in rows]
-    got = speculate(model, Batch(Text.of(rows)), drafter, stop=STOP, limit=20, tally=tally)
+    got = speculate(model, Batch(Text.of(rows)), Bounds(stop=STOP, limit=20), drafter, tally=tally)
     assert got == wanted
     assert len({len(row) for row in wanted}) > 3
     assert 0 < tally.accepted <= tally.proposed
@@ -87,14 +87,14 @@ def test_500_prompts_are_answered_as_greedily(model, drafter):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_kind_of_memory_can_go_back(name, drafter):
     model, batch = MODELS[name], Batch(Text.of(prompts(6, seed=5)))
-    got = speculate(model, batch, drafter or Drafted(model), stop=STOP, limit=25)
+    got = speculate(model, batch, Bounds(stop=STOP, limit=25), drafter or Drafted(model))
     assert got == generate(model, batch, stop=STOP, limit=25)
 
 
 def test_rules_hold_at_every_place():
     model, batch = MODELS["gpt2"], Batch(Text.of(prompts(8, seed=7)))
     rules = [NoRepeat(3), MinLength(4, STOP)]
-    got = speculate(model, batch, LookUp(), stop=STOP, limit=20, rules=rules)
+    got = speculate(model, batch, Bounds(stop=STOP, limit=20, rules=rules), LookUp())
     assert got == generate(model, batch, stop=STOP, limit=20, rules=rules)
     assert got != generate(model, batch, stop=STOP, limit=20)
 
@@ -103,17 +103,17 @@ def test_good_proposals_save_steps_and_bad_ones_cost_few():
     """A proposal of its own making is all right: one step for each handful. A wrong one is one more token in a step."""
     model, batch = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]]))
     good, bad, none = Tally(), Tally(), Tally()
-    (row,) = speculate(model, batch, Drafted(model), stop=None, limit=40, tally=good)
+    (row,) = speculate(model, batch, Bounds(stop=None, limit=40), Drafted(model), tally=good)
     assert len(row) == 40
     assert good.accepted == good.proposed == 40 - good.steps
     assert good.steps <= 8
     wrong = lambda model, one: lambda written, count: [(row[len(written)] + 1) % VOCAB]
-    assert speculate(model, batch, wrong, stop=None, limit=40, tally=bad) == [row]
+    assert speculate(model, batch, Bounds(stop=None, limit=40), wrong, tally=bad) == [row]
     assert (bad.accepted, bad.share) == (0, 0.0)
     assert bad.steps <= 40 * 9 / 8 + 1  # what was read in vain is read again with every eighth
-    assert speculate(model, batch, lambda model, one: lambda written, count: [], stop=None, limit=40, tally=none) == [
-        row
-    ]
+    assert speculate(
+        model, batch, Bounds(stop=None, limit=40), lambda model, one: lambda written, count: [], tally=none
+    ) == [row]
     assert (none.steps, none.proposed) == (40, 0)
 
 
@@ -131,7 +131,7 @@ def test_tokens_come_one_by_one_and_anything_may_end_them():
     model, batch = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]]))
     (whole,) = generate(model, batch, stop=None, limit=30)
     until = lambda sofar: [len(sofar.written[0]) == 7]
-    steps = list(steps_ahead(model, batch, Drafted(model), stop=None, limit=30, until=until))
+    steps = list(steps_ahead(model, batch, Bounds(stop=None, limit=30, until=until), Drafted(model)))
     assert [int(step.tokens) for step in steps] == whole[:7]
     assert all(bool(step.scores.argmax(-1) == step.tokens) for step in steps)
 
@@ -147,11 +147,11 @@ def test_a_token_that_the_model_does_not_write_ends_a_proposal(tail):
     model, batch, tally = MODELS["gpt2"], Batch(Text.of([[1, 2, 3]])), Tally()
     (row,) = wanted = generate(model, batch, stop=None, limit=9)
     padded = lambda model, one: lambda written, count: row[len(written) : len(written) + 1] + tail
-    assert speculate(model, batch, padded, stop=None, limit=9, tally=tally) == wanted
+    assert speculate(model, batch, Bounds(stop=None, limit=9), padded, tally=tally) == wanted
     assert tally.accepted >= 4
     assert tally.proposed < 9
     with pytest.raises(ValueError, match="one row at a time; got 2"):
-        next(steps_ahead(model, Batch(Text.of([[1], [2]])), LookUp(), stop=None, limit=9))
+        next(steps_ahead(model, Batch(Text.of([[1], [2]])), Bounds(stop=None, limit=9), LookUp()))
 
 
 SIDES = marian.Config(29, 12, 1, 1, 3, 3, 17, 17, length=64, begin=0, target_vocab=VOCAB, shared=False)
@@ -161,7 +161,7 @@ def test_a_source_in_other_tokens_is_not_looked_up():
     source = Batch(Text.of([[28, 27, 3, 28, 27, 3]]))
     model = new("marian", SIDES).double().eval()
     wanted = generate(model, source, stop=None, limit=30)
-    assert speculate(model, source, LookUp(), stop=None, limit=30) == wanted
+    assert speculate(model, source, Bounds(stop=None, limit=30), LookUp()) == wanted
     assert LookUp()(model, source)([3], 2) == LookUp()(model.body, source)([3], 2) == []  # type: ignore[arg-type]
     assert LookUp()(model, source)([3, 5, 3], 2) == [5, 3]
     untied = new("transformer", transformer.Config(29, 12, 1, 3, 17, tied=False))
@@ -178,7 +178,7 @@ def test_a_draft_proposes_as_far_as_it_has_positions(length):
     draft = new("gpt2", replace(GPT2, length=length)).double().eval()
     given = model.state_dict()
     draft.load_state_dict({name: given[name][: len(x)] for name, x in draft.state_dict().items()})
-    (row,) = speculate(model, batch, Drafted(draft), stop=None, limit=40, tally=tally)
+    (row,) = speculate(model, batch, Bounds(stop=None, limit=40), Drafted(draft), tally=tally)
     assert [row] == generate(model, batch, stop=None, limit=40)
     assert tally.accepted == tally.proposed
     # after so many tokens it has read all that it can, and its last word is the one after them

@@ -21,7 +21,7 @@ from saccade.cli.beginning import spaced
 from saccade.cli.waiting import Waiting
 from saccade.cli.writing import shown_texts
 from saccade.data import Batch, Example, Text
-from saccade.decoding import Beams, Decoding, Draw, search, write_texts
+from saccade.decoding import Beams, Bounds, Decoding, Draw, search, write_texts
 from saccade.decoding.contrast import contrast
 from saccade.decoding.many import batches, write_many
 from saccade.decoding.risk import safest
@@ -61,11 +61,11 @@ def texts(settings, prompts=PROMPTS, writer=None):
     return write_texts(writer or model(), batch(prompts), TOKENIZER, settings, limit=LIMIT)
 
 
-STOP = {"stop": [TOKENIZER.end], "limit": LIMIT}
+BOUNDS = Bounds([TOKENIZER.end], LIMIT)
 
 
 def test_nothing_said_is_greedy_and_scored_by_the_mean():
-    wanted = written(model(), batch(), tokenizer=TOKENIZER, **STOP)
+    wanted = written(model(), batch(), BOUNDS, tokenizer=TOKENIZER)
     for (one,), row in zip(texts(Decoding()), wanted, strict=True):
         assert (one.tokens, one.text, one.logprobs, one.ended) == (row.tokens, row.text, row.logprobs, row.ended)
         assert one.text == TOKENIZER.decode(one.tokens)
@@ -74,7 +74,7 @@ def test_nothing_said_is_greedy_and_scored_by_the_mean():
 
 def test_beams_are_beams():
     asked = Decoding(beams=4, length_penalty=0.4, groups=2, diversity=0.3, enough="sure", n_best=3)
-    wanted = search(model(), batch(), Beams(4, 0.4, 0.0, 2, 0.3, "sure"), best=3, **STOP)
+    wanted = search(model(), batch(), BOUNDS, Beams(4, 0.4, 0.0, 2, 0.3, "sure"), best=3)
     for row, right in zip(texts(asked), wanted, strict=True):
         assert [(one.tokens, one.score) for one in row] == [(one.tokens, one.score) for one in right]
         assert [one.text for one in row] == [TOKENIZER.decode(one.tokens) for one in right]
@@ -90,7 +90,7 @@ def test_coverage_reaches_the_search():
 
 def test_draws_are_draws_and_the_same_seed_draws_the_same():
     asked = Decoding(temperature=0.7, top_k=9, top_p=0.9, min_p=0.01, typical=0.95, seed=5)
-    wanted = written(model(), batch(), Draw(0.7, 9, 0.9, 5, 0.01, 0.95), **STOP)
+    wanted = written(model(), batch(), BOUNDS, Draw(0.7, 9, 0.9, 5, 0.01, 0.95))
     assert [one.tokens for (one,) in texts(asked)] == [row.tokens for row in wanted]
     assert texts(asked) == texts(asked)
     assert texts(asked) != texts(replace(asked, seed=6))
@@ -101,7 +101,7 @@ def test_draws_are_draws_and_the_same_seed_draws_the_same():
 
 def test_samples_are_judged_by_each_other():
     choose = Draw(1.0, seed=2)
-    draws = [written(model(), batch(), choose, tokenizer=TOKENIZER, **STOP) for _ in range(5)]
+    draws = [written(model(), batch(), BOUNDS, choose, tokenizer=TOKENIZER) for _ in range(5)]
     for (one,), row in zip(texts(Decoding(samples=5, seed=2)), zip(*draws, strict=True), strict=True):
         best = safest([draw.text for draw in row])
         assert (one.text, one.score) == (best.text, best.utility)
@@ -109,7 +109,7 @@ def test_samples_are_judged_by_each_other():
 
 
 def test_contrast_is_contrast_with_log_probabilities():
-    wanted = contrast(model(), batch(), alpha=0.5, **STOP)
+    wanted = contrast(model(), batch(), BOUNDS, alpha=0.5)
     for (one,), row, prompt in zip(texts(Decoding(contrast=0.5)), wanted, PROMPTS, strict=True):
         assert one.tokens == row
         whole = torch.tensor([ids(prompt) + row])

@@ -2,7 +2,7 @@
 
 import math
 import random
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
 import sacrebleu
@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from saccade.data import Batch, Text
+from saccade.decoding import Bounds
 from saccade.decoding.choose import Draw
 from saccade.decoding.contrast import contrast, contrast_steps
 from saccade.decoding.loop import follow, generate
-from saccade.decoding.risk import UTILITIES, bleu, chrf, safest, word_f1, write_safest
+from saccade.decoding.risk import UTILITIES, bleu, chrf, safest, word_f1
 from saccade.decoding.rules import Forbid
 from saccade.decoding.stop import Cutter, Cutters, collect, stream, written
 from saccade.models import gpt2
@@ -72,17 +73,17 @@ def test_stop_strings_in_the_loop(kind):
     batch = Batch(Text.of([[tokenizer.id("a")], [tokenizer.id("b"), tokenizer.id("c")]]))
     letters = [tokenizer.id(letter) for letter in "abcd"]
     others = [[token] for token in range(tokenizer.vocab) if token not in letters]
-    asked = {"stop": tokenizer.end, "limit": 30, "rules": [Forbid(others)]}
-    plain = written(model, batch, Draw(2.0, seed=4), tokenizer=tokenizer, **asked)
+    bounds = Bounds(tokenizer.end, 30, [Forbid(others)])
+    plain = written(model, batch, bounds, Draw(2.0, seed=4), tokenizer=tokenizer)
     assert not any(one.ended for one in plain)
     strings = ["cad", "bb"]
     assert any(string in one.text for string in strings for one in plain)
-    got = written(model, batch, Draw(2.0, seed=4), tokenizer=tokenizer, strings=strings, **asked)
+    got = written(model, batch, bounds, Draw(2.0, seed=4), tokenizer=tokenizer, strings=strings)
     for mine, whole in zip(got, plain, strict=True):
         assert (mine.text, mine.ended) == cut(whole.text, strings)
         assert mine.tokens == whole.tokens[: len(mine.tokens)]
         assert mine.closing is None
-    pieces = list(stream(model, batch, tokenizer, Draw(2.0, seed=4), strings=strings, **asked))
+    pieces = list(stream(model, batch, bounds, tokenizer, Draw(2.0, seed=4), strings=strings))
     assert ["".join(row) for row in zip(*pieces, strict=True)] == [one.text for one in got]
 
 
@@ -91,28 +92,28 @@ def test_stop_strings_that_are_none_are_refused():
     model = writer(tokenizer.vocab)
     for strings, words in (([""], "at least one letter"), ("abc", "are a list; got one string")):
         with pytest.raises(ValueError, match=words):
-            written(model, batch, stop=None, limit=3, tokenizer=tokenizer, strings=strings)
+            written(model, batch, Bounds(stop=None, limit=3), tokenizer=tokenizer, strings=strings)
         with pytest.raises(ValueError, match=words):
-            list(stream(model, batch, tokenizer, stop=None, limit=3, strings=strings))
+            list(stream(model, batch, Bounds(stop=None, limit=3), tokenizer, strings=strings))
     with pytest.raises(ValueError, match="came without a tokenizer"):
-        written(model, batch, stop=None, limit=3, strings=["a"])
+        written(model, batch, Bounds(stop=None, limit=3), strings=["a"])
 
 
 def test_log_probabilities_before_and_after_the_rules():
     model, batch = writer(VOCAB), Batch(Text.of([[3, 4]]))
-    (plain,) = written(model, batch, stop=None, limit=1)
+    (plain,) = written(model, batch, Bounds(stop=None, limit=1))
     state, text = model.start(batch)
     with torch.no_grad():
         scores = model.step(text, state)[0, -1]
     assert plain.logprobs == pytest.approx([float(scores.log_softmax(-1).max())], rel=1e-5)
     assert plain.ruled == plain.logprobs
     best = plain.tokens[0]
-    (ruled,) = written(model, batch, stop=None, limit=1, rules=[Forbid([[best]])])
+    (ruled,) = written(model, batch, Bounds(stop=None, limit=1, rules=[Forbid([[best]])]))
     second = ruled.tokens[0]
     assert ruled.logprobs == pytest.approx([float(scores.log_softmax(-1)[second])], rel=1e-5)
     left = torch.cat([scores[:best], scores[best + 1 :]])
     assert ruled.ruled == pytest.approx([float(scores[second] - left.logsumexp(-1))], rel=1e-5)
-    (ended,) = written(model, batch, stop=best, limit=3)
+    (ended,) = written(model, batch, Bounds(stop=best, limit=3))
     assert (ended.tokens, ended.ended, ended.closing, ended.text) == ([], True, plain.logprobs[0], None)
     assert ended.logprob == ended.closing
 
@@ -120,17 +121,17 @@ def test_log_probabilities_before_and_after_the_rules():
 def test_contrast_without_contrast_is_greedy_and_with_it_is_not():
     model, batch = writer(VOCAB), Batch(Text.of([[3, 4], [5]]))
     wanted = generate(model, batch, stop=7, limit=20)
-    assert contrast(model, batch, stop=7, limit=20, alpha=0.0) == wanted
-    assert contrast(model, batch, stop=7, limit=20, candidates=1) == wanted
-    assert contrast(model, batch, stop=7, limit=20, alpha=0.9) != wanted
-    assert contrast(model, Batch(Text(torch.zeros(0, 4, dtype=torch.long))), stop=7, limit=3) == []
+    assert contrast(model, batch, Bounds(stop=7, limit=20), alpha=0.0) == wanted
+    assert contrast(model, batch, Bounds(stop=7, limit=20), candidates=1) == wanted
+    assert contrast(model, batch, Bounds(stop=7, limit=20), alpha=0.9) != wanted
+    assert contrast(model, Batch(Text(torch.zeros(0, 4, dtype=torch.long))), Bounds(stop=7, limit=3)) == []
     for settings in ({"candidates": 0}, {"alpha": 1.5}, {"alpha": math.nan}):
         with pytest.raises(ValueError, match="At least 1 candidate and an alpha from 0 to 1"):
-            contrast(model, batch, stop=7, limit=20, **settings)
+            contrast(model, batch, Bounds(stop=7, limit=20), **settings)
     with pytest.raises(ValueError, match="Row 0 of the prompt is empty"):
-        contrast(model, Batch(Text(torch.zeros(1, 0, dtype=torch.long))), stop=7, limit=3)
+        contrast(model, Batch(Text(torch.zeros(1, 0, dtype=torch.long))), Bounds(stop=7, limit=3))
     with pytest.raises(ValueError, match=r"Linear has none\. Use `generate`"):
-        contrast(nn.Linear(2, 2), batch, stop=7, limit=3)
+        contrast(nn.Linear(2, 2), batch, Bounds(stop=7, limit=3))
 
 
 def test_contrast_with_stop_strings_and_log_probabilities():
@@ -138,12 +139,12 @@ def test_contrast_with_stop_strings_and_log_probabilities():
     model, batch = writer(tokenizer.vocab), Batch(Text.of([[70, 71], [80]]))
     letters = [tokenizer.id(letter) for letter in "abcd"]
     others = [[token] for token in range(tokenizer.vocab) if token not in letters]
-    asked = {"stop": tokenizer.end, "limit": 20, "rules": [Forbid(others)]}
-    rows = contrast(model, batch, **asked)
+    bounds = Bounds(tokenizer.end, 20, [Forbid(others)])
+    rows = contrast(model, batch, bounds)
     texts = [tokenizer.decode(row) for row in rows]
     string = texts[0][3:5]
     cutters = Cutters(tokenizer, [string])
-    found = collect(contrast_steps(model, batch, until=cutters, **asked), cutters)
+    found = collect(contrast_steps(model, batch, cutters.within(bounds)), cutters)
     assert [(one.text, one.ended) for one in found] == [cut(text, [string]) for text in texts]
     for one, prompt in zip(found, ([70, 71], [80]), strict=True):
         with torch.no_grad():
@@ -177,16 +178,3 @@ def test_utilities_by_hand_and_by_sacrebleu():
     assert safest(["alone"]).text == "alone"
     with pytest.raises(ValueError, match="no sample to choose from"):
         safest([])
-
-
-def test_least_risk_in_one_call_is_that_of_its_samples():
-    tokenizer = train(["abc"], "characters")
-    model, batch = writer(tokenizer.vocab), Batch(Text.of([[tokenizer.id("a")], [tokenizer.id("b")]]))
-    asked = {"stop": tokenizer.end, "limit": 6}
-    draw = Draw(seed=2)
-    draws = [[tokenizer.decode(row) for row in generate(model, batch, draw, **asked)] for _ in range(5)]
-    found = write_safest(model, batch, tokenizer, Draw(seed=2), samples=5, **asked)
-    assert found == [safest(row) for row in zip(*draws, strict=True)]
-    assert any(one != two for one, two in pairwise(draws))
-    with pytest.raises(ValueError, match="samples=0"):
-        write_safest(model, batch, tokenizer, Draw(), samples=0, **asked)

@@ -9,7 +9,6 @@ from saccade.data import Batch, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import steps
 from saccade.decoding.many import fitted, write_many
-from saccade.decoding.stop import Cutters
 from saccade.decoding.ways import Ways
 
 SEEN = 8  # tokens before a text that tell whether a space stands between
@@ -20,10 +19,9 @@ def show(text: str, ways: Ways, length: int) -> None:
     whole = tokens_of(text, ways)
     ids, room = fitted(whole, length, ways.model.limit)
     sys.stdout.write(text)
-    cutters = Cutters(ways.tokenizer, ways.decoding.stop)
+    cutters = ways.cutters()
     batch = Batch(Text.of([ids])).to(next(ways.model.parameters()).device)
-    given = {"stop": ways.ends, "limit": room, "rules": ways.rules, "until": cutters}
-    for number, step in enumerate(steps(ways.model, batch, ways.choose, **given)):
+    for number, step in enumerate(steps(ways.model, batch, cutters.within(ways.bounds(room)), ways.choose)):
         front = spaced(ways, ids, step.tokens.tolist()) if number == 0 else ""
         sys.stdout.write(front + cutters.feed(step)[0])
         sys.stdout.flush()

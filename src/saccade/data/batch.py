@@ -20,6 +20,15 @@ class Text:
         None  # (B, L) the number of the text that a token is of, where a row holds several; None = one
     )
 
+    @property
+    def real(self) -> Tensor:
+        """Which tokens are real, (B, L): `keep`, or True everywhere where it is None.
+
+        >>> Text.of([[5, 6], [7]]).real.tolist(), Text.of([[5, 6]]).real.tolist()
+        ([[True, True], [True, False]], [[True, True]])
+        """
+        return torch.ones_like(self.tokens, dtype=torch.bool) if self.keep is None else self.keep
+
     def last(self, x: Tensor) -> Tensor:
         """Of a value for each token, (B, L, ...), the one of each row's last real token, (B, ...), wherever the padding is.
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from saccade.decoding.beam import Beams as Beams
     from saccade.decoding.beam import Hypothesis as Hypothesis
     from saccade.decoding.beam import search as search
+    from saccade.decoding.bounds import Bounds as Bounds
     from saccade.decoding.choose import Draw as Draw
     from saccade.decoding.choose import greedy as greedy
     from saccade.decoding.constrain import Among as Among
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from saccade.decoding.loop import follow as follow
     from saccade.decoding.loop import generate as generate
     from saccade.decoding.loop import steps as steps
-    from saccade.decoding.loop import write as write
     from saccade.decoding.rules import Forbid as Forbid
     from saccade.decoding.rules import Force as Force
     from saccade.decoding.rules import MinLength as MinLength
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Among": "constrain",
     "Beams": "beam",
+    "Bounds": "bounds",
     "Choose": "loop",
     "Decoding": "settings",
     "Draw": "choose",
@@ -56,7 +57,6 @@ _HOME = {
     "search": "beam",
     "steps": "loop",
     "stream": "stop",
-    "write": "loop",
     "write_texts": "ways",
     "written": "stop",
 }

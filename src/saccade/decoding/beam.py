@@ -1,6 +1,6 @@
 """Beam search: the best few beginnings are kept at every step, and the best few texts at the end, each with its score.
 
-    for found in search(model, batch, Beams(4, length_penalty=0.6), stop=2, limit=64, best=3):
+    for found in search(model, batch, Bounds(stop=2, limit=64), Beams(4, length_penalty=0.6), best=3):
         found[0].tokens, found[0].score             # the best of one row; found[1] is the next best
 
 The score of a text is the sum of its log-probabilities divided by length ** length_penalty, where the length counts the token
@@ -10,7 +10,6 @@ reordered. Scores are those of the `transformers` package. Put the model into ev
 """
 
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,10 +17,11 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch, Text
+from saccade.decoding.bounds import Bounds
 from saccade.decoding.cover import watching
 from saccade.decoding.highest import highest
-from saccade.decoding.loop import Until, begin, ends
-from saccade.decoding.rules import Ruling, Sofar, check_rules
+from saccade.decoding.loop import begin
+from saccade.decoding.rules import Sofar
 from saccade.decoding.settings import STEEPEST
 from saccade.decoding.stop import Written
 from saccade.models.family import Writer
@@ -122,28 +122,24 @@ class _Pool:
 def search(
     model: Writer,
     batch: Batch,
+    bounds: Bounds,
     beams: Beams = Beams(),  # noqa: B008 - frozen
     *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
-    until: Until | None = None,
     best: int = 1,
 ) -> list[list[Hypothesis]]:
     """The `best` texts for each row of the batch, the best first; rules see log-probabilities, and tilt what is summed up."""
     if not 1 <= best <= beams.width:
         raise ValueError(f"{beams.width} beams find 1 to {beams.width} texts, not {best}; give more beams.")
     with watching(model, beams.coverage) as cover:
-        state, scores, sofar = begin(model, batch, limit)
+        state, scores, sofar = begin(model, batch, bounds.limit)
         if not len(scores):
             return []
-        check_rules(rules, scores.size(-1), limit)
         cover.begin(state, beams.width)
-        run = _Run(beams, set(ends(stop, scores).tolist()), until, len(scores), limit)
+        run = _Run(beams, bounds, scores)
         state.spread(beams.width)
         sofar = sofar.pick(row for row in range(len(scores)) for _ in range(beams.width))
         scores = scores.repeat_interleave(beams.width, dim=0)  # (rows, V): of each row of the batch, all its beams
-        while chosen := run.choose(scores, sofar, rules, cover.penalties()):
+        while chosen := run.choose(scores, sofar, cover.penalties()):
             rows, tokens = [beam.row for beam in chosen], [beam.token for beam in chosen]
             if rows != list(range(len(sofar))):
                 index = torch.tensor(rows, device=scores.device)
@@ -159,21 +155,20 @@ def search(
 class _Run:
     """One search: the pools of all rows, and the beams that run, in the order of the rows of the state."""
 
-    def __init__(self, beams: Beams, stops: set[int], until: Until | None, rows: int, limit: int):
-        self.beams, self.stops, self.until, self.limit = beams, stops, until, limit
+    def __init__(self, beams: Beams, bounds: Bounds, scores: Tensor):
+        rows, vocab = scores.shape
+        self.beams, self.bounds, self.stops = beams, bounds, bounds.stops(vocab)
         self.width = beams.width // beams.groups  # of a pool
-        self.pools = [[_Pool(beams, self.width, limit) for _ in range(beams.groups)] for _ in range(rows)]
+        self.pools = [[_Pool(beams, self.width, bounds.limit) for _ in range(beams.groups)] for _ in range(rows)]
         self.live = list(self.pools)
         first = [_Beam(0, 0, 0.0, [], []), *[_Beam(0, 0, -math.inf, [], [])] * (self.width - 1)]
         self.running = first * beams.groups * rows  # at first the beams of a pool are one
 
-    def choose(
-        self, scores: Tensor, sofar: Sofar, rules: Sequence[Ruling], penalties: list[float] | None
-    ) -> list[_Beam]:
+    def choose(self, scores: Tensor, sofar: Sofar, penalties: list[float] | None) -> list[_Beam]:
         """The beams that go on, with the row and the token that each goes on with; none: all rows are done."""
         own = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         ruled = own
-        for rule in rules:
+        for rule in self.bounds.rules:
             ruled = rule(ruled, sofar)
         groups, shape = self.beams.groups, (len(self.live), self.beams.groups, self.width, -1)
         sums = ruled.new_tensor([beam.total for beam in self.running]).view(shape)
@@ -221,16 +216,16 @@ class _Run:
         """End those that end, among the best `width`, and return the best `width` of the others."""
         possible = [] if pool.over else [beam for beam in candidates if beam.total > -math.inf]
         rows = sofar.pick([beam.row for beam in possible]).then([beam.token for beam in possible])
-        halted = [False] * len(possible) if self.until is None else self.until(rows)
+        halted = self.bounds.over(rows)
         goes: list[_Beam] = []
         length = len(rows.written[0]) if possible else 0
         for rank, (beam, halt, written) in enumerate(zip(possible, halted, rows.written, strict=True)):
             stopped = beam.token in self.stops
-            if not (stopped or halt or length == self.limit):
+            if not (stopped or halt or length == self.bounds.limit):
                 goes.append(beam)
             elif rank < self.width:
                 penalty = 0.0 if penalties is None else penalties[beam.row]
-                pool.end(written, beam, penalty, stopped=stopped, halted=bool(halt))
+                pool.end(written, beam, penalty, stopped=stopped, halted=halt)
         pool.settle(goes[0].total if goes else -math.inf, length)
         idle = _Beam(candidates[0].row, candidates[0].token, -math.inf, [], [])  # keeps the rows of a pool together
         return (goes + [idle] * self.width)[: self.width]

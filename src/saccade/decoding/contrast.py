@@ -6,7 +6,7 @@ is greedy. Nothing is drawn by chance.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.data import Batch, Text
-from saccade.decoding.loop import Step, Until, begin, ends
-from saccade.decoding.rules import Ruling, check_rules, obey
+from saccade.decoding.bounds import Bounds
+from saccade.decoding.loop import Course, Step
 from saccade.decoding.stop import collect
 from saccade.models.family import Writer
 from saccade.models.model import Model
@@ -30,60 +30,34 @@ class Thinker(Writer, Protocol):
 
 
 def contrast(
-    model: Model | Thinker,
-    batch: Batch,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    candidates: int = 4,
-    alpha: float = 0.6,
-    rules: Sequence[Ruling] = (),
+    model: Model | Thinker, batch: Batch, bounds: Bounds, *, candidates: int = 4, alpha: float = 0.6
 ) -> list[list[int]]:
     """What the model writes after each row of the batch by contrastive search, without the token that stopped it."""
-    asked = {"candidates": candidates, "alpha": alpha, "rules": rules}
-    return [row.tokens for row in collect(contrast_steps(model, batch, stop=stop, limit=limit, **asked))]
+    found = contrast_steps(model, batch, bounds, candidates=candidates, alpha=alpha)
+    return [row.tokens for row in collect(found)]
 
 
 @torch.no_grad()
 def contrast_steps(
-    model: Model | Thinker,
-    batch: Batch,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    candidates: int = 4,
-    alpha: float = 0.6,
-    rules: Sequence[Ruling] = (),
-    until: Until | None = None,
+    model: Model | Thinker, batch: Batch, bounds: Bounds, *, candidates: int = 4, alpha: float = 0.6
 ) -> Iterator[Step]:
     """The same as it happens, with the scores: `collect` makes texts and log-probabilities of it."""
     if candidates < 1 or not 0 <= alpha <= 1:
         raise ValueError(f"At least 1 candidate and an alpha from 0 to 1 are needed; got {candidates} and {alpha}.")
     writer = _thinker(model)
-    state, scores, sofar = begin(writer, batch, limit)
-    if not len(sofar):
+    course = Course(writer, batch, bounds)
+    if not len(course.sofar):
         return
-    check_rules(rules, scores.size(-1), limit)
     vectors, real = _read(writer, batch)  # of what stands there, (B, L, W) and (B, L)
-    stops = ends(stop, scores)
-    going = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
-    for number in range(limit):
-        ruled = obey(rules, scores, sofar, going)
+    while course.goes_on():
+        ruled = course.ruled()
         likely = ruled.softmax(-1).topk(min(candidates, ruled.size(-1)))
-        new = _imagine(writer, likely.indices, None if bool(going.all()) else going[:, None], state)  # (B, C, W)
+        new = _imagine(writer, likely.indices, course.keep(), course.state)  # (B, C, W)
         value = (1 - alpha) * likely.values - alpha * _likeness(new, vectors, real)
         best = value.masked_fill(likely.values == 0, -math.inf).argmax(-1, keepdim=True)
-        tokens = likely.indices.gather(-1, best)[:, 0]
-        going = going & ~torch.isin(tokens, stops)
-        yield Step(tokens, going, scores, ruled)
-        sofar = sofar.then(tokens.tolist(), going.tolist())
-        if until is not None:
-            going = going & ~torch.tensor(until(sofar), device=going.device)
-        if number + 1 == limit or not bool(going.any()):
-            return
+        yield course.take(likely.indices.gather(-1, best)[:, 0], ruled)
         vectors = torch.cat([vectors, new.gather(1, best[..., None].expand(-1, -1, new.size(-1)))], dim=1)
-        real = torch.cat([real, going[:, None]], dim=1)
-        scores = writer.step(Text(tokens[:, None], None if bool(going.all()) else going[:, None]), state)[:, -1]
+        real = torch.cat([real, course.going[:, None]], dim=1)
 
 
 def _thinker(model: Model | Thinker) -> Thinker:
@@ -98,7 +72,7 @@ def _thinker(model: Model | Thinker) -> Thinker:
 def _read(writer: Thinker, batch: Batch) -> tuple[Tensor, Tensor]:
     """The vectors of what the first step reads, and which of them are real."""
     state, text = writer.start(batch)
-    return writer.think(text, state), torch.ones_like(text.tokens, dtype=torch.bool) if text.keep is None else text.keep
+    return writer.think(text, state), text.real
 
 
 def _imagine(writer: Thinker, tokens: Tensor, keep: Tensor | None, state: State) -> Tensor:

@@ -1,8 +1,7 @@
 """The loop that every writer shares: start, then step, choose, and step again until all rows have stopped.
 
     rows = generate(model, batch, stop=2, limit=64)     # greedy
-    for tokens, going in write(model, batch, stop=2, limit=64): ...   # the same, as it happens
-    for step in steps(model, batch, stop=2, limit=64, rules=[NoRepeat(3)]): ...   # with the scores before and after rules
+    for step in steps(model, batch, Bounds(stop=2, limit=64, rules=[NoRepeat(3)])): ...     # as it happens, with the scores
 
 The loop knows nothing of the model but `start` and `step`, so it serves transformers, recurrent networks, captioners and
 painters alike. Put the model into evaluation first: dropout and hard attention draw in training. `written` and `stream`,
@@ -16,14 +15,14 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch, Text
+from saccade.decoding.bounds import Bounds, among
 from saccade.decoding.choose import greedy
-from saccade.decoding.rules import Ruling, Sofar, check_rules, obey
+from saccade.decoding.rules import Ruling, Sofar, obey
 from saccade.models.family import Writer
 from saccade.models.model import Model
 from saccade.parts.state import State
 
 Choose = Callable[[Tensor], Tensor]  # scores (B, V) to tokens (B,)
-Until = Callable[[Sofar], Sequence[bool]]  # which rows end with the token that they have just written
 
 
 @dataclass(frozen=True)
@@ -47,65 +46,66 @@ def generate(
 ) -> list[list[int]]:
     """What the model writes after each row of the batch: at most `limit` new tokens, without the one that stopped it."""
     rows: list[list[int]] = []
-    for tokens, going in write(model, batch, choose, stop=stop, limit=limit, rules=rules):
-        rows = rows or [[] for _ in tokens]
-        for row, token, goes in zip(rows, tokens.tolist(), going.tolist(), strict=True):
+    for step in steps(model, batch, Bounds(stop, limit, rules), choose):
+        rows = rows or [[] for _ in step.tokens]
+        for row, token, goes in zip(rows, step.tokens.tolist(), step.going.tolist(), strict=True):
             if goes:
                 row.append(token)
     return rows
 
 
-def write(
-    model: Writer,
-    batch: Batch,
-    choose: Choose = greedy,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield, step by step, the new token of each row and whether the row goes on with it, both (B,)."""
-    for step in steps(model, batch, choose, stop=stop, limit=limit, rules=rules):
-        yield step.tokens, step.going
-
-
 @torch.no_grad()
-def steps(
-    model: Writer,
-    batch: Batch,
-    choose: Choose = greedy,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
-    until: Until | None = None,
-) -> Iterator[Step]:
-    """Yield each token with its scores; `until` can end rows for reasons of its own, such as a stop string."""
-    state, scores, sofar = begin(model, batch, limit)
-    if not len(scores):
-        return
-    check_rules(rules, scores.size(-1), limit)
-    stops = ends(stop, scores)
-    going = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
-    for number in range(limit):
-        ruled = obey(rules, scores, sofar, going)
-        tokens = choose(ruled)
-        going = going & ~torch.isin(tokens, stops)
-        yield Step(tokens, going, scores, ruled)
-        sofar = sofar.then(tokens.tolist(), going.tolist())
-        if until is not None:
-            going = going & ~torch.tensor(until(sofar), device=going.device)
-        if number + 1 == limit or not bool(going.any()):
-            return
-        # a finished row goes on as padding, so that it takes no positions and is not remembered
-        keep = None if bool(going.all()) else going[:, None]
-        scores = model.step(Text(tokens[:, None], keep), state)[:, -1]
+def steps(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) -> Iterator[Step]:
+    """Yield the tokens of all rows as they are chosen, with the scores before and after the rules."""
+    course = Course(model, batch, bounds)
+    while course.goes_on():
+        ruled = course.ruled()
+        yield course.take(choose(ruled), ruled)
+
+
+class Course:
+    """Rows on their way: what stands in each, which of them go on, and the scores of what comes next.
+
+    Whoever chooses asks `goes_on`, takes the `ruled` scores, and says with `take` what it chose.
+    """
+
+    def __init__(self, model: Writer, batch: Batch, bounds: Bounds):
+        self.model, self.bounds = model, bounds
+        self.state, self.scores, self.sofar = begin(model, batch, bounds.limit)
+        self.stops = bounds.stops(self.scores.size(-1)) if len(self.sofar) else frozenset()
+        self.going = torch.ones(len(self.sofar), dtype=torch.bool, device=self.scores.device)
+        self.left = bounds.limit  # tokens that a row may still write
+        self.last: Tensor | None = None  # those of the step before, which the model has not read yet
+
+    def goes_on(self) -> bool:
+        """Whether there is more to write; if so, the model reads what was written last."""
+        if self.last is None:
+            return len(self.sofar) > 0
+        if self.bounds.until is not None:
+            self.going = self.going & ~torch.tensor(self.bounds.over(self.sofar), device=self.going.device)
+        if not self.left or not bool(self.going.any()):
+            return False
+        self.scores = self.model.step(Text(self.last[:, None], self.keep()), self.state)[:, -1]
+        return True
+
+    def ruled(self) -> Tensor:
+        """The scores after the rules."""
+        return obey(self.bounds.rules, self.scores, self.sofar, self.going)
+
+    def take(self, tokens: Tensor, ruled: Tensor) -> Step:
+        """Write one token in each row that goes on with it."""
+        self.going = self.going & ~among(tokens, self.stops)
+        self.sofar = self.sofar.then(tokens.tolist(), self.going.tolist())
+        self.last, self.left = tokens, self.left - 1
+        return Step(tokens, self.going, self.scores, ruled)
+
+    def keep(self) -> Tensor | None:
+        """Which rows are read, (B, 1): a finished one goes on as padding, takes no positions and is not remembered."""
+        return None if bool(self.going.all()) else self.going[:, None]
 
 
 def begin(model: Writer, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar]:
     """The state after the first step, the scores (B, V) of what follows it, and what stands there so far."""
-    if limit < 1:
-        raise ValueError(f"At least one token has to be asked for; got limit={limit}.")
     state, text = model.start(batch)
     prompt = _rows(text)
     empty = [number for number, row in enumerate(prompt) if not row]
@@ -120,18 +120,6 @@ def begin(model: Writer, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar
     return state, scores, Sofar(prompt, [[] for _ in prompt], limit)
 
 
-def ends(stop: int | Collection[int] | None, scores: Tensor) -> Tensor:
-    """The stop tokens as a tensor; one that the model has no score for could never come, and is an error."""
-    found = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
-    beyond = [token for token in found if not 0 <= token < scores.size(-1)]
-    if beyond:
-        raise ValueError(
-            f"The stop token {beyond[0]} is unknown: the model writes tokens from 0 to {scores.size(-1) - 1}; "
-            "take the end of its own tokenizer, or None."
-        )
-    return torch.tensor(found, dtype=torch.long, device=scores.device)
-
-
 def follow(model: Writer, batch: Batch) -> Tensor:
     """The scores of each token of the target, given those before it, (B, T, V): all at once, as training asks for them."""
     target = batch.target
@@ -140,20 +128,16 @@ def follow(model: Writer, batch: Batch) -> Tensor:
     state, first = model.start(batch)
     keep = None
     if first.keep is not None or target.keep is not None:
-        keep = torch.cat([_real(first), _real(target)[:, :-1]], dim=1)
+        keep = torch.cat([first.real, target.real[:, :-1]], dim=1)
     tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
     scores = model.step(Text(tokens, keep), state)
     length = first.tokens.size(1)
     return torch.cat([first.last(scores[:, :length])[:, None], scores[:, length:]], dim=1)
 
 
-def _real(text: Text) -> Tensor:
-    return torch.ones_like(text.tokens, dtype=torch.bool) if text.keep is None else text.keep
-
-
 def _rows(text: Text) -> list[list[int]]:
     """The real tokens of each row."""
-    rows, keep = text.tokens.tolist(), _real(text).tolist()
+    rows, keep = text.tokens.tolist(), text.real.tolist()
     return [
         [token for token, real in zip(row, kept, strict=True) if real] for row, kept in zip(rows, keep, strict=True)
     ]

@@ -7,14 +7,17 @@ A window of prompts is read at a time, so that what is first in is soon out and 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
+from typing import TypeVar
 
 from saccade.data import Batch, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.ways import Ways
 
-WINDOW = 1024  # prompts that are sorted together
+WINDOW = 1024  # texts that are sorted together
 ROWS = 64  # prompts at a time
 TOKENS = 16_384  # at a time, padding, beams and what is written counted
+
+One = TypeVar("One")
 
 
 def write_many(
@@ -25,8 +28,9 @@ def write_many(
     told: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[Hypothesis]]:
     """What is written after each prompt, the best first, at most `limit` tokens; `told` hears how many are done."""
-    coming, done = iter(prompts), 0
-    while window := [fitted(row, limit, ways.model.limit) for row in islice(coming, WINDOW)]:
+    done = 0
+    for rows in windows(prompts):
+        window = [fitted(row, limit, ways.model.limit) for row in rows]
         found: list[list[Hypothesis]] = [[] for _ in window]
         for numbers in batches([(len(row), room) for row, room in window], ways.decoding.beams):
             batch = Batch(Text.of([window[number][0] for number in numbers]))
@@ -36,6 +40,13 @@ def write_many(
             done += len(numbers)
             told(done)
         yield from found
+
+
+def windows(coming: Iterable[One]) -> Iterator[list[One]]:
+    """What comes, as many at a time as are sorted together; no more is read before those are done."""
+    rest = iter(coming)
+    while some := list(islice(rest, WINDOW)):
+        yield some
 
 
 def fitted(prompt: Sequence[int], length: int, places: int | None) -> tuple[list[int], int]:

@@ -1,24 +1,17 @@
 """Minimum Bayes risk: of several samples, the one that agrees best with all others (Eikema & Aziz 2020, arXiv 2005.10283).
 
-    draws = [written(model, batch, Draw(seed=n), stop=2, limit=64, tokenizer=tokenizer) for n in range(32)]
-    best = [safest([one.text for one in row]) for row in zip(*draws)]     # or, in one call, `write_safest`
+    draws = [written(model, batch, bounds, Draw(seed=n), tokenizer=tokenizer) for n in range(32)]
+    best = [safest([one.text for one in row]) for row in zip(*draws)]     # or, in one call, `Decoding(samples=32)`
 
 A sample stands for what the model thinks likely, so the mean utility against the samples estimates the utility against
 the truth. A text that was drawn twice counts twice.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import sacrebleu
-
-from saccade.data import Batch
-from saccade.decoding.loop import Choose
-from saccade.decoding.rules import Ruling
-from saccade.decoding.stop import written
-from saccade.models.family import Writer
-from saccade.text.tokenizer import Tokenizer
 
 Utility = Callable[[str, str], float]  # how good the first is if the second is right
 
@@ -74,26 +67,3 @@ def safest(samples: Sequence[str], utility: Utility = chrf) -> Safest:
         value[text] = total / others
     best = max(range(len(samples)), key=lambda number: value[samples[number]])
     return Safest(samples[best], best, value[samples[best]])
-
-
-def write_safest(
-    model: Writer,
-    batch: Batch,
-    tokenizer: Tokenizer,
-    choose: Choose,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    samples: int = 16,
-    utility: Utility = chrf,
-    rules: Sequence[Ruling] = (),
-    strings: Collection[str] = (),
-) -> list[Safest]:
-    """For each row of the batch so many samples, and of them the safest."""
-    if samples < 1:
-        raise ValueError(f"At least one sample has to be drawn; got samples={samples}.")
-    draws = []
-    for _ in range(samples):  # the whole batch each time, so that memory stays that of one
-        found = written(model, batch, choose, stop=stop, limit=limit, rules=rules, tokenizer=tokenizer, strings=strings)
-        draws.append([one.text or "" for one in found])
-    return [safest(row, utility) for row in zip(*draws, strict=True)]

@@ -2,9 +2,10 @@
 have written itself (Leviathan et al. 2023, arXiv 2211.17192).
 
     tally = Tally()
-    rows = speculate(model, batch, LookUp(), stop=2, limit=64, tally=tally)        # the very rows of `generate`
-    rows = speculate(model, batch, Drafted(small), stop=2, limit=64, tally=tally)  # proposed by a smaller model
-    tally.share                                                                    # of the proposed tokens, those kept
+    bounds = Bounds(stop=2, limit=64)
+    rows = speculate(model, batch, bounds, LookUp(), tally)         # the very rows of `generate`
+    rows = speculate(model, batch, bounds, Drafted(small), tally)   # proposed by a smaller model
+    tally.share                                                     # of the proposed tokens, those kept
 
 Whatever is proposed, what is written is the model's own greedy choice at every place, rules and stop tokens included; a bad
 proposal costs time and nothing else. Rows are written one after the other, since each is right about another number of
@@ -12,16 +13,17 @@ tokens.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from saccade.data import Batch, Image, Text
+from saccade.decoding.bounds import Bounds, among
 from saccade.decoding.choose import greedy
-from saccade.decoding.loop import Step, Until, begin, ends
-from saccade.decoding.rules import Ruling, Sofar, check_rules, obey
+from saccade.decoding.loop import Step, begin
+from saccade.decoding.rules import Ruling, Sofar, obey
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Writer
 from saccade.models.model import Model
@@ -127,42 +129,26 @@ class Drafted:
 
 
 def speculate(
-    model: Writer,
-    batch: Batch,
-    drafter: Drafter,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
-    tally: Tally | None = None,
+    model: Writer, batch: Batch, bounds: Bounds, drafter: Drafter, tally: Tally | None = None
 ) -> list[list[int]]:
     """What `generate` would write after each row, greedily, in fewer steps where the proposals are good."""
     rows = []
     for one in rows_of(batch):
-        steps = steps_ahead(model, one, drafter, stop=stop, limit=limit, rules=rules, tally=tally)
+        steps = steps_ahead(model, one, bounds, drafter, tally)
         rows.append([int(step.tokens) for step in steps if bool(step.going)])
     return rows
 
 
 @torch.no_grad()
 def steps_ahead(
-    model: Writer,
-    batch: Batch,
-    drafter: Drafter,
-    *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
-    until: Until | None = None,
-    tally: Tally | None = None,
+    model: Writer, batch: Batch, bounds: Bounds, drafter: Drafter, tally: Tally | None = None
 ) -> Iterator[Step]:
     """Yield the tokens of one row as `loop.steps` does, several after each step of the model."""
     tally = Tally() if tally is None else tally
-    state, scores, sofar = begin(model, batch, limit)
+    state, scores, sofar = begin(model, batch, bounds.limit)
     if len(scores) != 1:
         raise ValueError(f"Speculation writes one row at a time; got {len(scores)}. Use `speculate`, or `rows_of`.")
-    check_rules(rules, scores.size(-1), limit)
-    stops, propose = ends(stop, scores), drafter(model, batch)
+    stops, propose = bounds.stops(scores.size(-1)), drafter(model, batch)
     proposed: list[int] = []
     pending: list[int] = []  # written, and not yet read by the model
     mark, ahead = state.mark(), MOST // 2
@@ -170,7 +156,7 @@ def steps_ahead(
     while True:
         right = 0  # proposals that the model would have written
         for number, row in enumerate(scores[-len(proposed) - 1 :]):
-            step = _chosen(row[None], rules, sofar, stops)
+            step = _chosen(row[None], bounds.rules, sofar, stops)
             token = int(step.tokens)
             agrees = number < len(proposed) and proposed[number] == token
             right += agrees
@@ -178,7 +164,7 @@ def steps_ahead(
             yield step
             sofar = sofar.then([token])
             pending.append(token)
-            if not bool(step.going) or not sofar.left(0) or (until is not None and until(sofar)[0]):
+            if not bool(step.going) or not sofar.left(0) or bounds.over(sofar)[0]:
                 return
             if not agrees:
                 break
@@ -199,21 +185,21 @@ def steps_ahead(
         tally.steps += 1
 
 
-def _chosen(scores: Tensor, rules: Sequence[Ruling], sofar: Sofar, stops: Tensor) -> Step:
+def _chosen(scores: Tensor, rules: Sequence[Ruling], sofar: Sofar, stops: frozenset[int]) -> Step:
     """The model's own choice, and whether the row goes on with it."""
     ruled = obey(rules, scores, sofar)
     tokens = greedy(ruled)
-    return Step(tokens, ~torch.isin(tokens, stops), scores, ruled)
+    return Step(tokens, ~among(tokens, stops), scores, ruled)
 
 
-def _useful(tokens: list[int], stops: Tensor, scores: Tensor) -> list[int]:
+def _useful(tokens: list[int], stops: frozenset[int], scores: Tensor) -> list[int]:
     """The tokens up to the first that stops, and before the first that the model does not write: vocabularies may be padded."""
-    halts, useful = set(stops.tolist()), []
+    useful: list[int] = []
     for token in tokens:
         if not 0 <= token < scores.size(-1):
             break
         useful.append(token)
-        if token in halts:
+        if token in stops:
             break
     return useful
 
@@ -231,4 +217,4 @@ def rows_of(batch: Batch) -> Iterator[Batch]:
     if not isinstance(source, Text):
         raise ValueError(f"A writer goes on from a text or a picture; got {type(source).__name__}.")
     for number, tokens in enumerate(source.tokens):
-        yield Batch(Text((tokens if source.keep is None else tokens[source.keep[number]])[None]))
+        yield Batch(Text(tokens[source.real[number]][None]))

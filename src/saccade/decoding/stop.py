@@ -1,21 +1,22 @@
 """Texts out of the loop: cut before stop strings, as they come or whole, with the log-probability of every token.
 
-    for pieces in stream(model, batch, tokenizer, stop=2, limit=64, strings=["\\n\\n", "END"]): print(pieces[0], end="")
-    written(model, batch, stop=2, limit=64, tokenizer=tokenizer, strings=["\\n\\n"])[0].text
+    bounds = Bounds(stop=2, limit=64)
+    for pieces in stream(model, batch, bounds, tokenizer, strings=["\\n\\n", "END"]): print(pieces[0], end="")
+    written(model, batch, bounds, tokenizer=tokenizer, strings=["\\n\\n"])[0].text
 
 A stop string may begin in the middle of one token and end in the middle of another, so the text is what is searched, and
 the last letters are held back as long as they may become one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from saccade.data import Batch
+from saccade.decoding.bounds import Bounds, Until
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Choose, Step, steps
-from saccade.decoding.rules import Ruling, Sofar
 from saccade.models.family import Writer
 from saccade.text.stream import Stream
 from saccade.text.tokenizer import Tokenizer
@@ -70,16 +71,34 @@ def _begun(text: str, string: str) -> int:
     return next((count for count in range(most, 0, -1) if text.endswith(string[:count])), 0)
 
 
+def cut(tokenizer: Tokenizer, tokens: Sequence[int], strings: Collection[str]) -> str:
+    """The text of some tokens, up to the first of the strings."""
+    cutter = Cutter(tokenizer, strings)
+    return cutter.feed(tokens) + cutter.end()
+
+
+def until_strings(tokenizer: Tokenizer, strings: Collection[str]) -> Until | None:
+    """Which rows have one of the strings in their text, however they changed places since the last step, as beams do."""
+
+    def ended(row: Sequence[int]) -> bool:
+        cutter = Cutter(tokenizer, strings)
+        cutter.feed(row)
+        return cutter.done
+
+    return (lambda sofar: [ended(row) for row in sofar.written]) if strings else None
+
+
 class Cutters:
-    """A cutter for each row of a batch; as `until` of the loop it ends the rows whose string has come."""
+    """A cutter for each row of a batch, fed with the steps of a loop whose rows end when their string has come."""
 
     def __init__(self, tokenizer: Tokenizer, strings: Collection[str]):
         self._new = lambda: Cutter(tokenizer, strings)
         self._new()  # so that what is wrong with the strings is said before anything is written
         self.rows: list[Cutter] = []
 
-    def __call__(self, sofar: Sofar) -> list[bool]:
-        return [cutter.done for cutter in self.rows]
+    def within(self, bounds: Bounds) -> Bounds:
+        """The bounds of that loop."""
+        return replace(bounds, until=lambda sofar: [cutter.done for cutter in self.rows])
 
     def feed(self, step: Step) -> list[str]:
         """What is certain now of each row; all of it, where the row has stopped."""
@@ -117,25 +136,25 @@ class Written:
 def written(
     model: Writer,
     batch: Batch,
+    bounds: Bounds,
     choose: Choose = greedy,
     *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
     tokenizer: Tokenizer | None = None,
     strings: Collection[str] = (),
 ) -> list[Written]:
     """What the model writes after each row, with the log-probability of every token; with a tokenizer also as text."""
-    if strings and tokenizer is None:
+    if tokenizer is not None:
+        cutters = Cutters(tokenizer, strings)
+        return collect(steps(model, batch, cutters.within(bounds), choose), cutters)
+    if strings:
         raise ValueError(
             f"Stop strings are looked for in text; {list(strings)!r} came without a tokenizer. Give it too."
         )
-    cutters = None if tokenizer is None else Cutters(tokenizer, strings)
-    return collect(steps(model, batch, choose, stop=stop, limit=limit, rules=rules, until=cutters), cutters)
+    return collect(steps(model, batch, bounds, choose))
 
 
 def collect(found: Iterable[Step], cutters: Cutters | None = None) -> list[Written]:
-    """What each row became in these steps, however they were chosen; give the cutters to the loop as `until` too."""
+    """What each row became in these steps, however they were chosen, `within` the bounds that the cutters gave."""
     rows: list[Written] = []
     for step in found:
         rows = rows or [Written(text=None if cutters is None else "") for _ in step.tokens]
@@ -150,17 +169,15 @@ def collect(found: Iterable[Step], cutters: Cutters | None = None) -> list[Writt
 def stream(
     model: Writer,
     batch: Batch,
+    bounds: Bounds,
     tokenizer: Tokenizer,
     choose: Choose = greedy,
     *,
-    stop: int | Collection[int] | None,
-    limit: int,
-    rules: Sequence[Ruling] = (),
     strings: Collection[str] = (),
 ) -> Iterator[list[str]]:
     """Yield, step by step, what is new and certain in the text of each row; put together it is the text of `written`."""
     cutters = Cutters(tokenizer, strings)
-    for step in steps(model, batch, choose, stop=stop, limit=limit, rules=rules, until=cutters):
+    for step in steps(model, batch, cutters.within(bounds), choose):
         yield cutters.feed(step)
     yield cutters.end()
 

@@ -9,7 +9,7 @@ of which the safest is taken, its mean likeness to the others.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,15 +18,16 @@ from torch import Tensor
 
 from saccade.data import Batch
 from saccade.decoding.beam import Beams, Hypothesis, search
+from saccade.decoding.bounds import Bounds
 from saccade.decoding.choose import Draw, greedy
 from saccade.decoding.constrain import Among, Matching
 from saccade.decoding.contrast import contrast_steps
-from saccade.decoding.loop import Choose, Until
+from saccade.decoding.loop import Choose
 from saccade.decoding.risk import safest
 from saccade.decoding.rules import Forbid, MinLength, NoRepeat, Repetition, Rule, Ruling, Sofar
 from saccade.decoding.settings import Decoding
 from saccade.decoding.speculate import Drafted, Drafter, LookUp, Tally, rows_of, steps_ahead
-from saccade.decoding.stop import Cutter, Cutters, Written, collect, written
+from saccade.decoding.stop import Cutters, Written, collect, cut, until_strings, written
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.text.tokenizer import Tokenizer
@@ -49,47 +50,51 @@ class Ways:
 
     def write(self, batch: Batch, *, limit: int) -> Texts:
         """What is written after each row, at most `limit` tokens, or fewer if the settings say so."""
-        limit = min(limit, self.decoding.length or limit)
+        bounds = self.bounds(limit)
         if self.decoding.beams > 1:
-            return self._search(batch, limit)
+            return self._search(batch, bounds)
         if self.decoding.contrast:
-            return self._contrast(batch, limit)
+            return self._contrast(batch, bounds)
         if self._drafter is not None:
-            return [[self._ahead(one, self._drafter, limit)] for one in rows_of(batch)]
+            return [[self._ahead(one, bounds, self._drafter)] for one in rows_of(batch)]
         count = self.decoding.samples or self.decoding.n_best
-        draws = zip(*(self._written(batch, limit) for _ in range(count)), strict=True)
+        draws = zip(*(self._written(batch, bounds) for _ in range(count)), strict=True)
         pick = self._safest if self.decoding.samples else _ranked
         return [pick(list(row)) for row in draws]
 
-    def _written(self, batch: Batch, limit: int) -> list[Hypothesis]:
-        given = {"rules": self.rules, "tokenizer": self.tokenizer, "strings": self.decoding.stop}
-        rows = written(self.model, batch, self.choose, stop=self.ends, limit=limit, **given)
-        return [self._scored(row) for row in rows]
+    def bounds(self, limit: int) -> Bounds:
+        """Where a text of at most so many tokens ends, stop strings aside, and what may stand in it."""
+        return Bounds(self.ends, min(limit, self.decoding.length or limit), self.rules)
 
-    def _search(self, batch: Batch, limit: int) -> Texts:
+    def cutters(self) -> Cutters:
+        """What ends texts at their stop strings."""
+        return Cutters(self.tokenizer, self.decoding.stop)
+
+    def _written(self, batch: Batch, bounds: Bounds) -> list[Hypothesis]:
+        given = {"tokenizer": self.tokenizer, "strings": self.decoding.stop}
+        return [self._scored(row) for row in written(self.model, batch, bounds, self.choose, **given)]
+
+    def _search(self, batch: Batch, bounds: Bounds) -> Texts:
         asked = self.decoding
         beams = Beams(
             asked.beams, asked.length_penalty, asked.coverage, asked.groups, asked.diversity, enough=asked.enough
         )
-        until = until_of(self.tokenizer, asked.stop) if asked.stop else None
-        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": until, "best": asked.n_best}
-        found = search(self.model, batch, beams, **given)
+        bounds = replace(bounds, until=until_strings(self.tokenizer, asked.stop))
+        found = search(self.model, batch, bounds, beams, best=asked.n_best)
         for row in found:
             for one in row:
                 one.text = cut(self.tokenizer, one.tokens, asked.stop)
         return found
 
-    def _contrast(self, batch: Batch, limit: int) -> Texts:
-        cutters = Cutters(self.tokenizer, self.decoding.stop)
-        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": cutters}
-        rows = collect(contrast_steps(self.model, batch, alpha=self.decoding.contrast, **given), cutters)
-        return [[self._scored(row)] for row in rows]
+    def _contrast(self, batch: Batch, bounds: Bounds) -> Texts:
+        cutters = self.cutters()
+        found = contrast_steps(self.model, batch, cutters.within(bounds), alpha=self.decoding.contrast)
+        return [[self._scored(row)] for row in collect(found, cutters)]
 
-    def _ahead(self, one: Batch, drafter: Drafter, limit: int) -> Hypothesis:
+    def _ahead(self, one: Batch, bounds: Bounds, drafter: Drafter) -> Hypothesis:
         """One row by speculation."""
-        cutters = Cutters(self.tokenizer, self.decoding.stop)
-        given = {"stop": self.ends, "limit": limit, "rules": self.rules, "until": cutters, "tally": self.tally}
-        (row,) = collect(steps_ahead(self.model, one, drafter, **given), cutters)
+        cutters = self.cutters()
+        (row,) = collect(steps_ahead(self.model, one, cutters.within(bounds), drafter, self.tally), cutters)
         return self._scored(row)
 
     def _safest(self, row: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -188,22 +193,6 @@ def draft_of(where: str, tokenizer: Tokenizer) -> Model:
             f"--draft: {where} has other tokens than the model that it should write for; train both with one tokenizer."
         )
     return draft
-
-
-def until_of(tokenizer: Tokenizer, strings: Sequence[str]) -> Until:
-    """Which rows have one of the strings in their text."""
-
-    def until(sofar: Sofar) -> list[bool]:
-        texts = (tokenizer.decode(row) for row in sofar.written)
-        return [any(string in text for string in strings) for text in texts]
-
-    return until
-
-
-def cut(tokenizer: Tokenizer, tokens: Sequence[int], strings: Sequence[str]) -> str:
-    """The text of some tokens, up to the first of the strings."""
-    cutter = Cutter(tokenizer, strings)
-    return cutter.feed(tokens) + cutter.end()
 
 
 def _ranked(row: Sequence[Hypothesis]) -> list[Hypothesis]:

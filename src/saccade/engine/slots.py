@@ -1,7 +1,7 @@
 """Continuous batching: requests of different lengths join and leave one batch between two steps, and nobody notices.
 
     slots = Slots(model.eval(), size=8, limit=512)
-    ticket = slots.submit(Batch(Text.of([ids])), Draw(seed=3), stop=2, limit=64)
+    ticket = slots.submit(Batch(Text.of([ids])), Bounds(stop=2, limit=64), Draw(seed=3))
     while slots.busy:
         for event in slots.step(): ...      # one token for each request that is going on
     ticket.tokens
@@ -16,7 +16,6 @@ price of `Fixed` rows (see `rows`).
 
 import threading
 from collections import deque
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -24,9 +23,8 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch
-from saccade.decoding import Choose, greedy
-from saccade.decoding.loop import Until, begin, ends
-from saccade.decoding.rules import Ruling, check_rules
+from saccade.decoding import Bounds, Choose, greedy
+from saccade.decoding.loop import begin
 from saccade.engine.rows import Fixed, Loose, Source, together
 from saccade.engine.ticket import Event, Request, Ticket, one_row
 from saccade.models.family import Writer
@@ -58,28 +56,16 @@ class Slots:
 
     # what any thread may do
 
-    def submit(
-        self,
-        batch: Batch,
-        choose: Choose = greedy,
-        *,
-        stop: int | Collection[int] | None,
-        limit: int,
-        rules: Sequence[Ruling] = (),
-        until: Until | None = None,
-        copy: int = 0,
-    ) -> Ticket:
-        """Ask for at most `limit` tokens after the one row of a batch; raises `Full` when too many wait already.
+    def submit(self, batch: Batch, bounds: Bounds, choose: Choose = greedy, *, copy: int = 0) -> Ticket:
+        """Ask for a text after the one row of a batch; raises `Full` when too many wait already.
 
         A `choose` that remembers, such as `Draw`, must be the request's own. In fixed slots equal requests get the same row,
         one after the other, unless they have different numbers (`copy`).
         """
         source = one_row(batch)
         about = self._about = self._about or learn(self.model, source, self.device)
-        found = frozenset(ends(stop, torch.empty(0, about.vocab)).tolist())
-        check_rules(rules, about.vocab, limit)
-        self._check_room(about, source, limit)
-        request = Request(source, choose, tuple(rules), found, until, limit, copy)
+        request = Request(source, bounds, choose, bounds.stops(about.vocab), copy)
+        self._check_room(about, source, bounds.limit)
         with self._news:
             if self._closed:
                 raise RuntimeError("These slots are closed and take no more requests; make new ones.")
@@ -193,8 +179,6 @@ class Slots:
 
     def _check_room(self, about: "About", source: Source, limit: int) -> None:
         """Refuse at once what has no room in a slot."""
-        if limit < 1:
-            raise ValueError(f"At least one token has to be asked for; got limit={limit}.")
         long = len(source) if isinstance(source, list) else 1
         needed = max(about.begins + limit + (long - 1 if about.continues else 0), long)
         if needed > self.limit:

@@ -2,7 +2,7 @@
 
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -10,9 +10,8 @@ from typing import Literal
 from torch import Tensor
 
 from saccade.data import Batch, Image, Points, Text
-from saccade.decoding import Choose, greedy
-from saccade.decoding.loop import Until
-from saccade.decoding.rules import Ruling, Sofar, obey
+from saccade.decoding import Bounds, Choose, greedy
+from saccade.decoding.rules import Sofar, obey
 
 End = Literal["stop", "limit", "cancelled", "failed"]
 
@@ -22,11 +21,9 @@ class Request:
     """What was asked, for one row: where a text begins, how it goes on, and where it ends."""
 
     source: list[int] | Image | Points
+    bounds: Bounds
     choose: Choose
-    rules: Sequence[Ruling]
-    stop: frozenset[int]
-    until: Until | None
-    limit: int  # the most tokens that are written
+    stops: frozenset[int]
     copy: int  # equal requests with different numbers may be written side by side in fixed slots
 
     @cached_property
@@ -40,7 +37,7 @@ class Request:
     @property
     def greedy(self) -> bool:
         """Whether the best token is what it takes, so that many rows can be asked at once."""
-        return self.choose is greedy and not self.rules
+        return self.choose is greedy and not self.bounds.rules
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ class Ticket:
             return None
         try:
             token = self._choose(scores) if best is None else best
-            if token in self.request.stop:
+            if token in self.request.stops:
                 return self.end("stop")
             done = self._written([*self.tokens, token])
         except Exception as error:  # a sampler, a rule or a stop of this request; the others have no part in it
@@ -127,7 +124,7 @@ class Ticket:
             return Event(self, token, ended)
 
     def _choose(self, scores: Tensor) -> int:
-        ruled = obey(self.request.rules, scores, self._sofar(self.tokens))
+        ruled = obey(self.request.bounds.rules, scores, self._sofar(self.tokens))
         chosen = self.request.choose(ruled)
         if chosen.shape != (1,):
             raise ValueError(f"A choice gives one token for each row, (1,); got {tuple(chosen.shape)}.")
@@ -135,13 +132,13 @@ class Ticket:
 
     def _written(self, tokens: list[int]) -> End | None:
         """How the text ends with these tokens; None if it goes on."""
-        until = self.request.until
-        if until is not None and until(self._sofar(tokens))[0]:
+        bounds = self.request.bounds
+        if bounds.until is not None and bounds.over(self._sofar(tokens))[0]:
             return "stop"
-        return "limit" if len(tokens) >= self.request.limit else None
+        return "limit" if len(tokens) >= bounds.limit else None
 
     def _sofar(self, tokens: list[int]) -> Sofar:
-        return Sofar([self.prompt], [list(tokens)], self.request.limit)
+        return Sofar([self.prompt], [list(tokens)], self.request.bounds.limit)
 
 
 def values(source: Image | Points) -> Tensor:
@@ -159,7 +156,7 @@ def one_row(batch: Batch) -> list[int] | Image | Points:
         return source
     if source.parts is not None or source.segment is not None or source.marked is not None:
         raise ValueError("A request is one text: its tokens and `keep`; segments, marks and parts are not taken.")
-    tokens = source.tokens[0] if source.keep is None else source.tokens[0][source.keep[0]]
+    tokens = source.tokens[0][source.real[0]]
     if not len(tokens):
         raise ValueError("The text is empty, and there is nothing to begin with; give at least one token.")
     return tokens.tolist()

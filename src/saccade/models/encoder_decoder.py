@@ -36,11 +36,10 @@ class EncoderDecoder(nn.Module):
         """Read the source; the first step takes the token that begins every target."""
         source = batch.source
         assert isinstance(source, Text), f"{type(self).__name__} reads text"
-        # a keep even where all is real: requests of other lengths may join later
-        keep = torch.ones_like(source.tokens, dtype=torch.bool) if source.keep is None else source.keep
         state = State()
         state.put("memory", self.encoder(self.words(source.tokens), source.keep), axis=1)
-        state.put("memory_keep", keep, axis=1)
+        # even where all is real: requests of other lengths may join later
+        state.put("memory_keep", source.real, axis=1)
         return state, Text(torch.full_like(source.tokens[:, :1], self.begin))
 
     def think(self, text: Text, state: State) -> Tensor:

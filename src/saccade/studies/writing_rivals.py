@@ -46,17 +46,14 @@ def generate_ours(work: Work) -> Made:
 
 def translate_ours(work: Work) -> Made:
     from saccade.data import Batch, Text
-    from saccade.decoding import generate
-    from saccade.decoding.beam import Beams, search
+    from saccade.decoding import Beams, Bounds, generate, search
 
     model, rows = _ours(work), work.prompts()
     if work.beams == 1:
         return _said(model), lambda new: generate(model, Batch(Text.of(rows)), stop=None, limit=new)
 
     def write(new: int) -> list[list[int]]:
-        return [
-            found[0].tokens for found in search(model, Batch(Text.of(rows)), Beams(work.beams), stop=None, limit=new)
-        ]
+        return [found[0].tokens for found in search(model, Batch(Text.of(rows)), Bounds(None, new), Beams(work.beams))]
 
     return _said(model), write
 

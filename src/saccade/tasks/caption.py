@@ -189,9 +189,9 @@ def rewarded_loss(model: Model, batch: Batch, smoothing: float) -> Tensor:
     assert target is not None, "a batch to learn from has targets"
     with draws(model) as log:
         scores = follow(model, batch)
-    keep = torch.ones_like(target.tokens, dtype=torch.bool) if target.keep is None else target.keep
-    each = F.cross_entropy(scores.transpose(1, 2), target.tokens, reduction="none", label_smoothing=smoothing) * keep
-    reward = -(each.sum(1) / keep.sum(1)).detach()
+    real = target.real
+    each = F.cross_entropy(scores.transpose(1, 2), target.tokens, reduction="none", label_smoothing=smoothing) * real
+    reward = -(each.sum(1) / real.sum(1)).detach()
     return each.sum() + len(reward) * reinforce(log, reward, reward.mean())
 
 

@@ -37,8 +37,7 @@ class Rows:
 
 def row_seeds(text: Text, seed: int) -> list[int]:
     """A seed for each row, of its own tokens and of one that all share."""
-    keep = torch.ones_like(text.tokens, dtype=torch.bool) if text.keep is None else text.keep
-    rows = [tokens[real].tolist() for tokens, real in zip(text.tokens, keep, strict=True)]
+    rows = [tokens[real].tolist() for tokens, real in zip(text.tokens, text.real, strict=True)]
     return [int.from_bytes(hashlib.blake2b(repr((seed, row)).encode(), digest_size=7).digest()) for row in rows]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from saccade.data import Batch, Text
+from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import Choose
 from saccade.decoding.rules import Ruling
 from saccade.decoding.stop import written
@@ -49,10 +50,10 @@ def write_records(
         raise ValueError(f"The model reads {model.limit} tokens and the beginning has {len(prompt)}; shorten it.")
     device = next(model.parameters()).device
     model.eval()
-    given = {"stop": [] if tokenizer.end is None else [tokenizer.end], "limit": limit, "rules": rules}
+    bounds = Bounds(tokenizer.end, limit, rules)
     out: list[Written] = []
     while len(out) < count:
         batch = Batch(Text.of([prompt] * min(ROWS, count - len(out)))).to(device)
-        found = written(model, batch, choose, tokenizer=tokenizer, strings=[border, *stop], **given)
+        found = written(model, batch, bounds, choose, tokenizer=tokenizer, strings=[border, *stop])
         out += [Written(begin + (one.text or ""), one.ended) for one in found]
     return out

@@ -17,7 +17,7 @@ from saccade.data import Batch, DataError, Example, Role, Text
 from saccade.data.guess import guess
 from saccade.data.item import FIRST, JUDGED, LABEL, SECOND, SOURCE, TARGET, TEXT
 from saccade.data.read import read
-from saccade.decoding.loop import write
+from saccade.decoding import Bounds, written
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
@@ -174,16 +174,10 @@ class Shots(Task):
         if model.limit is not None:
             room = min(room, model.limit - (0 if reads_apart(model) else len(item.source)))
         device = next(model.parameters()).device
-        ids: list[int] = []
         prompt = Batch(Text.of([item.source.tolist()])).to(device)
-        for tokens, going in write(model, prompt, stop=tokenizer.end, limit=max(1, room)):
-            if not bool(going[0]):
-                break
-            ids.append(int(tokens[0]))
-            text = tokenizer.decode(ids).lstrip(" ")
-            if any(end in text for end in ends):
-                return min((text.split(end)[0] for end in ends), key=len).strip()
-        return tokenizer.decode(ids).strip()
+        bounds = Bounds(tokenizer.end, max(1, room))
+        (found,) = written(model, prompt, bounds, tokenizer=tokenizer, strings=ends)
+        return (found.text or "").strip()
 
 
 def shots_task(

@@ -227,12 +227,8 @@ def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
     tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
     keep = None
     if first.keep is not None or target.keep is not None:
-        keep = torch.cat([real(first), real(target)[:, :-1]], dim=1)
+        keep = torch.cat([first.real, target.real[:, :-1]], dim=1)
     x = body.think(Text(tokens, keep), state)[:, length - 1 :]  # what follows a target stands at the token before it
     if target.keep is None:
         return word_loss(body.head, x.flatten(0, 1), target.tokens.flatten(), smoothing)
     return word_loss(body.head, x[target.keep], target.tokens[target.keep], smoothing)
-
-
-def real(text: Text) -> Tensor:
-    return torch.ones_like(text.tokens, dtype=torch.bool) if text.keep is None else text.keep

@@ -97,8 +97,7 @@ class Translate(Task):
         """What is written for each row; those with room for equally much go together, so that neighbours change nothing."""
         source = batch.source
         assert isinstance(source, Text)
-        sizes = [source.tokens.size(1)] * len(source.tokens) if source.keep is None else source.keep.sum(1).tolist()
-        rooms = [min(length or self._room(size), model.limit or sys.maxsize) for size in sizes]
+        rooms = [min(length or self._room(size), model.limit or sys.maxsize) for size in source.real.sum(1).tolist()]
         out: list[Any] = [None] * len(rooms)
         for room in dict.fromkeys(rooms):
             numbers = [number for number, own in enumerate(rooms) if own == room]

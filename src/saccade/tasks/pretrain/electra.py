@@ -30,7 +30,7 @@ from saccade.tasks.metrics.score import ratio
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective
 from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
-from saccade.tasks.task import CHUNK, Choices, Item, real
+from saccade.tasks.task import CHUNK, Choices, Item
 
 SHRINK = 3  # how many times narrower the generator is, as published for the base model
 WEIGHT = 50.0  # of the discriminator's loss beside the generator's
@@ -170,7 +170,7 @@ def played(model: Model, batch: Batch, share: float, chance: Tensor) -> Round:
         nats, right, drawn = guessed(generator.head, generator.body(replace(batch, source=gaps))[hidden], gold, luck)
     filled = replace(text, tokens=text.tokens.masked_scatter(hidden, drawn))
     doubts = model.head(model.body(replace(batch, source=filled)), text.keep)
-    return Round(real(text), hidden, at, nats, right, filled.tokens != text.tokens, doubts)
+    return Round(text.real, hidden, at, nats, right, filled.tokens != text.tokens, doubts)
 
 
 def guessed(head: WordHead, x: Tensor, gold: Tensor, luck: Tensor) -> tuple[Tensor, Tensor, Tensor]:

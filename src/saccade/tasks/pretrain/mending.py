@@ -13,7 +13,7 @@ from saccade.models.model import Model
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective, judged, summed
 from saccade.tasks.pretrain.rows import numbered
-from saccade.tasks.task import Item, real, word_loss
+from saccade.tasks.task import Item, word_loss
 
 
 class Mending(Objective):
@@ -69,7 +69,7 @@ class Mending(Objective):
         spoilt = self.spoilt(model, batch, chance)
         target, body = spoilt.target, model.body
         assert target is not None
-        keep = real(target)
+        keep = target.real
         return thought(body, spoilt)[keep], target.tokens[keep], torch.nonzero(keep)[:, 0]
 
 
@@ -80,5 +80,5 @@ def thought(body: Any, batch: Batch) -> Tensor:
     state, first = body.start(batch)
     length = first.tokens.size(1)
     tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
-    keep = None if target.keep is None else torch.cat([real(first), target.keep[:, :-1]], dim=1)
+    keep = None if target.keep is None else torch.cat([first.real, target.keep[:, :-1]], dim=1)
     return body.think(Text(tokens, keep), state)[:, length - 1 :]
