@@ -1,0 +1,220 @@
+"""The life of slots: any order of events, several threads, requests and models that fail, and what is refused."""
+
+import random
+import threading
+
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from slotted import LIMIT, STOP, VOCAB, Sum, asked, run, summed, text, tiny
+
+from saccade.data import Batch, Text
+from saccade.decoding import Bounds
+from saccade.decoding.rules import MinLength
+from saccade.engine.slots import Full, Slots
+
+
+class Machine(RuleBasedStateMachine):
+    """Submitting, cancelling and stepping in any order: no answer changes, nobody is lost, nothing overflows."""
+
+    @initialize(fixed=st.booleans(), size=st.integers(1, 4))
+    def begin(self, fixed, size):
+        self.slots, self.asked = Slots(Sum(), size, 12, fixed, waiting=3), []
+
+    @rule(
+        row=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=7), limit=st.integers(1, 5), copy=st.integers(0, 3)
+    )
+    def submit(self, row, limit, copy):
+        full = self.slots.queued == 3
+        try:
+            self.asked.append((self.slots.submit(text(row), Bounds(stop=STOP, limit=limit), copy=copy), row, limit))
+            assert not full
+        except Full:
+            assert full
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def cancel(self, data):
+        ticket, _, _ = data.draw(st.sampled_from(self.asked))
+        ended = ticket.ended
+        assert self.slots.cancel(ticket) == (ended is None)
+        assert ticket.ended == (ended or "cancelled")
+
+    @rule()
+    def step(self):
+        before = {ticket: len(ticket.tokens) for ticket, _, _ in self.asked}
+        for event in self.slots.step():
+            assert event.ended == event.ticket.ended
+            assert len(event.ticket.tokens) == before[event.ticket] + (event.token is not None)
+
+    @invariant()
+    def nobody_is_lost(self):
+        going = [ticket for ticket, _, _ in self.asked if ticket.ended is None]
+        here = {*self.slots._waiting, *self.slots._rows.seated}
+        assert here >= set(going)
+        assert self.slots.seated <= self.slots.size
+        assert self.slots.queued <= 3
+
+    def teardown(self):
+        run(self.slots)
+        assert (self.slots.seated, self.slots.queued, self.slots._rows.state) == (0, 0, None)
+        for ticket, row, limit in self.asked:
+            wanted = summed(row, limit)
+            if ticket.ended == "cancelled":
+                wanted = wanted[: len(ticket.tokens)]
+            assert ticket.tokens == wanted
+            assert ticket.ended in ("cancelled", "limit" if len(wanted) == limit else "stop")
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+# threads
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
+    slots, wrong, closing = Slots(Sum(), 3, LIMIT, fixed, waiting=100), [], threading.Event()
+
+    def write():
+        while not closing.is_set():
+            if slots.wait(0.05):
+                slots.step()
+
+    def ask(number):
+        rng = random.Random(number)
+        for row, limit in asked(rng, 12):
+            ticket, wanted = slots.submit(text(row), Bounds(stop=STOP, limit=limit)), summed(row, limit)
+            got = []
+            for token in ticket.stream(timeout=20):
+                got.append(token)
+                if rng.random() < 0.1 and slots.cancel(ticket):
+                    wanted = wanted[: len(ticket.tokens)]
+            if [*got] != wanted:
+                wrong.append((row, got, wanted))
+
+    threads = [threading.Thread(target=write), *(threading.Thread(target=ask, args=(n,)) for n in range(4))]
+    for thread in threads:
+        thread.start()
+    for thread in threads[1:]:
+        thread.join(60)
+    closing.set()
+    threads[0].join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not wrong
+    run(slots)
+    assert (slots.seated, slots.queued) == (0, 0)
+
+
+def test_closing_ends_everything_and_takes_no_more():
+    slots = Slots(Sum(), 1, LIMIT)
+    tickets = [slots.submit(text([n]), Bounds(stop=None, limit=5)) for n in range(2)]
+    with pytest.raises(TimeoutError, match=r"no news for 0.01 seconds; is a thread calling `Slots.step`"):
+        tickets[0].result(timeout=0.01)
+    slots.step()
+    slots.close()
+    assert [ticket.ended for ticket in tickets] == ["cancelled", "cancelled"]
+    assert tickets[0].result() == summed([0], 1, stop=None)
+    assert [event.ended for event in slots.step()] == ["cancelled", "cancelled"]
+    assert not slots.wait(0.01)
+    with pytest.raises(RuntimeError, match="closed and take no more"):
+        slots.submit(text([1]), Bounds(stop=None, limit=1))
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_what_goes_wrong_in_one_request_is_its_own_affair(fixed):
+    slots = Slots(Sum(), 4, LIMIT, fixed)
+    good = slots.submit(text([3, 2]), Bounds(stop=STOP, limit=6))
+    unknown = slots.submit(text([3, 99]), Bounds(stop=None, limit=3))
+    broken = slots.submit(text([2, 2]), Bounds(stop=None, limit=3), lambda scores: scores / 0 + {})
+    wide = slots.submit(text([2, 1]), Bounds(stop=None, limit=3), lambda scores: scores)
+    run(slots)
+    assert good.result() == summed([3, 2], 6)
+    for ticket, error, said in (
+        (unknown, IndexError, "no such"),
+        (broken, TypeError, "unsupported operand"),
+        (wide, ValueError, r"\(1, 23\)"),
+    ):
+        assert ticket.ended == "failed"
+        with pytest.raises(error, match=said):
+            ticket.result()
+    assert slots.seated == 0
+
+
+def test_a_model_that_fails_fails_those_who_are_in_it_and_no_later_ones():
+    model = Sum()
+    slots = Slots(model, 2, LIMIT)
+    first = [slots.submit(text([n]), Bounds(stop=None, limit=5)) for n in (3, 4, 6)]
+    slots.step()
+    model.broken = ValueError("out of order")
+    assert [(event.ticket, event.ended) for event in slots.step()] == [(first[0], "failed"), (first[1], "failed")]
+    model.broken = None
+    run(slots)
+    assert first[2].tokens == summed([6], 5, stop=None)
+    stopped = slots.submit(text([3]), Bounds(stop=None, limit=5))
+    slots.step()
+    model.broken = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        slots.step()
+    model.broken = None
+    with pytest.raises(RuntimeError, match="interrupted; submit again"):
+        stopped.result()
+    assert not slots.busy
+
+
+def test_scores_that_are_no_numbers_are_an_error():
+    model = tiny("gpt2")
+    model.body.head.score.weight.data.fill_(torch.nan)
+    slots = Slots(model, 2, LIMIT)
+    ticket = slots.submit(text([1, 2]), Bounds(stop=None, limit=3))
+    run(slots)
+    with pytest.raises(ValueError, match="scores are no numbers"):
+        ticket.result()
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ({"row": []}, "text is empty"),
+        ({"limit": 0}, "At least one token"),
+        ({"row": [1] * 10, "limit": 7}, "10 tokens and 7 to be written need a slot of 17 tokens; these have 16"),
+        ({"stop": 23}, "stop token 23 is unknown"),
+        ({"rules": [MinLength(9, ends=(2,))]}, "At least 9 tokens and at most 3"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_at_once(ask, said):
+    slots = Slots(tiny("gpt2"), 2, LIMIT)
+    settings = {"row": [1, 2], "stop": None, "limit": 3} | ask
+    row = settings.pop("row")
+    with pytest.raises(ValueError, match=said):
+        slots.submit(Batch(Text(torch.tensor([row], dtype=torch.long))), Bounds(**settings))
+    assert not slots.busy
+
+
+def test_a_source_and_what_is_written_from_it_have_a_limit_each():
+    slots = Slots(tiny("transformer"), 2, LIMIT)
+    ticket = slots.submit(text([3] * 16), Bounds(stop=None, limit=15))
+    run(slots)
+    assert len(ticket.tokens) == 15
+    for row, limit in (([3] * 17, 1), ([3], 16)):
+        with pytest.raises(ValueError, match="need a slot of 17 tokens"):
+            slots.submit(text(row), Bounds(stop=None, limit=limit))
+
+
+def test_slots_are_refused_that_could_not_work():
+    with pytest.raises(ValueError, match="size=0"):
+        Slots(Sum(), 0, 4)
+    with pytest.raises(ValueError, match="at most 16 tokens, so a slot cannot have 17"):
+        Slots(tiny("gpt2"), 2, 17)
+    with pytest.raises(ValueError, match=r"model.eval\(\)"):
+        Slots(tiny("gpt2").train(), 2, 4)
+    with pytest.raises(ValueError, match="one row; the batch has 2"):
+        Slots(Sum(), 2, 4).submit(Batch(Text.of([[1], [2]])), Bounds(stop=None, limit=1))
+    with pytest.raises(ValueError, match="parts are not taken"):
+        Slots(Sum(), 2, 4).submit(Batch(Text.packed([[[1], [2]]])), Bounds(stop=None, limit=1))
