@@ -11,7 +11,8 @@ from torch.testing import assert_close
 from saccade.attention import MECHANISMS, Additive, draws, reinforce, watch
 from saccade.data import Batch, Image, Text
 from saccade.decoding import follow, generate
-from saccade.models import captioner, painter, rnn, transformer
+from saccade.models import captioner, painter, rnn, transformer, vit
+from saccade.models.new import new
 from saccade.parts.position import POSITIONS
 from saccade.parts.recurrent import Recurrent
 from saccade.vision import codes
@@ -466,3 +467,12 @@ def test_straight_through_and_soft_draws():
         codes.Autoencoder(near, cell=4)(torch.rand(1, 3, 6, 8))
     with pytest.raises(ValueError, match="power of two; got 3"):
         codes.Autoencoder(near, cell=3)
+
+
+@pytest.mark.parametrize("width", [96, 768])
+def test_a_narrow_vit_adds_up_to_as_much_as_a_wide_one(width):
+    torch.manual_seed(0)
+    model = new("vit", vit.Config(width=width, layers=1, heads=4, inner=64, side=8, patch=4))
+    matrix = next(m for m in model.modules() if isinstance(m, nn.Linear) and m.in_features == width)
+    with torch.no_grad():
+        assert matrix(torch.randn(2000, width)).std().item() == pytest.approx(0.02 * 768**0.5, rel=0.03)

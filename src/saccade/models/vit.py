@@ -13,7 +13,7 @@ from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Image
 from saccade.models.bert import pooler
 from saccade.models.family import Family, Head
-from saccade.models.fresh import spread
+from saccade.models.fresh import widened
 from saccade.models.weights import Names, Row
 from saccade.parts.embed import Patches
 from saccade.parts.feedforward import FeedForward
@@ -211,5 +211,5 @@ FAMILY = Family(
     ignored=(r"pooler\..*",),
     architecture="ViTModel",
     spare=pooler,
-    fresh=spread,
+    fresh=widened,
 )
