@@ -25,7 +25,7 @@ class Softmax(Normaliser):
 
     def forward(self, scores: Tensor, mask: Tensor, noise: Tensor | None = None) -> Tensor:
         scores = scores + mask
-        blind = (scores == -math.inf).all(-1, keepdim=True)
+        blind = scores.detach().amax(-1, keepdim=True) == -math.inf
         return scores.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
 
 

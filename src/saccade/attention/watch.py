@@ -59,7 +59,8 @@ class Everything:
     """Keep all weights as they are."""
 
     def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
-        return torch.cat([weights for _, weights in chunks], dim=axis), None
+        parts = [weights for _, weights in chunks]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=axis), None
 
 
 @dataclass(frozen=True)
