@@ -12,29 +12,6 @@ from torch.testing import assert_close
 from saccade.attention import watch
 from saccade.data import Batch, Image, Points, Text
 from saccade.decoding import follow
-from saccade.models import (
-    bart,
-    bert,
-    bigbird,
-    captioner,
-    distilbert,
-    electra,
-    gpt2,
-    kernel,
-    linformer,
-    llama,
-    longformer,
-    marian,
-    marian_student,
-    painter,
-    reformer,
-    rnn,
-    roberta,
-    senet,
-    t5,
-    transformer,
-    vit,
-)
 from saccade.models.load import load
 from saccade.models.new import new
 from saccade.models.table import FAMILIES
@@ -44,35 +21,38 @@ VOCAB = 23
 READ = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 17, "length": 16, "dropout": 0.0}
 PAIR = READ | {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 17, "begin": 2}
 SEE = {"width": 12, "layers": 1, "heads": 3, "inner": 17, "dropout": 0.0}
-TINY = {
-    "rnn": rnn.Config(VOCAB, 12, dropout=0.0),
-    "rnn_language": rnn.Config(VOCAB, 12, layers=2, dropout=0.0),
-    "rnn_reader": rnn.Config(VOCAB, 12, layers=2, dropout=0.0),
-    "transformer": transformer.Config(**READ),
-    "transformer_language": transformer.Config(**READ),
-    "transformer_reader": transformer.Config(**READ),
-    "bert": bert.Config(**READ),
-    "roberta": roberta.Config(**READ),
-    "distilbert": distilbert.Config(**READ, label_dropout=0.0, span_dropout=0.0),
-    "electra": electra.Config(**READ, word_width=5),
-    "longformer": longformer.Config(**READ, windows=(4,)),
-    "bigbird": bigbird.Config(**READ, block=1, count=1),
-    "linformer": linformer.Config(**READ, rank=5),
-    "reformer": reformer.Config(**READ, buckets=2, near=3),
-    "gpt2": gpt2.Config(**READ),
-    "llama": llama.Config(**READ | {"heads": 6, "head_width": 2}, key_heads=2),
-    "t5": t5.Config(**{k: v for k, v in READ.items() if k != "length"}, head_width=4, buckets=8, distance=16),
-    "bart": bart.Config(**PAIR),
-    "marian": marian.Config(**PAIR),
-    "marian_student": marian_student.Config(VOCAB, 12, 2, 2, 3, 17, dropout=0.0),
-    "vit": vit.Config(**SEE, side=12, patch=4),
-    "senet": senet.Config(width=12, stages=2, blocks=1, reduction=2),
-    "captioner_rnn": captioner.Config(VOCAB, **SEE | {"width": 48}, length=16, size=12, cell=4),
-    "captioner_transformer": captioner.Config(VOCAB, **SEE | {"width": 48}, length=16, size=12, cell=4),
-    "captioner_patches": captioner.Config(VOCAB, **SEE | {"width": 48}, length=16, size=12, cell=4),
-    "painter": painter.Config(VOCAB, **SEE, length=8, size=12, cell=4, codes=7, code_width=5),
-    "kernel": kernel.Config(points=7, features=3, outputs=2),
+SEEN = SEE | {"vocab": VOCAB, "size": 12, "cell": 4}
+CAPTION = SEEN | {"width": 48, "length": 16}
+SIZES = {
+    "rnn": {"vocab": VOCAB, "width": 12, "dropout": 0.0},
+    "rnn_language": {"vocab": VOCAB, "width": 12, "layers": 2, "dropout": 0.0},
+    "rnn_reader": {"vocab": VOCAB, "width": 12, "layers": 2, "dropout": 0.0},
+    "transformer": READ,
+    "transformer_language": READ,
+    "transformer_reader": READ,
+    "bert": READ,
+    "roberta": READ,
+    "distilbert": READ | {"label_dropout": 0.0, "span_dropout": 0.0},
+    "electra": READ | {"word_width": 5},
+    "longformer": READ | {"windows": (4,)},
+    "bigbird": READ | {"block": 1, "count": 1},
+    "linformer": READ | {"rank": 5},
+    "reformer": READ | {"buckets": 2, "near": 3},
+    "gpt2": READ,
+    "llama": READ | {"heads": 6, "head_width": 2, "key_heads": 2},
+    "t5": {k: v for k, v in READ.items() if k != "length"} | {"head_width": 4, "buckets": 8, "distance": 16},
+    "bart": PAIR,
+    "marian": PAIR,
+    "marian_student": SEE | {"vocab": VOCAB, "layers": 2, "decoder_layers": 2},
+    "vit": SEE | {"side": 12, "patch": 4},
+    "senet": {"width": 12, "stages": 2, "blocks": 1, "reduction": 2},
+    "captioner_rnn": CAPTION,
+    "captioner_transformer": CAPTION,
+    "captioner_patches": CAPTION,
+    "painter": SEEN | {"length": 8, "codes": 7, "code_width": 5},
+    "kernel": {"points": 7, "features": 3, "outputs": 2},
 }
+TINY = {family.name: family.config(**SIZES[family.name]) for family in FAMILIES}
 PICTURES = ("vit", "senet", "captioner_rnn", "captioner_transformer", "captioner_patches")
 FROM_CODES = {"painter": VOCAB + 1}  # the first token that it may write
 
@@ -146,7 +126,7 @@ def remembering(model):
 
 
 def test_every_family_has_a_tiny_config():
-    assert TINY.keys() == {family.name for family in FAMILIES}
+    assert SIZES.keys() == {family.name for family in FAMILIES}
 
 
 @pytest.mark.parametrize(("family", "head"), HEADED)

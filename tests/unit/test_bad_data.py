@@ -62,6 +62,18 @@ def squad(start: object, text: str = "Ann") -> str:
     return json.dumps({"data": [{"title": "t", "paragraphs": [{"context": "Hi, Ann", "qas": [asked]}]}]})
 
 
+def jsonl(name: str, text: str, place: str, *said: str, task: str = "label") -> Bad:
+    return Bad(name, {"a.jsonl": text}, place, said, task)
+
+
+def tagged(name: str, text: str, *said: str) -> Bad:
+    return jsonl(name, text, ":1:", *said, task="tag")
+
+
+def conll(name: str, text: str, place: str, *said: str, columns: str = "") -> Bad:
+    return Bad(name, {"a.conll": text}, place, said, "tag", columns)
+
+
 def picture(content: bytes, name: str = "a.png") -> dict[str, bytes | str]:
     return {"a.csv": f"image,label\n{name},x\n", name: content}
 
@@ -125,12 +137,7 @@ BAD = [
         ":1:",
         ("no column for text", "remark, points", "--columns text="),
     ),
-    Bad(
-        "nearly a known name",
-        {"a.jsonl": '{"texte": "a", "label": 1}\n'},
-        ":1:",
-        ("texte, label", "--columns text=texte"),
-    ),
+    jsonl("nearly a known name", '{"texte": "a", "label": 1}\n', ":1:", "texte, label", "--columns text=texte"),
     Bad(
         "wrong name asked for",
         {"a.csv": GOOD},
@@ -181,46 +188,23 @@ BAD = [
     ),
     Bad("infinite", {"a.csv": "x,y\n1,2\ninf,2\n"}, ":3:", ("finite", "column x", "'inf'", "remove"), "regress"),
     Bad("number missing", {"a.csv": "x,y\n1,2\n1,\n"}, ":3:", ("column y", "''", "fill it in"), "regress"),
-    Bad(
-        "true as a number",
-        {"a.jsonl": '{"x": [1], "y": true}\n'},
-        ":1:",
-        ("column y", "True", "write one number"),
-        "regress",
-    ),
+    jsonl("true as a number", '{"x": [1], "y": true}\n', ":1:", "column y", "True", "write one number", task="regress"),
     # JSON
-    Bad(
+    jsonl(
         "not json",
-        {"a.jsonl": '{"text": "a", "label": 1}\n{"text": oops}\n'},
+        '{"text": "a", "label": 1}\n{"text": oops}\n',
         ":2:",
-        ("not JSON", "character 10", "oops", "one JSON object"),
+        "not JSON",
+        "character 10",
+        "oops",
+        "one JSON object",
     ),
-    Bad(
-        "json cut off",
-        {"a.jsonl": '{"text": "a", "label": 1}\n{"text": "b", "la'},
-        ":2:",
-        ("not JSON", "character 15", "cut off"),
-    ),
-    Bad(
-        "a line is a list",
-        {"a.jsonl": '{"text": "a", "label": 1}\n[1]\n'},
-        ":2:",
-        ("an object is needed", "[1]", "rite {"),
-    ),
-    Bad("deep json", {"a.jsonl": DEEP}, ":1:", ("too deeply", "[[[", "few levels")),
+    jsonl("json cut off", '{"text": "a", "label": 1}\n{"text": "b", "la', ":2:", "not JSON", "character 15", "cut off"),
+    jsonl("a line is a list", '{"text": "a", "label": 1}\n[1]\n', ":2:", "an object is needed", "[1]", "rite {"),
+    jsonl("deep json", DEEP, ":1:", "too deeply", "[[[", "few levels"),
     Bad("deep json array", {"a.json": f"[{DEEP}]"}, ":1:", ("too deeply", "[[[", "few levels")),
-    Bad(
-        "endless number",
-        {"a.jsonl": '{"text": "a", "label": ' + "9" * 5000 + "}\n"},
-        ":1:",
-        ("number too long", "digits"),
-    ),
-    Bad(
-        "half a character",
-        {"a.jsonl": '{"text": "\\ud800", "label": 1}\n'},
-        ":1:",
-        ("half a character", "ud800", "UTF-8"),
-    ),
+    jsonl("endless number", '{"text": "a", "label": ' + "9" * 5000 + "}\n", ":1:", "number too long", "digits"),
+    jsonl("half a character", '{"text": "\\ud800", "label": 1}\n', ":1:", "half a character", "ud800", "UTF-8"),
     Bad("array never closed", {"a.json": '[{"text": "a", "label": 1}\n'}, ":2:", ("never closed", "cut off")),
     Bad("array cut off", {"a.json": '[{"text": "a", "label": 1},\n {"text": "b'}, ":2:", ("not JSON", "cut off")),
     Bad(
@@ -232,126 +216,55 @@ BAD = [
         ":1:",
         ("no array of records", "a, b", "array of objects"),
     ),
-    Bad(
-        "null text",
-        {"a.jsonl": '{"text": null, "label": 1}\n'},
-        ":1:",
-        ("text is missing", "column text", "None", "fill it in"),
-    ),
-    Bad(
-        "list as text",
-        {"a.jsonl": '{"text": ["a"], "label": 1}\n'},
-        ":1:",
-        ("not a list", "column text", "['a']", "string"),
-    ),
-    Bad(
-        "null label",
-        {"a.jsonl": '{"text": "a", "label": null}\n'},
-        ":1:",
-        ("label is missing", "None", "write a label"),
-    ),
-    Bad(
-        "NaN label in json",
-        {"a.jsonl": '{"text": "a", "label": NaN}\n'},
-        ":1:",
-        ("label is missing", "nan", "write a label"),
-    ),
-    Bad(
-        "two labels", {"a.jsonl": '{"text": "a", "label": ["x", "y"]}\n'}, ":1:", ("one label", "['x', 'y']", "labels")
-    ),
-    Bad(
+    jsonl("null text", '{"text": null, "label": 1}\n', ":1:", "text is missing", "column text", "None", "fill it in"),
+    jsonl("list as text", '{"text": ["a"], "label": 1}\n', ":1:", "not a list", "column text", "['a']", "string"),
+    jsonl("null label", '{"text": "a", "label": null}\n', ":1:", "label is missing", "None", "write a label"),
+    jsonl("NaN label in json", '{"text": "a", "label": NaN}\n', ":1:", "label is missing", "nan", "write a label"),
+    jsonl("two labels", '{"text": "a", "label": ["x", "y"]}\n', ":1:", "one label", "['x', 'y']", "labels"),
+    jsonl(
         "a key left out",
-        {"a.jsonl": '{"text": "a", "label": 1}\n{"text": "b"}\n'},
+        '{"text": "a", "label": 1}\n{"text": "b"}\n',
         ":2:",
-        ("has no label", "column label", "add 'label'"),
+        "has no label",
+        "column label",
+        "add 'label'",
     ),
     # words and tags
-    Bad(
+    conll(
         "bad tag",
-        {"a.conll": "Ann\tB-PER\nis\tO\nin\tO\nOslo\tLOC\n\n" + "a\tO\n" * 20},
+        "Ann\tB-PER\nis\tO\nin\tO\nOslo\tLOC\n\n" + "a\tO\n" * 20,
         ":4:",
-        ("not a tag of BIO", "'LOC'", "B-PER"),
-        "tag",
+        "not a tag of BIO",
+        "'LOC'",
+        "B-PER",
     ),
-    Bad(
-        "columns change",
-        {"a.conll": "Ann\tB-PER\nis\tO\nhere\n\n"},
-        ":3:",
-        ("1 columns where 2", "'here'", "same columns"),
-        "tag",
-    ),
-    Bad(
+    conll("columns change", "Ann\tB-PER\nis\tO\nhere\n\n", ":3:", "1 columns where 2", "'here'", "same columns"),
+    conll(
         "docstart then a short line",
-        {"a.conll": "-DOCSTART- -X- O\n\nAnn X O\nhere X\n"},
+        "-DOCSTART- -X- O\n\nAnn X O\nhere X\n",
         ":4:",
-        ("2 columns where 3", "same columns"),
-        "tag",
+        "2 columns where 3",
+        "same columns",
     ),
-    Bad(
-        "tag left out",
-        {"a.conll": "Ann\tB-PER\nis\t\n"},
-        ":2:",
-        ("nothing in the column of tags", "column 2", "such as O"),
-        "tag",
-    ),
-    Bad("one column", {"a.conll": "Ann\nis\n"}, ":1:", ("one column", "column 2", "'Ann'", "TAG"), "tag"),
-    Bad("no such column", {"a.conll": "Ann\tO\n"}, ":", ("1 to 2", "'9'", "--columns tags=2"), "tag", "tags=9"),
-    Bad(
+    conll("tag left out", "Ann\tB-PER\nis\t\n", ":2:", "nothing in the column of tags", "column 2", "such as O"),
+    conll("one column", "Ann\nis\n", ":1:", "one column", "column 2", "'Ann'", "TAG"),
+    conll("no such column", "Ann\tO\n", ":", "1 to 2", "'9'", "--columns tags=2", columns="tags=9"),
+    tagged(
         "lists of two lengths",
-        {"a.jsonl": '{"words": ["a", "b"], "tags": ["O"]}\n'},
-        ":1:",
-        ("2 words and 1 tags", "column tags", "each word one"),
-        "tag",
+        '{"words": ["a", "b"], "tags": ["O"]}\n',
+        "2 words and 1 tags",
+        "column tags",
+        "each word one",
     ),
-    Bad(
-        "empty list of words",
-        {"a.jsonl": '{"words": [], "tags": []}\n'},
-        ":1:",
-        ("empty", "column words", "[]", "remove"),
-        "tag",
-    ),
-    Bad(
-        "a word is null",
-        {"a.jsonl": '{"words": ["a", null], "tags": ["O", "O"]}\n'},
-        ":1:",
-        ("no string", "None", "as a string"),
-        "tag",
-    ),
-    Bad(
-        "span outside",
-        {"a.jsonl": spans({"start": 5, "end": 50, "label": "X"})},
-        ":1:",
-        ("outside the text of 11", "50", "characters"),
-        "tag",
-    ),
-    Bad(
-        "span backwards",
-        {"a.jsonl": spans({"start": 5, "end": 2, "label": "X"})},
-        ":1:",
-        ("column spans", "end not included"),
-        "tag",
-    ),
-    Bad(
-        "span of a space",
-        {"a.jsonl": spans({"start": 3, "end": 4, "label": "X"})},
-        ":1:",
-        ("no word in it", "cover a word"),
-        "tag",
-    ),
-    Bad("spans overlap", {"a.jsonl": spans([0, 5, "X"], [3, 8, "Y"])}, ":1:", ("overlap", "Y", "keep one"), "tag"),
-    Bad(
-        "span without label",
-        {"a.jsonl": spans({"start": 0, "end": 3})},
-        ":1:",
-        ("label of a span", "column spans", "rite {"),
-        "tag",
-    ),
-    Bad(
-        "spans are no list",
-        {"a.jsonl": spans() + '{"text": "a", "spans": 3}\n'},
-        ":2:",
-        ("list of spans", "3", "rite ["),
-        "tag",
+    tagged("empty list of words", '{"words": [], "tags": []}\n', "empty", "column words", "[]", "remove"),
+    tagged("a word is null", '{"words": ["a", null], "tags": ["O", "O"]}\n', "no string", "None", "as a string"),
+    tagged("span outside", spans({"start": 5, "end": 50, "label": "X"}), "outside the text of 11", "50", "characters"),
+    tagged("span backwards", spans({"start": 5, "end": 2, "label": "X"}), "column spans", "end not included"),
+    tagged("span of a space", spans({"start": 3, "end": 4, "label": "X"}), "no word in it", "cover a word"),
+    tagged("spans overlap", spans([0, 5, "X"], [3, 8, "Y"]), "overlap", "Y", "keep one"),
+    tagged("span without label", spans({"start": 0, "end": 3}), "label of a span", "column spans", "rite {"),
+    jsonl(
+        "spans are no list", spans() + '{"text": "a", "spans": 3}\n', ":2:", "list of spans", "3", "rite [", task="tag"
     ),
     # pairs and answers
     Bad(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from saccade.cli import bench_translate, main
-from saccade.cli.bench_generate import Record, table
+from saccade.cli.bench_writing import Record, table
 from saccade.studies import starting, writing, writing_summary
 from saccade.studies.turns import Lost, Rival, rounds, spread
 from saccade.studies.writing_rivals import WRITERS

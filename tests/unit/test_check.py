@@ -550,6 +550,7 @@ def test_the_command(capsys):
         (["checked_needs:Mean"], "Importing checked_needs raised ModuleNotFoundError at"),
         (["checked_model:Maen"], "checked_model has no 'Maen'; the nearest it has: Mean"),
         (["checked_model:broken"], "raised RuntimeError at"),
+        (["json:loads"], "Calling json:loads raised TypeError: loads() missing 1 required positional argument: 's'."),
         (["checked_model:Mean", "--length", "2"], "7 or more"),
         (["checked_model:Mean", "--causal", "--no-causal"], "give one, or neither"),
     ],

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from saccade import cli
+from saccade.cores import cores
 from saccade.training import lastwords
 from saccade.training.lastwords import LAST_WORDS, Words, leave, left
 from saccade.training.likeness import other_world
@@ -22,7 +23,7 @@ from saccade.training.stops import Stops
 from saccade.training.verify import OFFSETS, assembled
 from saccade.training.world import World, alone, joined
 from saccade.training.world.heart import Heart
-from saccade.training.world.launch import cores, environment
+from saccade.training.world.launch import environment
 from saccade.training.world.link import Lost, _reached
 
 SOURCE = Path(__file__).parents[2] / "src" / "saccade"

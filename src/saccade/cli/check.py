@@ -89,9 +89,10 @@ def find(factory: str) -> Any:
 
 
 def _told(error: Exception) -> str:
-    """An error in the user's own code: its kind and its place, in one line."""
+    """An error in the user's own code: its kind and its place, in one line; a call that fits no signature has no place."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"raised {type(error).__name__} at {last.filename}:{last.lineno}: {error}"
+    place = "" if last.filename == __file__ else f" at {last.filename}:{last.lineno}"
+    return f"raised {type(error).__name__}{place}: {error}"
 
 
 def _refuse(said: str) -> NoReturn:

@@ -13,6 +13,7 @@ from pathlib import Path
 import tyro
 
 from saccade.cli.health import Line, checks
+from saccade.cores import cores
 
 MARKS = {"ok": "ok", "warning": "warning", "missing": "MISSING"}
 GIGA = 1e9
@@ -155,11 +156,6 @@ def machine() -> Iterator[Line]:
     )
     cards += ["mps"] if torch.backends.mps.is_available() else []
     yield Line("devices", ", ".join(["cpu", *cards]))
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads(cores: int, used: int, asked: str) -> Line:

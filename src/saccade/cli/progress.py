@@ -1,8 +1,8 @@
 """How a run looks while it runs: a bar with rate, time to go and the next save on a terminal, plain lines elsewhere."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from saccade.training.loop import Step
@@ -11,10 +11,11 @@ from saccade.training.run import Event, Looked, Result, Said, Saved
 EVERY = 10.0  # seconds between plain lines
 
 
-class Progress:
+class Progress(ExitStack):
     """Shows events; opened and closed around a run."""
 
     def __init__(self, out: Path, stream: TextIO):
+        super().__init__()
         self.out, self.stream = out, stream
         self.began = self.last = time.monotonic()
         self.first: int | None = None  # the first step of this call
@@ -27,15 +28,9 @@ class Progress:
             from rich.console import Console
             from rich.live import Live
 
-            self.bar = Live("", console=Console(file=self.stream), refresh_per_second=8, transient=True)
-            self.bar.start()
+            shown = Live("", console=Console(file=self.stream), refresh_per_second=8, transient=True)
+            self.bar = self.enter_context(shown)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
 
     def show(self, event: Event) -> None:
         if isinstance(event, Step):

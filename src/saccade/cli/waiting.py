@@ -2,28 +2,20 @@
 
 import sys
 import time
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Any, TextIO
 
 AFTER = 2.0  # seconds without a bar
 
 
-class Waiting:
+class Waiting(ExitStack):
     """Opened and closed around the work; `told` hears how many of how many are done, None if nobody knows."""
 
     def __init__(self, stream: TextIO | None = None):
+        super().__init__()
         self.stream = stream or sys.stderr
         self.began = time.monotonic()
         self.bar: Any = None
-
-    def __enter__(self) -> "Waiting":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
 
     def told(self, done: int, of: int | None = None) -> None:
         if self.bar is None:
@@ -37,7 +29,6 @@ class Waiting:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        bar = Progress(*columns, console=Console(file=self.stream), transient=True)
+        bar = self.enter_context(Progress(*columns, console=Console(file=self.stream), transient=True))
         bar.add_task("", total=None)
-        bar.start()
         return bar

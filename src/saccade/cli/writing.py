@@ -4,7 +4,6 @@ import json as json_text
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.engine import Engine
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from saccade.decoding.beam import Hypothesis
     from saccade.decoding.ways import Ways
     from saccade.tasks.task import Task
-
-WINDOW = 1024  # examples that are sorted together, so that the first answers come before the last question is read
 
 
 @dataclass(frozen=True)
@@ -58,15 +55,16 @@ def write(verb: str, run: str, asked: Asked, *, as_json: bool, decoding: Decodin
 
 
 def _lines(task: "Task", ways: "Ways", examples: "Iterable[Example]", as_json: bool) -> Iterator[str]:
-    """What is printed for each example, in their order, a window of them at a time."""
+    """What is printed for each example, in their order, and the first before the last question is read."""
     from saccade.cli.waiting import Waiting
+    from saccade.decoding.many import windows
     from saccade.tasks.answering import answers
 
     plain = ways.decoding == Decoding() and not as_json
     ask = None if plain else lambda model, batch: task.written(ways, batch)
-    coming, before = iter(examples), 0
+    before = 0
     with Waiting() as waiting:
-        while some := list(islice(coming, WINDOW)):
+        for some in windows(examples):
             told = lambda done, of, before=before: waiting.told(before + done)
             found, asked = answers(task, ways.model, some, told=told, ask=ask, times=ways.decoding.beams)
             for given, example in zip(found, asked, strict=True):

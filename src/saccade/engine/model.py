@@ -8,7 +8,6 @@ It has its own copy of all that it needs, so drop the plain model to save its me
 """
 
 import ctypes
-import os
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saccade.cores import cores
 from saccade.data import Batch, Text
 from saccade.engine.choice import COMPILED, Choice, choice
 from saccade.engine.exchange import Exchange
@@ -85,7 +85,7 @@ def fast(model: Model, precision: str = "auto") -> Fast:
             if isinstance(part, Stack):
                 part.compile(dynamic=True)
         return Fast(model, body, head, chosen)
-    torch.set_num_threads(min(torch.get_num_threads(), _cores()))  # more would wait for each other
+    torch.set_num_threads(min(torch.get_num_threads(), cores()))  # more would wait for each other
     parts = nn.ModuleDict({"body": body} if head is None else {"body": body, "head": head}).float()
     with torch.no_grad():
         made: Any = Exchange(chosen.precision).whole(parts)
@@ -108,8 +108,3 @@ def _own(made: nn.Module) -> None:
         tensor.data = tensor.data.clone()
     with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless it is told not to
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -13,14 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from saccade.cores import cores
 from saccade.training.lastwords import LAST_WORDS, left
 
 RESTARTS = 3
-
-
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def environment(processes: int, words: Path) -> dict[str, str]:
