@@ -59,8 +59,12 @@ class Everything:
     """Keep all weights as they are."""
 
     def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
-        parts = [weights for _, weights in chunks]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=axis), None
+        kept = _Kept(axis, count)
+        for _, weights in chunks:
+            if weights.size(axis) == count:
+                return weights, None
+            kept.add(weights)
+        return kept.all, None
 
 
 @dataclass(frozen=True)
