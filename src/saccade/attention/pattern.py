@@ -16,6 +16,7 @@ join them.
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -219,7 +220,8 @@ FULL, CAUSAL = Full(), Causal()
 def between(links: Tensor, q: Tensor, k: Tensor, block: int) -> Tensor:
     """Spread links between blocks, (..., query block, key block), over the positions in those blocks."""
     rows, columns = (q // block).clamp(min=0), (k // block).clamp(min=0)
-    lead = torch.broadcast_shapes(links.shape[:-2], rows.shape[:-2], columns.shape[:-2])
+    # numpy's: that of torch imports sympy, which takes most of a second
+    lead = np.broadcast_shapes(links.shape[:-2], rows.shape[:-2], columns.shape[:-2])
     links = links.expand(*lead, *links.shape[-2:])
     links = links.gather(-2, rows.expand(*lead, rows.size(-2), links.size(-1)))
     return links.gather(-1, columns.expand(*lead, links.size(-2), columns.size(-1)))
