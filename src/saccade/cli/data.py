@@ -1,4 +1,4 @@
-"""`saccade data check FILE...` and `saccade data get NAME [FILE]`: look at data before training, or get some to try."""
+"""`saccade data check|split|get ...`: look at data before training, hold some of it out, or get some to try."""
 
 import json as encoder
 import sys
@@ -11,7 +11,7 @@ import tyro
 if TYPE_CHECKING:
     from saccade.data import Example
 
-What = tyro.conf.Positional[Literal["check", "get"]]
+What = tyro.conf.Positional[Literal["check", "split", "get"]]
 Names = tyro.conf.Positional[Annotated[list[str], tyro.conf.arg(metavar="FILE|NAME")]]
 Tasks = Literal[
     "label", "tag", "pair", "translate", "summarise", "language", "pretrain", "regress", "span", "caption", "paint"
@@ -45,7 +45,23 @@ class Draw:
     count: int = 1000
     """How many records of a sample to write."""
     seed: int = 0
-    """Of the sample."""
+    """Of the sample, or of the split."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """How records are held out."""
+
+    dev: int = 0
+    """How many records (rows, lines, tunes, articles) to keep apart for development."""
+    test: int = 0
+    """How many to keep apart for the test."""
+    train: int = 0
+    """The most to learn from; 0: all that are left."""
+    by: str = ""
+    """A column, by name or number, no value of which may stand in two parts; none: equal records stay together."""
+    join: int = 1
+    """Make texts of 1 to so many rows of a table with tabs, drawn at random: longer texts of short ones."""
 
 
 def main(
@@ -53,25 +69,37 @@ def main(
     names: Names,
     check: tyro.conf.OmitArgPrefixes[Check] = Check(),  # noqa: B008 (frozen)
     draw: tyro.conf.OmitArgPrefixes[Draw] = Draw(),  # noqa: B008 (frozen)
+    split: tyro.conf.OmitArgPrefixes[Split] = Split(),  # noqa: B008 (frozen)
+    out: Path | None = None,
+    mirror: Path | None = None,
 ) -> int:
-    """Check data before training: rows, labels, lengths, what repeats and what leaks; or write a built-in sample to a file.
+    """Check data before training: rows, labels, lengths, what repeats and what leaks; hold some out; or get some to try.
 
     saccade data check reviews.tsv
 
     saccade data check train.csv test.csv --columns text=review,label=stars --on-bad-record skip
 
+    saccade data split fra.txt --dev 2000 --test 2000 --by 1 --out tatoeba
+
     saccade data get dates dates.tsv
 
+    saccade data get tatoeba_fra_eng --out tatoeba
+
     Args:
-        what: `check` looks at files; `get` writes a built-in sample.
-        names: The files or the directory to check; or the sample's name, and the file to write it to.
+        what: `check` looks at files; `split` writes train, dev and test; `get` writes a built-in sample, or fetches a set.
+        names: The files or the directory to check or to split; or the name of a sample, and the file for it; or of a set.
         check: How `check` looks at files.
         draw: How `get` draws a sample.
+        split: How `split` holds records out.
+        out: The directory that `split` and the files of a set are written to.
+        mirror: A directory with a copy of the set, to take instead of downloading it.
     """
     from saccade.data import DataError
 
     try:
-        return _get(names, draw) if what == "get" else _check(names, check)
+        if what == "split":
+            return _split(names, split, out, seed=draw.seed, skips=check.on_bad_record == "skip")
+        return _get(names, draw, out, mirror) if what == "get" else _check(names, check)
     except DataError as error:
         print(f"saccade data: {error}", file=sys.stderr)
         return 3
@@ -101,21 +129,52 @@ def _check(names: list[str], asked: Check) -> int:
     return 0
 
 
-def _get(names: list[str], draw: Draw) -> int:
-    from saccade.data import write
-    from saccade.data.samples import SAMPLES, sample
+def _split(names: list[str], asked: Split, out: Path | None, *, seed: int, skips: bool) -> int:
+    from saccade.data.parting import Parts, part
+
+    if not names or out is None or not (asked.dev or asked.test or asked.train):
+        need = "name the files, how many records to hold out (--dev, --test) and where to write to (--out)"
+        print(f"saccade data split: {need}.", file=sys.stderr)
+        return 2
+    counts = part(names, out, Parts(asked.dev, asked.test, asked.train, asked.by, seed, skips, asked.join))
+    by = f"; no value of column {asked.by} stands in two of them" if asked.by else ""
+    print(f"{out}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}{by}.")
+    return 0
+
+
+def _get(names: list[str], draw: Draw, out: Path | None, mirror: Path | None) -> int:
+    """A sample of our own, or a set of others."""
+    from saccade.attention.table import nearest
+    from saccade.data.samples import SAMPLES
+    from saccade.data.sets import SETS
 
     if not names or len(names) > 2:
-        listed = "\n".join(f"  {name:12} {entry.said}" for name, entry in SAMPLES.items())
-        print(
-            f"saccade data get: name a sample, and perhaps a file to write it to. There are\n{listed}", file=sys.stderr
-        )
+        listed = [f"  {name:16} {entry.said}" for name, entry in [*SAMPLES.items(), *SETS.items()]]
+        need = "name a sample, and perhaps a file to write it to, or a set"
+        print(f"saccade data get: {need}. There are", *listed, sep="\n", file=sys.stderr)
         return 2
-    try:
-        entry = sample(names[0])
-    except ValueError as error:
-        print(f"saccade data get: {error}", file=sys.stderr)
+    if names[0] in SETS:
+        from saccade.cli.getting import get_set
+
+        entry = SETS[names[0]]
+        try:
+            get_set(entry, out or Path(names[1] if len(names) == 2 else entry.name), mirror)
+        except ValueError as error:
+            print(f"saccade data get: {error}", file=sys.stderr)
+            return 3
+        return 0
+    if names[0] not in SAMPLES:
+        unknown = f"There is no sample or set {names[0]!r}; {nearest(names[0], [*SAMPLES, *SETS])}"
+        print(f"saccade data get: {unknown}", file=sys.stderr)
         return 2
+    return _draw(names, draw)
+
+
+def _draw(names: list[str], draw: Draw) -> int:
+    from saccade.data import write
+    from saccade.data.samples import SAMPLES
+
+    entry = SAMPLES[names[0]]
     examples = entry.make(draw.count, draw.seed)
     path = Path(names[1]) if len(names) == 2 else Path(names[0] + (".conll" if "tags" in examples[0] else ".jsonl"))
     write(path, _as_files(path, examples))

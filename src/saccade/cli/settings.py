@@ -1,26 +1,22 @@
-"""The settings of a run as flags: --model.width, --task.length, --train.rate; and recipes, which are settings in a file."""
+"""The settings of a run as flags: --model.width, --task.length, --train.rate, over those of a recipe."""
 
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
-from importlib.resources import files
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from saccade.cli.recipe import TABLES, Recipe, Wrong, recipe, recipes
+
 if TYPE_CHECKING:
     from saccade.training.job import Job, Ready
 
-TABLES = ("model", "task", "train")
+__all__ = ["TABLES", "Call", "Flag", "Given", "Recipe", "Request", "Wrong", "recipe", "recipes", "request", "split"]
+
 Given = dict[str, dict[str, Any]]  # what dotted flags have set, by table
 Flag = tyro.conf.FlagCreatePairsOff[bool]
-
-
-class Wrong(ValueError):
-    """A call that cannot be meant: a name or a setting that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,8 @@ class Call:
     """What every command that trains is told, beside the settings of the model, the task and the training."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RECIPE")]
-    """A task (label, tag, translate, language, regress), a recipe (saccade recipes) or a config.toml."""
+    """A task (label, tag, pair, span, translate, summarise, language, caption, paint, pretrain, regress),
+    a recipe (saccade recipes) or a config.toml."""
     data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
     """Files or directories; none: the package's own sample."""
     model: str = ""
@@ -47,73 +44,6 @@ class Call:
     def say(self, text: str) -> None:
         """Tell a person; a program that reads the result is not disturbed."""
         print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A run in a file: what to train on what, and the settings that differ from the usual."""
-
-    task: str
-    name: str = ""
-    said: str = ""
-    needs: str = ""  # flags that a person has to give
-    data: tuple[str, ...] = ()
-    model: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in TABLES})
-
-
-def recipes() -> dict[str, Recipe]:
-    """Every recipe that comes with the package, by name."""
-    found = [path for path in (files("saccade") / "recipes").iterdir() if path.name.endswith(".toml")]
-    names = sorted(path.name.removesuffix(".toml") for path in found)
-    return {
-        name: _read(name, (files("saccade") / "recipes" / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
-        for name in names
-    }
-
-
-def recipe(name: str) -> Recipe:
-    """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
-    from saccade.attention.table import nearest
-    from saccade.tasks.table import TASKS
-
-    if any(task.name == name for task in TASKS):
-        return Recipe(name)
-    if name.endswith(".toml"):
-        if not Path(name).is_file():
-            raise Wrong(f"{name}: there is no such file.")
-        return _read("", Path(name).read_text(encoding="utf-8"), name)
-    known = recipes()
-    if name in known:
-        return known[name]
-    raise Wrong(f"There is no task or recipe {name!r}; {nearest(name, [task.name for task in TASKS] + list(known))}")
-
-
-def _read(name: str, text: str, where: str) -> Recipe:
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Wrong(f"{where}: not TOML: {error}") from None
-    run = raw.get("run", {})
-    known = {"task", "data", "model", "columns", "said", "needs", "family", "digest"}
-    odd = [key for key in raw if key not in ("run", *TABLES)] + [key for key in run if key not in known]
-    if odd or "task" not in run:
-        wrong = f"it has {odd[0]!r}" if odd else "it names no task"
-        raise Wrong(f"{where}: {wrong}; needed are [run] with task, data, model, and {', '.join(TABLES)}.")
-    tables = {table: dict(raw.get(table, {})) for table in TABLES}
-    tables["task"].pop("labels", None)  # a run's config.toml tells them; they come from the data
-    model = run.get("model") or run.get("family", "")
-    return Recipe(
-        run["task"],
-        name,
-        run.get("said", ""),
-        run.get("needs", ""),
-        tuple(run.get("data", ())),
-        model,
-        run.get("columns", {}),
-        tables,
-    )
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -167,8 +97,9 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
 
     found = recipe(asked.task)
     model, data = asked.model or found.model, asked.data or found.data
-    if found.needs and not (data and (model or "--model" not in found.needs)):
-        raise Wrong(f"the recipe {found.name} needs {found.needs}.")
+    need = found.need
+    if (need.set and not data) or (need.weights and not model):
+        raise Wrong(f"the recipe {found.name} needs {need}.")
     kinds = _kinds(found, model, data, dotted)
     _check(found, kinds)
     given = _parse(kinds, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)

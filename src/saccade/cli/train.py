@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from saccade.cli import settings as flags
 from saccade.training import lastwords
 
 if TYPE_CHECKING:
+    from saccade.cli.promise import Kept
     from saccade.training.events import Result
     from saccade.training.job import Ready
 
@@ -83,6 +85,7 @@ def _without(argv: Sequence[str], flag: str) -> list[str]:
 
 
 def _train(asked: Call, dotted: list[str]) -> int:
+    began = time.monotonic()
     request = flags.request("train", asked, dotted)
     first = lastwords.rank() == 0
     again, most = lastwords.started_again()
@@ -100,10 +103,11 @@ def _train(asked: Call, dotted: list[str]) -> int:
         print(json.dumps(dict(line.split(maxsplit=1) for line in told.splitlines())) if asked.json else told)
         return 0
     out = asked.out or Path("runs") / (request.recipe.name or request.job.task)
-    return _run(ready, out, as_json=asked.json)
+    return _run(ready, out, request, as_json=asked.json, began=began)
 
 
-def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
+def _run(ready: "Ready", out: Path, request: flags.Request, *, as_json: bool, began: float) -> int:
+    from saccade.cli import promise
     from saccade.cli.progress import Progress
     from saccade.data.read import write_rejects
     from saccade.training.run import Result, run
@@ -113,6 +117,7 @@ def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
     if ready.splits.bad:
         out.mkdir(parents=True, exist_ok=True)
         write_rejects(ready.splits.bad, out / "bad_records.jsonl")
+    before = promise.minutes_before(out) if request.recipe.promise else 0.0
     result: Result | None = None
     with Progress(out, sys.stderr if as_json else sys.stdout) as progress:
         for event in run(ready, out):
@@ -120,10 +125,28 @@ def _run(ready: "Ready", out: Path, *, as_json: bool) -> int:
             if isinstance(event, Result):
                 result = event
     assert result is not None
+    told = _promised(result, out, request, lambda: before + (time.monotonic() - began) / 60)
+    if told is not None:
+        print(told.said, file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
         scores = {split: [vars(score) for score in found] for split, found in result.scores.items()}
-        print(json.dumps({"out": str(out), "steps": result.steps, "ended_by": result.why, "scores": scores}))
+        facts = {"out": str(out), "steps": result.steps, "ended_by": result.why, "scores": scores}
+        print(json.dumps(facts | ({} if told is None else {"promise": asdict(told)})))
     return _code(result)
+
+
+def _promised(result: "Result", out: Path, request: flags.Request, minutes: Callable[[], float]) -> "Kept | None":
+    """Whether a finished run keeps what its recipe promises, written down beside it."""
+    from saccade.cli import promise
+
+    if result.signal is not None or request.recipe.promise is None:
+        return None
+    other = promise.changed(request)
+    scores = result.scores if other else promise.with_promised(request.recipe, result.scores, out)
+    taken = minutes()
+    kept = promise.judge(request.recipe, scores, taken, other)
+    promise.write_took(out, taken, kept)
+    return kept
 
 
 def _code(result: "Result") -> int:

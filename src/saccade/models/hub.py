@@ -1,12 +1,23 @@
-"""Names on the hub, through huggingface-hub: the only file that opens a socket.
+"""The network: names on the hub, through huggingface-hub, and files by their address. The only file that opens a socket.
 
 `HF_HUB_OFFLINE` and the shared cache are honoured by huggingface-hub itself; a local path never gets here.
 """
 
+import hashlib
+import os
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from saccade import __version__
 
 FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
+CHUNK = 1 << 18
+SECONDS = 30  # without a byte, after which a download is given up
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # where no one else listens
 
 
 def is_name(where: str) -> bool:
@@ -29,3 +40,82 @@ def fetch(name: str) -> Path:
     except (HfHubHTTPError, OSError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)  # some errors have no words
         raise ValueError(f"{name}: the hub does not give it ({said[:300]}); check the name.") from error
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file to download: its address, the most bytes it may have, and the SHA-256 of them where that is known."""
+
+    url: str
+    most: int
+    sha256: str = ""
+
+
+def _refuse_plain(url: str) -> None:
+    where = urlsplit(url)
+    if where.scheme != "https" and not (where.scheme == "http" and where.hostname in LOOPBACK):
+        raise ValueError(f"{url}: only https is used, so that nobody on the way can change what comes.")
+
+
+def _open(url: str) -> Any:
+    """The answer of an address; redirects are followed to https only. What can open a socket is imported here and not before."""
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    class Safe(HTTPRedirectHandler):
+        def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+            _refuse_plain(newurl)
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    asked = Request(url, headers={"User-Agent": f"saccade/{__version__}"})
+    return build_opener(Safe).open(asked, timeout=SECONDS)
+
+
+def download(wanted: Wanted, path: Path, told: Callable[[int, int], None] = lambda done, all: None) -> None:
+    """Bring a file here. It has its name only when it is whole and checked; `told` hears bytes done, and all, 0: unknown."""
+    from http.client import HTTPException
+    from urllib.error import URLError
+
+    _refuse_plain(wanted.url)
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise ValueError(
+            f"{wanted.url}: HF_HUB_OFFLINE is set, so nothing is downloaded; give a copy with --mirror DIR."
+        )
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with _open(wanted.url) as answer:
+            _stream(answer, wanted, part, told)
+        part.replace(path)
+    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+        said = getattr(error, "reason", error)
+        raise ValueError(
+            f"{wanted.url}: cannot be downloaded ({said}). Try again with a connection, or fetch it yourself and give the "
+            "directory with --mirror DIR."
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _stream(answer: Any, wanted: Wanted, part: Path, told: Callable[[int, int], None]) -> None:
+    """The bytes of an answer into a file, as long as they are not too many; then whether they are all, and the right ones."""
+    size = int(answer.headers.get("Content-Length") or 0)
+    seen, done = hashlib.sha256(), 0
+    with part.open("wb") as file:
+        while chunk := answer.read(CHUNK) if size <= wanted.most else b"":
+            done += len(chunk)
+            if done > wanted.most:
+                break
+            seen.update(chunk)
+            file.write(chunk)
+            told(done, size)
+    if max(done, size) > wanted.most:
+        raise ValueError(
+            f"{wanted.url}: sends {max(done, size):,} bytes where at most {wanted.most:,} are expected; "
+            "it is not the file that it was. Fetch it yourself, and give the directory with --mirror DIR."
+        )
+    if size and done < size:
+        raise ValueError(f"{wanted.url}: ended after {done:,} of {size:,} bytes; try again.")
+    if wanted.sha256 and seen.hexdigest() != wanted.sha256:
+        raise ValueError(
+            f"{wanted.url}: its SHA-256 is {seen.hexdigest()}, not {wanted.sha256}; "
+            "it has changed or was changed on the way, and is not kept."
+        )

@@ -1,0 +1,111 @@
+"""`saccade data get NAME` of a set: from where its makers document it, or from a local copy, with the same checks."""
+
+import hashlib
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from saccade.data.item import DataError
+from saccade.data.sets import MEGA, File, Set
+
+if TYPE_CHECKING:
+    from saccade.models.hub import Wanted
+
+Fetch = Callable[["Wanted", Path, Callable[[int, int], None]], None]
+UNPACKED = 20  # times as large as its zip a file may be
+
+
+def get_set(entry: Set, out: Path, mirror: Path | None) -> list[Path]:
+    """The files of a set in a directory, those that are there already left as they are; says the licence."""
+    print(f"{entry.name}: {entry.said}\nlicence    {entry.licence}\nsource     {entry.page}")
+    out.mkdir(parents=True, exist_ok=True)
+    if mirror is not None:
+        return [_copied(file, entry, out, mirror) for file in entry.files]
+    if not entry.fetched:
+        names = ", ".join(file.name for file in entry.files)
+        raise DataError(
+            f"{entry.name} is not downloaded: its licence ({entry.licence}) or its makers leave that to you",
+            cure=f"fetch {names} as {entry.page} says, and give their directory with --mirror DIR",
+        )
+    print("note       the address is the one that the source documents; it was not tried when this was written")
+    there = [file for file in entry.files if (out / file.name).is_file()]
+    for file in there:
+        print(f"there      {out / file.name}")
+    missing = [file for file in entry.files if file not in there]
+    for url in dict.fromkeys(file.url for file in missing):
+        _fetched([file for file in missing if file.url == url], out)
+    return [out / file.name for file in entry.files]
+
+
+def _fetched(files: Sequence[File], out: Path) -> None:
+    """One address: a file, or a zip with several."""
+    from saccade.models.hub import Wanted, download
+
+    first = files[0]
+    zipped = bool(first.member)
+    path = out / (first.url.rpartition("/")[2] if zipped else first.name)
+    download(Wanted(first.url, first.megabytes * MEGA, first.sha256), path, _shown(path))
+    if zipped:
+        try:
+            for file in files:
+                _unpacked(path, file, out)
+        finally:
+            path.unlink()
+    for file in files:
+        print(f"written    {out / file.name}, {(out / file.name).stat().st_size:,} bytes")
+
+
+def _unpacked(path: Path, file: File, out: Path) -> None:
+    """One file of a zip, by its name inside; nothing else of the zip is written anywhere."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            info = packed.getinfo(file.member)
+            if info.file_size > UNPACKED * max(MEGA, path.stat().st_size):
+                what = f"{file.member} unpacks to {info.file_size:,} bytes, as no real text does"
+                raise DataError(what, file=path, cure="unpack it yourself if you trust it, and use --mirror DIR")
+            part = out / f".{file.name}.part"
+            with packed.open(info) as source, part.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            part.replace(out / file.name)
+    except (zipfile.BadZipFile, KeyError) as error:
+        what = f"is no zip with {file.member} in it ({error})"
+        raise DataError(what, file=path, cure="fetch it yourself, and give the directory with --mirror DIR") from None
+
+
+def _copied(file: File, entry: Set, out: Path, mirror: Path) -> Path:
+    """A file of a local copy, plain or as .gz, from the directory or from one in it that is named like the set."""
+    names = (file.name, f"{file.name}.gz", file.name.removesuffix(".gz"))
+    places = [folder / name for folder in (mirror / entry.name, mirror) for name in names]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        cure = f"put it there, or into {mirror / entry.name}; it may be packed as {file.name.removesuffix('.gz')}.gz"
+        raise DataError(f"has no {file.name}", file=mirror, cure=cure)
+    size = found.stat().st_size
+    if size > file.megabytes * MEGA:
+        what = f"has {size:,} bytes where at most {file.megabytes} MB are expected"
+        raise DataError(what, file=found, cure="check that it is the right file")
+    if file.sha256 and found.name == file.name:
+        with found.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        if digest != file.sha256:
+            what = f"its SHA-256 is {digest}, not {file.sha256}"
+            raise DataError(what, file=found, cure="it is not the published file; fetch that")
+    part = out / f".{found.name}.part"
+    shutil.copyfile(found, part)
+    part.replace(out / found.name)
+    print(f"written    {out / found.name}, {size:,} bytes")
+    return out / found.name
+
+
+def _shown(path: Path) -> Callable[[int, int], None]:
+    """Progress on a terminal, in one line; elsewhere nothing."""
+
+    def told(done: int, all: int) -> None:
+        if sys.stderr.isatty():
+            share = f" of {all / MEGA:.1f}" if all else ""
+            print(f"\r{path.name}  {done / MEGA:.1f}{share} MB ", end="\n" if done == all else "", file=sys.stderr)
+
+    return told

@@ -1,0 +1,155 @@
+"""Recipes: runs in files, which say what they need, what is trained how, and what they promise."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+TABLES = ("model", "task", "train")
+
+
+class Wrong(ValueError):
+    """A call that cannot be meant: a name or a setting that does not exist."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """The data and the weights that a person has to have: a set of `saccade data get`, how it is parted, and a model."""
+
+    set: str = ""
+    files: tuple[str, ...] = ()  # patterns of names in the set's directory; none: the directory
+    parts: Mapping[str, Any] = field(default_factory=dict)  # flags of `saccade data split`
+    weights: str = ""
+
+    def __str__(self) -> str:
+        data = f"--data FILE... of {self.set} (saccade data get {self.set})" if self.set else ""
+        if self.parts:
+            data = f"--data DIRECTORY of {self.set}, made by: {self.split('FILE...')}"
+        model = f"--model DIRECTORY of {self.weights}" if self.weights else ""
+        return " and ".join(filter(None, (data, model)))
+
+    def split(self, names: str) -> str:
+        """The command that parts the set."""
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in self.parts.items())
+        return f"saccade data split {names} {flags} --out DIRECTORY"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a recipe reaches, in how many minutes of two cores, and why it is made as it is."""
+
+    score: str
+    minutes: float
+    at_least: float | None = None
+    at_most: float | None = None
+    split: str = "test"
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.at_least is not None and self.at_most is not None:
+            raise ValueError("at_least and at_most are two promises; keep one.")
+
+    @property
+    def bound(self) -> str:
+        """The promised score in words; one without a bound is only reported."""
+        if self.at_least is None and self.at_most is None:
+            return f"{self.score}, reported"
+        word, value = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
+        return f"{self.score} {word} {value:g}"
+
+    def kept_by(self, value: float) -> bool:
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A run in a file: what to train on what, and the settings that differ from the usual."""
+
+    task: str
+    name: str = ""
+    said: str = ""
+    need: Need = field(default_factory=Need)
+    data: tuple[str, ...] = ()
+    model: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in TABLES})
+    promise: Promise | None = None
+    inputs: tuple[
+        str, ...
+    ] = ()  # of our own, whose answers are shown; texts that belong together have tabs between them
+
+
+def text_of(name: str) -> str:
+    """The file of a recipe that comes with the package."""
+    return (files("saccade") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def recipes() -> dict[str, Recipe]:
+    """Every recipe that comes with the package, by name."""
+    found = [path.name for path in (files("saccade") / "recipes").iterdir() if path.name.endswith(".toml")]
+    names = sorted(name.removesuffix(".toml") for name in found)
+    return {name: _read(name, text_of(name), f"{name}.toml") for name in names}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
+    from saccade.attention.table import nearest
+    from saccade.tasks.table import TASKS
+
+    if any(task.name == name for task in TASKS):
+        return Recipe(name)
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise Wrong(f"{name}: there is no such file.")
+        return _read("", Path(name).read_text(encoding="utf-8"), name)
+    known = recipes()
+    if name in known:
+        return known[name]
+    raise Wrong(f"There is no task or recipe {name!r}; {nearest(name, [task.name for task in TASKS] + list(known))}")
+
+
+RUN = ("task", "data", "model", "columns", "said", "family", "digest", "set", "files", "parts", "weights", "inputs")
+
+
+def _read(name: str, text: str, where: str) -> Recipe:
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Wrong(f"{where}: not TOML: {error}") from None
+    run = raw.get("run", {})
+    odd = [key for key in raw if key not in ("run", "promise", *TABLES)] + [key for key in run if key not in RUN]
+    if odd or "task" not in run:
+        wrong = f"it has {odd[0]!r}" if odd else "it names no task"
+        raise Wrong(f"{where}: {wrong}; needed are [run] with task, data, model, and {', '.join(TABLES)}.")
+    tables = {table: dict(raw.get(table, {})) for table in TABLES}
+    tables["task"].pop("labels", None)  # a run's config.toml tells them; they come from the data
+    return Recipe(
+        run["task"],
+        name,
+        run.get("said", ""),
+        Need(run.get("set", ""), tuple(run.get("files", ())), run.get("parts", {}), run.get("weights", "")),
+        tuple(run.get("data", ())),
+        run.get("model") or run.get("family", ""),
+        run.get("columns", {}),
+        tables,
+        _promise(raw["promise"], where) if "promise" in raw else None,
+        tuple(run.get("inputs", ())),
+    )
+
+
+def _promise(raw: Mapping[str, Any], where: str) -> Promise:
+    from saccade.attention.table import nearest
+
+    known = [item.name for item in fields(Promise)]
+    for key in raw:
+        if key not in known:
+            raise Wrong(f"{where}: [promise] has no {key!r}; {nearest(key, known)}")
+    for key in ("score", "minutes"):
+        if key not in raw:
+            raise Wrong(f"{where}: [promise] does not say its {key}; write {key} = ...")
+    try:
+        return Promise(**{**raw, "why": raw.get("why", "").strip()})
+    except ValueError as error:
+        raise Wrong(f"{where}: [promise]: {error}") from None
