@@ -118,6 +118,35 @@ def test_beams_share_the_memory_they_look_across_to():
     torch.testing.assert_close(chain(x, [own]), torch.stack(each, 1).flatten(2).flatten(0, 1))
 
 
+def test_rows_that_changed_places_are_looked_up_where_they_lie():
+    """A layer that writes and looks, on a memory of five rows of which three go on, against the same memory in order."""
+    chain, parts = Chain(W), some()
+    layer(chain, 0, 0, parts)
+    keys, values = torch.randn(2, 5, G, LIMIT, D)
+    lengths, keep = torch.tensor([6, 6, 6]), torch.rand(3, LIMIT) > 0.2
+    origin = torch.randint(5, (3, LIMIT), dtype=torch.int32)
+    origin[:, 5:] = torch.arange(3)[:, None]  # what is new lies in the row itself
+    plain = [
+        torch.stack([x[origin[b].long(), :, torch.arange(LIMIT)].transpose(0, 1) for b in range(3)])
+        for x in (keys, values)
+    ]
+    x, turns = torch.randn(3, W), torch.randn(3, D)
+    expected = chain(x, [Room(*plain, lengths, keep)], turns)
+    before = keys.clone()
+    torch.testing.assert_close(chain(x, [Room(keys, values, lengths, keep, origin=origin)], turns), expected)
+    torch.testing.assert_close(keys[:3, :, 5], plain[0][:, :, 5])
+    keys[:3, :, 5] = before[:3, :, 5]
+    assert keys.equal(before)  # nothing else was written
+
+
+def test_where_rows_lie_must_be_said_of_all_places():
+    keys, values = torch.randn(2, 5, G, LIMIT, D)
+    good = torch.zeros(3, LIMIT, dtype=torch.int32)
+    for bad, share in ((good.long(), 1), (good[:, 1:], 1), (good, 2)):
+        with pytest.raises(ValueError, match=r"This memory has 5 rows of 17 places; .* int32 \(B, 17\)"):
+            Room(keys, values, torch.tensor([1, 2, 3]), share=share, origin=bad)
+
+
 def test_space_is_used_again():
     chain, x = Chain(W), 0
     for number in range(9):

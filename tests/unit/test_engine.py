@@ -21,10 +21,12 @@ from saccade.engine import Fast, Memory, choice, fast, native, quality
 from saccade.engine.quantise import Float16, Float32, Int8, Shared, Tiles, joined
 from saccade.engine.slots import Slots
 from saccade.engine.stack import FastStack
-from saccade.models import bert, gpt2, llama, marian_student, painter, t5, transformer
+from saccade.models import bart, bert, gpt2, llama, marian_student, painter, t5, transformer
+from saccade.models.encoder_decoder import ShiftedWordHead
 from saccade.models.load import load
 from saccade.models.new import new
 from saccade.parts.feedforward import ACTIVATIONS
+from saccade.parts.heads import WordHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
@@ -96,10 +98,10 @@ def test_large_weights_of_one_sign_do_not_saturate(form, rows):
 
 
 def test_rounding_stays_within_half_a_unit():
-    """|error| ≤ Σ |x| s/2 + Σ |w| t/2 + n s t/4, for weights in units of s and inputs in units of t."""
+    """|error| ≤ Σ |x| s/2 + Σ |w| t/2 + n s t/4, for weights in units of s and inputs in units of t, of the wider group."""
     torch.manual_seed(1)
     weight, x = torch.randn(40, 96) * torch.logspace(-3, 3, 40)[:, None], torch.randn(5, 96) * 100
-    s, t = weight.abs().amax(1) / 127, x.abs().amax(1, keepdim=True) / 127
+    s, t = weight.abs().amax(1) / 127, (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / 127
     bound = x.abs().sum(1, keepdim=True) * s / 2 + weight.abs().sum(1) * t / 2 + 96 * s * t / 4
     error = (Tiles(weight, None)(x).double() - x.double() @ weight.double().T).abs()
     assert (error <= bound * 1.001).all()
@@ -123,6 +125,32 @@ def test_a_table_of_words_is_read_from_the_tiles_of_the_output():
     unit = weight.abs().amax(1, keepdim=True) / 127
     assert ((words(tokens) - weight[tokens]).abs() <= unit[tokens] / 2 * 1.001).all()
     assert torch.equal(words.vectors.weight[tokens], words(tokens))
+
+
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_the_shift_of_a_head_becomes_the_bias_of_its_product(precision):
+    plain = loud(
+        "bart",
+        bart.Config(
+            vocab=31,
+            width=24,
+            layers=1,
+            heads=3,
+            inner=37,
+            decoder_layers=1,
+            decoder_heads=3,
+            decoder_inner=37,
+            dropout=0.0,
+        ),
+    )
+    nn.init.normal_(plain.body.head.shift)
+    quick, x = fast(plain, precision), torch.randn(3, 24)
+    with torch.no_grad():
+        wanted = plain.body.head(x)
+        assert (quick.body.head(x) - wanted).abs().max() < 0.02 * wanted.abs().max()
+    assert type(quick.body.head) is WordHead
+    assert type(plain.body.head) is ShiftedWordHead
+    assert plain.body.head.score.bias is None
 
 
 def test_float16_refuses_what_it_cannot_hold():
@@ -164,7 +192,12 @@ def test_one_token_at_a_time_is_the_plain_way_with_the_same_layers(family, confi
         parts = [quick.last(first, state)]
         parts += [quick.step(Text(tokens[:, i : i + 1]), state)[:, -1] for i in range(79)]
         found.append(torch.stack(parts, dim=1))
-    assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
+    away = (found[0] - found[1]).abs()
+    if precision == "int8":  # the last bit of a sum can lift an input to the next of 128 levels
+        assert away.max() < 0.05 * found[1].abs().max()
+        assert (away.amax(-1) > 1e-3).float().mean() < 0.03
+    else:
+        assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(("family", "config"), [("gpt2", GPT2), ("transformer", PAIR)])
@@ -307,7 +340,7 @@ def test_int8_takes_a_quarter_of_the_memory():
     packed = [part.weights for part in quick.modules() if isinstance(part, Tiles)]
     if not packed:
         pytest.skip(native.why())
-    held = sum(x.tiles.nbytes + x.scale.nbytes + x.bias.nbytes for x in packed)
+    held = sum(part.nbytes for x in packed for part in x.parts)
     weights = sum(x.rows * x.columns for x in packed)
     assert held < 1.15 * weights
 

@@ -73,6 +73,23 @@ def test_one_call_is_layer_by_layer(stack):
 
 
 @torch.no_grad()
+def test_rows_that_change_places_find_what_they_remember(stack):
+    """As beams do, between all steps; layer by layer the memory is moved, in one call it stays where it is."""
+    links = linked(list(stack.layers), stack.position)
+    assert links is not None
+    (one, across), (two, _) = begun(stack), begun(stack)
+    chance = torch.Generator().manual_seed(7)
+    for _ in range(70):
+        rows, x = torch.randint(B, (B,), generator=chance), torch.randn(B, W)
+        across = {name: tensor[rows] for name, tensor in across.items()}
+        for state in (one, two):
+            state.reorder(rows)
+        expected = one_by_one(stack, *moment(stack, one, across, x))
+        out = links.next(*moment(stack, two, across, x))
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
 def test_a_copy_goes_its_own_way(stack):
     links = linked(list(stack.layers), stack.position)
     assert links is not None

@@ -83,6 +83,39 @@ def test_a_room_moves_only_when_it_is_full():
     assert isinstance(memory._slots["key"], Room)
 
 
+def test_rows_change_places_without_being_moved():
+    """Whoever looks up where rows lie finds them in the space they were written to; whoever does not gets them in order."""
+    memory, plain, chance = Memory(), State(), torch.Generator().manual_seed(4)
+    for state in (memory, plain):
+        state.advance((4, 3))
+    first = torch.randn(4, 2, 3, 5)
+    memory.append("key", first)
+    plain.append("key", first)
+    whole = memory._slots["key"].whole  # type: ignore[attr-defined]
+    for rows in ([1, 1, 0, 3], [3, 0, 2, 2], [2, 0, 1], [0, 0, 2]):
+        new = torch.randn(len(rows), 2, 1, 5, generator=chance)
+        for state in (memory, plain):
+            state.reorder(torch.tensor(rows))
+        room = memory.extend("key", new)
+        assert room.whole is whole
+        assert room.origin is not None
+        whole[torch.arange(len(rows)), :, room.length - 1] = new[:, :, 0]
+        assert torch.equal(memory.get("key"), plain.append("key", new))
+    new = torch.randn(3, 2, 1, 5, generator=chance)
+    room = memory.reserve("key", new)
+    assert room.origin is None
+    assert torch.equal(room.whole[:, :, : room.length - 1], plain.get("key"))
+
+
+def test_all_layers_share_one_table_of_places():
+    memory = Memory()
+    for name in ("key", "value", "deep"):
+        memory.append(name, torch.randn(3, 2, 4, 5))
+    memory.reorder(torch.tensor([2, 0, 0]))
+    origins = [slot.origin for slot in memory._slots.values()]  # type: ignore[attr-defined]
+    assert origins[0] is origins[1] is origins[2]
+
+
 def test_what_inference_mode_remembered_goes_on_outside_of_it():
     memory = Memory()
     with torch.inference_mode():

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from saccade.cli.engine import Engine
+
 
 def main(
     run: tyro.conf.Positional[str],
@@ -16,6 +18,7 @@ def main(
     data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
     columns: str = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
 ) -> int:
     """Answers to questions about a text, one line for each: a piece of the text, or no answer, and how likely it is.
 
@@ -32,9 +35,11 @@ def main(
         data: Files with texts and questions, in any format that training reads.
         columns: Which column is what: context=passage,question=query.
         json: One JSON object a line, with the characters of the answer and the next best ones.
+        engine: How the model computes.
     """
     from saccade.cli.predict import answer
     from saccade.cli.running import guarded
+    from saccade.cli.writing import Asked
 
     def work() -> int:
         from saccade.cli.settings import Wrong
@@ -45,7 +50,8 @@ def main(
         text = _text(context) if context else ""
         if context and not asked:
             raise Wrong("There is no question; write it behind the run, or one a line on standard input.")
-        return answer("answer", "span", run, [part for one in asked for part in (text, one)], data, columns, json)
+        texts = [part for one in asked for part in (text, one)]
+        return answer("answer", "span", run, Asked(texts, data, columns), as_json=json, engine=engine)
 
     return guarded("answer", work)
 

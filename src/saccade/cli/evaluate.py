@@ -2,9 +2,19 @@
 
 import json as json_text
 import sys
-from typing import Annotated
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from saccade.cli.engine import Engine
+
+if TYPE_CHECKING:
+    from saccade.data import Example
+    from saccade.tasks.task import Task
+
+SHOWN = 8  # labels listed
 
 
 def main(
@@ -13,6 +23,7 @@ def main(
     data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
     columns: str = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
 ) -> int:
     """Scores of a trained model on examples whose answers are known, with 95 % intervals.
 
@@ -23,22 +34,26 @@ def main(
         data: Files with questions and answers; none: the held-out part of what the run was trained on.
         columns: Which column is what: text=review,label=stars.
         json: Print JSON.
+        engine: How the model computes.
     """
     from saccade.cli.running import guarded
 
-    return guarded("evaluate", lambda: _evaluate(run, data, columns, json))
+    return guarded("evaluate", lambda: _evaluate(run, data, columns, json, engine))
 
 
-def _evaluate(run: str, data: tuple[str, ...], columns: str, as_json: bool) -> int:
+def _evaluate(run: str, data: tuple[str, ...], columns: str, as_json: bool, engine: Engine) -> int:
+    from saccade.cli.asking import opened, tell
     from saccade.data.read import parse_columns, read
     from saccade.tasks.answering import evaluate
     from saccade.tasks.hidden import forgiving, left_out, scored
-    from saccade.tasks.opening import open_run
 
-    task, model = open_run(run)
+    task, model = opened(run)
+    model = engine.ready(model)
     if data:
         named = parse_columns(columns) if columns else None
-        examples = read(data, forgiving(task.roles(data)), columns=named).examples
+        table = read(data, forgiving(task.roles(data)), columns=named)
+        tell(table.said)
+        examples = table.examples
     else:
         from saccade.training.job import held_out
 
@@ -46,6 +61,8 @@ def _evaluate(run: str, data: tuple[str, ...], columns: str, as_json: bool) -> i
     examples, hidden = scored(task, examples)
     if hidden:
         print(f"saccade evaluate: {left_out(hidden, hidden + len(examples))}", file=sys.stderr)
+    if strange := unlearnt(task, examples):
+        print(f"saccade evaluate: {strange}", file=sys.stderr)
     scores = evaluate(task, model, examples)
     if as_json:
         found = {"examples": len(examples), "hidden": hidden, "scores": [vars(score) for score in scores]}
@@ -54,3 +71,36 @@ def _evaluate(run: str, data: tuple[str, ...], columns: str, as_json: bool) -> i
         for score in scores:
             print(score)
     return 0
+
+
+def unlearnt(task: "Task", examples: "Sequence[Example]") -> str:
+    """What is said of rows whose labels the model never learnt, which count as wrong; an error where all are of that kind."""
+    from saccade.data.item import DataError, several
+
+    names = [role.name for role in task.roles(()) if role.kind in ("label", "labels")]
+    golds = [[label for name in names for label in several(example[name])] for example in examples]
+    strange = [[label for label in gold if label not in task.labels] for gold in golds]
+    rows = sum(map(bool, strange))
+    if not rows or not task.labels:
+        return ""
+    found = Counter(label for gold in strange for label in gold)
+    listed = _some([f"{label} ({count:,})" for label, count in found.most_common()])
+    knows = f"it knows {_some(task.labels)}"
+    if rows < len(examples) or strange != golds:
+        return (
+            f"{rows:,} of {len(examples):,} rows have labels that the model never learnt, and count as wrong: "
+            f"{listed}; {knows}."
+        )
+    raise DataError(
+        f"the model never learnt any of the labels of these {rows:,} rows: {listed}; {knows}",
+        file=examples[0].file,
+        line=examples[0].line,
+        column=names[0],
+        value=golds[0][0],
+        cure=f"name the column that has its labels with --columns {names[0]}=COLUMN, or give data that have them; "
+        f"saccade train {task.name} --data {examples[0].file or 'FILE'} makes a model of these",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")

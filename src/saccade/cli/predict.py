@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from saccade.cli.engine import Engine
+from saccade.cli.writing import Asked, write
 from saccade.decoding.settings import Decoding
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 VERBS = ("label", "tag", "translate", "summarise", "caption")
 WRITING = ("translate", "summarise", "caption")
+ALIGN = "After each translation and a tab, which word became which: 0-0 1-2, source - target."
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ def main(
     columns: str = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
     prompt: Annotated[Prompt, tyro.conf.arg(name="")] = Prompt(),  # noqa: B008 - frozen
+    engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
 ) -> int:
     """Answers of a trained model, one line for each text.
 
@@ -59,8 +62,9 @@ def main(
         columns: Which column is what: text=review.
         json: One JSON object a line.
         prompt: Examples for a writer that was not trained for the question.
+        engine: How the model computes.
     """
-    return answer("predict", prompt, run, text, data, columns, json)
+    return answer("predict", prompt, run, Asked(text, data, columns), as_json=json, engine=engine)
 
 
 def call(verb: str, argv: Sequence[str]) -> int:
@@ -73,8 +77,9 @@ def call(verb: str, argv: Sequence[str]) -> int:
         data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
         columns: str = "",
         json: tyro.conf.FlagCreatePairsOff[bool] = False,
+        engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
     ) -> int:
-        return answer(verb, verb, run, text, data, columns, json)
+        return answer(verb, verb, run, Asked(text, data, columns), as_json=json, engine=engine)
 
     def writing(
         run: tyro.conf.Positional[str],
@@ -86,20 +91,37 @@ def call(verb: str, argv: Sequence[str]) -> int:
         decoding: tyro.conf.OmitArgPrefixes[Decoding] = Decoding(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
     ) -> int:
-        from saccade.cli.writing import Asked, write
-
         return write(verb, run, Asked(text, data, columns), as_json=json, decoding=decoding, engine=engine)
 
-    does = writing if verb in WRITING else named
+    def translating(
+        run: tyro.conf.Positional[str],
+        text: tyro.conf.Positional[tuple[str, ...]] = (),
+        *,
+        data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
+        columns: str = "",
+        json: tyro.conf.FlagCreatePairsOff[bool] = False,
+        align: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=ALIGN)] = False,
+        decoding: tyro.conf.OmitArgPrefixes[Decoding] = Decoding(),  # noqa: B008 - frozen
+        engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
+    ) -> int:
+        from saccade.cli.aligning import write_aligned
+
+        asked = Asked(text, data, columns)
+        if align:
+            return write_aligned(run, asked, as_json=json, decoding=decoding, engine=engine)
+        return write(verb, run, asked, as_json=json, decoding=decoding, engine=engine)
+
+    does = translating if verb == "translate" else writing if verb in WRITING else named
     does.__doc__ = (main.__doc__ or "").replace("saccade predict runs/reviews", f"saccade {verb} RUN")
     return tyro.cli(does, prog=f"saccade {verb}", args=list(argv))
 
 
-def _opened(run: str, how: str | Prompt, columns: str) -> "tuple[Task, Model]":
-    """The model, and its task: the one that the verb names, or what it is shown."""
-    from saccade.tasks.opening import open_run
+def _opened(run: str, how: str | Prompt, columns: str, engine: Engine) -> "tuple[Task, Model]":
+    """The model in the form that is asked for, and its task: the one that the verb names, or what it is shown."""
+    from saccade.cli.asking import opened
 
-    task, model = open_run(run, how if isinstance(how, str) else None)
+    task, model = opened(run, how if isinstance(how, str) else None)
+    model = engine.ready(model)  # under the same name, so that a plain model does not stay beside its fast form
     if isinstance(how, str) or how == Prompt():
         return task, model
     if any(role.kind == "image" for role in task.roles(())):
@@ -113,9 +135,7 @@ def _opened(run: str, how: str | Prompt, columns: str) -> "tuple[Task, Model]":
     return shots_task(model, files, labels=labels, columns=parse_columns(columns), config=config), model
 
 
-def answer(
-    name: str, how: str | Prompt, run: str, texts: Sequence[str], data: Sequence[str], columns: str, as_json: bool
-) -> int:
+def answer(name: str, how: str | Prompt, run: str, asked: Asked, *, as_json: bool, engine: Engine) -> int:
     """Read, ask, print; `how` is the task that the run must be of, or what a writer is shown."""
     from saccade.cli.running import guarded
 
@@ -123,12 +143,12 @@ def answer(
         from saccade.cli.asking import examples_of
         from saccade.tasks.answering import answers
 
-        task, model = _opened(run, how, columns)
-        examples = examples_of(task, texts, data, columns)
-        found, asked = answers(task, model, examples)
+        task, model = _opened(run, how, asked.columns, engine)
+        examples = examples_of(task, asked.texts, asked.data, asked.columns)
+        found, answered = answers(task, model, examples)
         for line in task.noticed:
             print(f"saccade {name}: {line}", file=sys.stderr)
-        for given, example in zip(found, asked, strict=True):
+        for given, example in zip(found, answered, strict=True):
             shown = task.shown(given, example)
             print(json_text.dumps(shown, ensure_ascii=False) if as_json else task.told(shown), flush=True)
         if not examples:

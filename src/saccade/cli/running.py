@@ -1,11 +1,41 @@
 """What all commands share when something goes wrong: one line for a person, and an exit code for a program."""
 
+import gc
+import sys
 import traceback
 from collections.abc import Callable
+
+SHORT = ("not enough memory", "out of memory", "allocate memory")  # what torch says then
+CURE = "Raise train.parts, which reads a step in more parts, or lower train.tokens."
 
 
 def guarded(name: str, work: Callable[[], int]) -> int:
     """Run a command; errors that a user can cause end in a sentence, not in a traceback."""
+    _begin()
+    try:
+        return work()
+    except (SystemExit, KeyboardInterrupt, BrokenPipeError):
+        raise
+    except BaseException as error:
+        return _ended(name, error)
+
+
+def _begin() -> None:
+    """Import torch, which all commands need, and look for garbage among its half million objects neither now nor later."""
+    if "torch" in sys.modules:
+        return
+    gc.disable()
+    try:
+        import torch  # noqa: F401 - for those who import it next
+    finally:
+        gc.enable()
+    gc.freeze()
+
+
+def _ended(name: str, error: BaseException) -> int:
+    """The exit code of an error, which is said; a command that goes well need not wait until all kinds are imported."""
+    if isinstance(error, MemoryError):
+        return _said(name, error, 5)
     from saccade.cli.settings import Wrong
     from saccade.data import DataError
     from saccade.training.checkpoint import Busy
@@ -15,31 +45,20 @@ def guarded(name: str, work: Callable[[], int]) -> int:
     from saccade.training.world import Lost
     from saccade.vision.open import BadPicture
 
-    try:
-        return work()
-    except (Refused, Wrong) as error:
-        return _said(name, error, 2)
-    except (DataError, BadPicture) as error:
-        return _said(name, error, 3)
-    except Diverged as error:
-        return _said(name, error, 6)
-    except (DiskFull, Busy, MemoryError) as error:
-        return _said(name, error, 5)
-    except ValueError as error:
-        return _said(name, error, 4)
-    except Lost as error:
-        return _said(name, error, 5, final=False)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return _said(name, error, 5)
-    except RuntimeError as error:
-        if any(said in str(error) for said in ("not enough memory", "out of memory", "allocate memory")):
-            cure = "Raise train.parts, which reads a step in more parts, or lower train.tokens."
-            return _said(name, f"there is not enough memory ({error}). {cure}", 5)
-        return _bug(error)
-    except BaseException as error:
-        return _bug(error)
+    codes: dict[tuple[type[BaseException], ...], int] = {  # the first that fits: some are kinds of others
+        (Refused, Wrong): 2,
+        (DataError, BadPicture): 3,
+        (Diverged,): 6,
+        (DiskFull, Busy, Lost): 5,
+        (ValueError,): 4,
+        (OSError,): 5,
+    }
+    for kinds, code in codes.items():
+        if isinstance(error, kinds):
+            return _said(name, error, code, final=not isinstance(error, Lost))
+    if isinstance(error, RuntimeError) and any(said in str(error) for said in SHORT):
+        return _said(name, f"there is not enough memory ({error}). {CURE}", 5)
+    return _bug(error)
 
 
 def _said(name: str, error: object, code: int, *, final: bool = True) -> int:
@@ -55,7 +74,7 @@ def _bug(error: BaseException) -> int:
     """An error of ours, whole; of several processes only one should print it, and as the last thing that is printed."""
     from saccade.training.lastwords import Words, is_launched, leave
 
-    if isinstance(error, SystemExit | KeyboardInterrupt) or not is_launched():
+    if not is_launched():
         raise error
     leave(Words(1, "".join(traceback.format_exception(error)).rstrip()))
     return 1

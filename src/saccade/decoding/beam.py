@@ -19,7 +19,7 @@ from torch import Tensor
 from saccade.data import Batch, Text
 from saccade.decoding.bounds import Bounds
 from saccade.decoding.cover import watching
-from saccade.decoding.highest import highest
+from saccade.decoding.highest import highest, log_probability
 from saccade.decoding.loop import begin
 from saccade.decoding.rules import Sofar
 from saccade.decoding.settings import STEEPEST
@@ -166,7 +166,9 @@ class _Run:
 
     def choose(self, scores: Tensor, sofar: Sofar, penalties: list[float] | None) -> list[_Beam]:
         """The beams that go on, with the row and the token that each goes on with; none: all rows are done."""
-        own = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        own = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if self.bounds.rules:  # they see log-probabilities; without them those of what is chosen are enough
+            own = own.log_softmax(-1)
         ruled = own
         for rule in self.bounds.rules:
             ruled = rule(ruled, sofar)
@@ -189,21 +191,26 @@ class _Run:
         return self.running
 
     def _candidates(
-        self, logprobs: Tensor, sums: Tensor, away: Tensor | None, group: int, own: Tensor
+        self, scores: Tensor, sums: Tensor, away: Tensor | None, group: int, own: Tensor
     ) -> list[list[_Beam]]:
         """The best continuations of each pool, the best first: enough that `width` go on whatever ends."""
-        judged = logprobs if away is None else logprobs - away
+        judged = scores if away is None else scores - away
         count = self.width * max(2, 1 + len(self.stops))
         values, tokens = highest(judged, count)  # (live, width, count)
-        ranked = (values + sums).flatten(1)
+        first = scores.gather(-1, tokens[..., :1])  # (live, width, 1)
+        less = more = torch.zeros_like(first)  # a score minus the one and plus the other is a log-probability
+        if not self.bounds.rules:
+            less, more = first, log_probability(scores, tokens[..., :1])
+        ranked = (values - less + more + sums).flatten(1)
         at = ranked.topk(min(count, ranked.size(1))).indices  # (live, count)
         place = at // values.size(-1)
         tokens = tokens.flatten(1).gather(1, at)
         start = torch.arange(len(at), device=at.device)[:, None] * self.beams.width + group * self.width
         rows = start + place
-        ruled = logprobs[torch.arange(len(at), device=at.device)[:, None], place, tokens]
+        less, more = less[..., 0].gather(1, place), more[..., 0].gather(1, place)
+        ruled = scores[torch.arange(len(at), device=at.device)[:, None], place, tokens] - less + more
         totals = ruled + sums[..., 0].gather(1, place)
-        parts = (x.tolist() for x in (rows, tokens, totals, own[rows, tokens], ruled))
+        parts = (x.tolist() for x in (rows, tokens, totals, own[rows, tokens] - less + more, ruled))
         return [[self._then(*one) for one in zip(*part, strict=True)] for part in zip(*parts, strict=True)]
 
     def _then(self, row: int, token: int, total: float, own: float, ruled: float) -> _Beam:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data import Batch, Image, Text
 from saccade.decoding.bounds import Bounds, among
@@ -27,6 +27,7 @@ from saccade.decoding.rules import Ruling, Sofar, obey
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Writer
 from saccade.models.model import Model
+from saccade.parts.embed import Words
 
 MOST = 8  # tokens that are proposed at a time, and that are read again after a proposal was wrong
 
@@ -97,14 +98,15 @@ def _apart(model: Writer) -> bool:
 
 @dataclass(frozen=True)
 class Drafted:
-    """Proposes what a smaller model with the same tokens would write, as far as it has positions."""
+    """Proposes what a smaller model with the same tokens would write, as far as it has positions, and vectors for the text."""
 
     model: Writer
 
     def __call__(self, model: Writer, batch: Batch) -> Propose:
         limit = self.model.limit if isinstance(self.model, Model) else None
         most = math.inf if limit is None else limit  # tokens that it can read
-        if isinstance(batch.source, Text) and batch.source.tokens.size(1) > most:
+        vocab, source = _vocab(self.model), batch.source
+        if isinstance(source, Text) and (source.tokens.size(1) > most or bool((source.tokens >= vocab).any())):
             return lambda written, count: []
         state, first = self.model.start(batch)
         mark, known = state.mark(), 0  # how much of the text the mark remembers
@@ -112,7 +114,7 @@ class Drafted:
         def propose(written: list[int], count: int) -> list[int]:
             nonlocal mark, known
             room = most - first.tokens.size(1) - len(written)
-            if room < 0:
+            if room < 0 or any(token >= vocab for token in written[known:]):
                 return []
             state.rewind(mark)
             new = torch.tensor([written[known:]], dtype=torch.long, device=first.tokens.device)
@@ -126,6 +128,12 @@ class Drafted:
             return found
 
         return propose
+
+
+def _vocab(model: Writer) -> float:
+    """How many tokens a model can read, on the side that has fewer; no end where it has no table of words."""
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    return min((part.vectors.num_embeddings for part in parts if isinstance(part, Words)), default=math.inf)
 
 
 def speculate(

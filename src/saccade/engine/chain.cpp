@@ -5,9 +5,10 @@
 extern "C" {
 
 void saccade_activate(long act, float* y, long n);
-void saccade_linear(const int8_t*, const float*, const float*, long, long, const float*, const float*, float*, long, long);
+void saccade_linear(const int8_t*, const int16_t*, const float*, const float*, long, long, const float*, const float*, float*,
+                    long, long);
 long saccade_attend(const float*, long, float*, float*, long, long, long, long, const int64_t*, const uint8_t*, long,
-                    const float*, const float*, long, float*, long, long, long, long, float);
+                    const int32_t*, long, const float*, const float*, long, float*, long, long, long, long, float);
 void saccade_norm(const float*, const float*, const float*, float, float*, long, long, long);
 
 enum Kind : int64_t { LINEAR, ATTEND, NORM, RMS, TURN, GATE };
@@ -16,16 +17,17 @@ enum Kind : int64_t { LINEAR, ATTEND, NORM, RMS, TURN, GATE };
 enum Place : int64_t { INPUT = -1, OUTPUT = -2, NOTHING = -3 };
 struct Step {
     int64_t kind, x, to, add, rows, columns, act, heads, groups, room;
-    const void *first, *second, *third;
+    const void *first, *second, *third, *fourth;
     double number;
 };
 
-// The memory of one attention; `share` rows in turn look at one row of it.
+// The memory of one attention; `share` rows in turn look at one row of it, and `origin` says in which row a place lies.
 struct Room {
     float *keys, *values;
-    int64_t row, head, limit, share, keep_row;
+    int64_t row, head, limit, share, keep_row, origin_row;
     const int64_t* lengths;
     const uint8_t* keep;
+    const int32_t* origin;
 };
 
 // Turn the pairs of columns of `heads` heads of each row by the angles of the row, given as cosines beside sines.
@@ -57,8 +59,8 @@ static long look(const Step& s, const Room& r, const float* x, float* to, long b
     long h = s.heads, g = s.groups, d = s.columns, width = s.rows;
     bool own = width > h * d;
     return saccade_attend(x, width, r.keys, r.values, r.row, r.head, r.limit, r.share, r.lengths, r.keep, r.keep_row,
-                          own ? x + h * d : nullptr, own ? x + (h + g) * d : nullptr, width, to, b, h, g, d,
-                          float(s.number));
+                          r.origin, r.origin_row, own ? x + h * d : nullptr, own ? x + (h + g) * d : nullptr, width, to, b,
+                          h, g, d, float(s.number));
 }
 
 // Walk the steps; returns the room whose lengths do not fit, or -1.
@@ -72,8 +74,9 @@ long saccade_chain(const Step* steps, long count, const Room* rooms, const float
         float *x = at(s->x), *to = at(s->to);
         auto first = static_cast<const float*>(s->first), second = static_cast<const float*>(s->second);
         if (s->kind == LINEAR)
-            saccade_linear(static_cast<const int8_t*>(s->first), second, static_cast<const float*>(s->third), s->rows,
-                           s->columns, x, at(s->add), to, b, s->act);
+            saccade_linear(static_cast<const int8_t*>(s->first), static_cast<const int16_t*>(s->second),
+                           static_cast<const float*>(s->third), static_cast<const float*>(s->fourth), s->rows, s->columns, x,
+                           at(s->add), to, b, s->act);
         if (s->kind == ATTEND && look(*s, rooms[s->room], x, to, b) >= 0) return s->room;
         if (s->kind == NORM || s->kind == RMS)
             saccade_norm(x, first, second, float(s->number), to, b, s->rows, s->kind == RMS);

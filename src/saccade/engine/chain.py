@@ -26,7 +26,7 @@ NUMBERS = ("kind", "x", "to", "add", "rows", "columns", "act", "heads", "groups"
 class _Step(ctypes.Structure):
     _fields_ = (
         *((name, INT) for name in NUMBERS),
-        *((name, POINTER) for name in ("first", "second", "third")),
+        *((name, POINTER) for name in ("first", "second", "third", "fourth")),
         ("number", ctypes.c_double),
     )
 
@@ -35,9 +35,8 @@ class _Room(ctypes.Structure):
     _fields_ = (
         ("keys", POINTER),
         ("values", POINTER),
-        *((name, INT) for name in ("row", "head", "limit", "share", "keep_row")),
-        ("lengths", POINTER),
-        ("keep", POINTER),
+        *((name, INT) for name in ("row", "head", "limit", "share", "keep_row", "origin_row")),
+        *((name, POINTER) for name in ("lengths", "keep", "origin")),
     )
 
 
@@ -62,24 +61,47 @@ class Step:
     def bound(self, places: dict[int | None, int]) -> _Step:
         """The step with addresses for names."""
         there = replace(self, x=places[self.x], to=places[self.to], add=places[self.add])
-        tensors = self.tensors if self.layer is None else (self.layer.tiles, self.layer.scale, self.layer.bias)
-        given = [t.data_ptr() for t in tensors]
-        return _Step(*(getattr(there, name) for name in NUMBERS), *given, *[None] * (3 - len(given)), self.number)
+        given = [t.data_ptr() for t in (self.tensors if self.layer is None else self.layer.parts)]
+        return _Step(*(getattr(there, name) for name in NUMBERS), *given, *[None] * (4 - len(given)), self.number)
 
 
 class Room:
     """The memory of one attention: keys and values (B, G, K, D), how much of each row counts, and what of it may be seen.
 
-    `lengths` (B,) may be filled with other numbers between calls. `share` rows in turn, such as beams, look at one row.
+    `lengths` (B,) may be filled with other numbers between calls. `share` rows in turn, such as beams, look at one row. Where
+    rows have changed places and the memory has not, `origin` (B, K) says in which of its rows each place of a row lies.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, lengths: Tensor, keep: Tensor | None = None, share: int = 1):
-        native.check_memory(keys, values, lengths, keep)
-        self.keys, self.values, self.lengths, self.keep, self.share = keys, values, lengths, keep, share
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        lengths: Tensor,
+        keep: Tensor | None = None,
+        share: int = 1,
+        origin: Tensor | None = None,
+    ):
+        front = keys if origin is None else keys[: len(origin)], values if origin is None else values[: len(origin)]
+        native.check_memory(*front, lengths, keep)
+        if origin is not None:
+            _check_origin(origin, keys, share)
+        self.keys, self.values, self.lengths, self.keep = keys, values, lengths, keep
+        self.share, self.origin = share, origin
         self.shape = keys.size(1), keys.size(3)
         addresses = (keys.data_ptr(), values.data_ptr(), keys.stride(0), keys.stride(1), keys.size(2), share)
-        seen = (0, lengths.data_ptr(), None) if keep is None else (keep.stride(0), lengths.data_ptr(), keep.data_ptr())
-        self.bound = _Room(*addresses, *seen)
+        strides = [0 if given is None else given.stride(0) for given in (keep, origin)]
+        pointers = [None if given is None else given.data_ptr() for given in (lengths, keep, origin)]
+        self.bound = _Room(*addresses, *strides, *pointers)
+
+
+def _check_origin(origin: Tensor, keys: Tensor, share: int) -> None:
+    rows, _, places = keys.shape[:3]
+    fits = origin.dim() == 2 and origin.size(1) == places and len(origin) <= rows and origin.stride(1) == 1
+    if not fits or origin.dtype is not torch.int32 or share > 1:
+        raise ValueError(
+            f"This memory has {rows} rows of {places} places; where they lie must be said in int32 (B, {places}) for at most "
+            f"{rows} rows that share nothing; got {origin.dtype} {tuple(origin.shape)}, and {share} rows that share."
+        )
 
 
 class Chain:
@@ -225,6 +247,11 @@ def _look(x: Tensor, step: Step, room: Room) -> Tensor:
     parts = x.view(len(x), -1, step.columns)  # (B, H or H + 2G, D)
     fresh = None if parts.size(1) == h else (parts[:, h : h + g], parts[:, h + g :])
     keys, values, lengths, keep = room.keys, room.values, room.lengths, room.keep
+    if room.origin is not None:
+        for memory, new in zip((keys, values), fresh or (), strict=False):
+            fallback.write(memory, new, lengths)
+        keys, values = (native.gather(memory, room.origin, memory.size(2)) for memory in (keys, values))
+        fresh = None
     if room.share > 1:
         keys, values, lengths = (t.repeat_interleave(room.share, 0) for t in (keys, values, lengths))
         keep = None if keep is None else keep.repeat_interleave(room.share, 0)

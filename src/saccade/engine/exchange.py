@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import nn
 
 from saccade.attention import Mechanism
@@ -9,6 +10,8 @@ from saccade.engine import native
 from saccade.engine.quantise import Pack, Packed, Shared, Table, Tiles, form
 from saccade.engine.stack import FastLayer, FastStack
 from saccade.engine.sublayers import fast_norm, fast_sublayer
+from saccade.models.encoder_decoder import ShiftedWordHead
+from saccade.parts.heads import WordHead
 from saccade.parts.layer import Layer, Sublayer
 from saccade.parts.stack import Stack
 
@@ -53,6 +56,8 @@ class Exchange:
             return fast_norm(part)
         if type(part) is nn.Dropout:
             return nn.Identity()
+        if type(part) is ShiftedWordHead:
+            return self.head(part)
         if type(part) is Stack and all(type(layer) is Layer for layer in part.layers):
             return self.stack(part)
         for name, child in list(part.named_children()):
@@ -66,6 +71,15 @@ class Exchange:
         if isinstance(packed, Tiles) and id(plain.weight) in self.tied:
             self.tables[id(plain.weight)] = packed.weights
         return packed
+
+    def head(self, plain: ShiftedWordHead) -> WordHead:
+        """A head whose shift is the bias of its product, so that the scores of all words are not walked through once more."""
+        score, shift = plain.score, plain.shift
+        score.bias = nn.Parameter(shift if score.bias is None else shift + score.bias, requires_grad=False)
+        with torch.device("meta"):  # its own layer is not needed
+            head = WordHead(score.in_features, score.out_features, between=plain.between)
+        head.between, head.score = self.part(plain.between), self.part(score)  # type: ignore[assignment]
+        return head
 
     def stack(self, plain: Stack) -> FastStack:
         """A stack with its layers and its two ends exchanged."""

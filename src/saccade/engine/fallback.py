@@ -23,11 +23,20 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
     return q, torch.where(alive, most / 127, 0) + poison
 
 
+def levels(x: Tensor) -> Tensor:
+    """Each row rounded to 128 evenly spaced numbers from its least to its most; with an infinity or a NaN it is all NaN."""
+    least, most = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    span = most - least
+    alive = span > 1e-30
+    q = ((x - least) * torch.where(alive, 127 / span, 0)).round().clamp(0, 127)
+    return q * (torch.where(alive, span / 127, 0) + (x * 0).sum(-1, keepdim=True)) + least
+
+
 def linear(x: Tensor, whole: Tensor, scale: Tensor, bias: Tensor, act: str, add: Tensor | None) -> Tensor:
-    """act(x · weight + bias) + add, with x rounded to int8 as the weight is, each group of its columns by itself."""
+    """act(x · weight + bias) + add, with each group of columns of x rounded by itself."""
     columns = x.size(-1)
-    q, by = quantise(F.pad(x, (0, -columns % GROUP)).unflatten(-1, (-1, GROUP)))  # (..., G, 64) and (..., G)
-    rounded = (q * by[..., None]).flatten(-2)[..., :columns]
+    missing = x[..., -1:].expand(*x.shape[:-1], -columns % GROUP)  # repeats what is there, so that no group gets wider
+    rounded = levels(torch.cat([x, missing], -1).unflatten(-1, (-1, GROUP))).flatten(-2)[..., :columns]
     y = ACTS[act](F.linear(rounded, whole.float()) * scale + bias)
     return y if add is None else y + add
 
@@ -48,6 +57,12 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: floa
 def write(memory: Tensor, fresh: Tensor, lengths: Tensor) -> None:
     """Put the new token's key or value (B, G, D) in the last place of each row's memory."""
     memory[torch.arange(len(lengths)), :, lengths - 1] = fresh
+
+
+def gather(memory: Tensor, origin: Tensor) -> Tensor:
+    """The first places of a memory (P, G, K, D), each from the row that `origin` (B, K) says: (B, G, K, D)."""
+    places = torch.arange(origin.size(1), device=memory.device)
+    return memory.transpose(1, 2)[origin.long(), places].transpose(1, 2)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:

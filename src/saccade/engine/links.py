@@ -85,9 +85,8 @@ class Links:
             shape = now.made.get("one")
             if shape is None or shape.size(1) != branch.sizes[1] or shape.size(3) != branch.head_width:
                 shape = now.made["one"] = torch.empty(rows, branch.sizes[1], 1, branch.head_width)
-            keys = now.memory.reserve(f"{path}key", shape).whole
-            values = now.memory.reserve(f"{path}value", shape).whole
-            return Room(keys, values, now.lengths, now.seen(keys.size(2)))
+            key, value = (now.memory.extend(f"{path}{name}", shape) for name in ("key", "value"))
+            return Room(key.whole, value.whole, now.lengths, now.seen(key.whole.size(2)), origin=key.origin)
         assert now.across is not None, "a layer that looks across is given a memory"
         keys, values = branch._keys(now.across, now.memory.at(path[:-1]))
         group, keep = now.memory.group(f"{path}key"), now.across_keep

@@ -4,6 +4,7 @@ place and what was there is not moved.
 What callers see is `State`: what it hands out is never changed, since only space that nobody was given is written.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from weakref import ref
 
@@ -17,18 +18,25 @@ FIRST = 64  # tokens that a room holds at least
 
 
 class Room(Slot):
-    """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it."""
+    """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it.
 
-    def __init__(self, whole: Tensor, length: int, axis: int, *, private: bool = True):
-        self.__dict__.update(whole=whole, length=length, axis=axis, grows=True, private=private)
+    Rows that have changed places need not have been moved: `origin` (B, K) then says in which row of the whole each place of a
+    row lies. What comes next is written to the row's own places.
+    """
+
+    def __init__(self, whole: Tensor, length: int, axis: int, *, private: bool = True, origin: Tensor | None = None):
+        self.__dict__.update(whole=whole, length=length, axis=axis, grows=True, private=private, origin=origin)
 
     whole: Tensor
     length: int
     private: bool  # whether nobody was given a view of it, so that it may be written anew once it is left
+    origin: Tensor | None
 
     @property
     def tensor(self) -> Tensor:  # type: ignore[override]
         assert self.axis is not None, "a room grows along an axis"
+        if self.origin is not None:
+            return self.settled().tensor
         self.shown()
         return self.whole.narrow(self.axis, 0, self.length)
 
@@ -36,11 +44,30 @@ class Room(Slot):
         """Somebody may look at it from now on, at any time."""
         self.__dict__["private"] = False
 
-    def chosen(self, rows: Tensor, spare: Tensor | None = None) -> "Room":
-        """Some of its rows in a room of the same size, which may be a spare one; the space behind them is not copied."""
+    def placed(self, rows: Tensor) -> Tensor | None:
+        """The origin of these rows, (B, K): what comes next will lie in the row itself. None: this room must be moved."""
+        if self.axis != 2 or self.whole.dim() != 4:
+            return None
+        if self.origin is None:
+            origin = rows.to(torch.int32)[:, None].repeat(1, self.whole.size(2))
+        else:
+            origin = self.origin.index_select(0, rows)
+        origin[:, self.length :] = torch.arange(len(rows), dtype=torch.int32, device=rows.device)[:, None]
+        return origin
+
+    def swapped(self, origin: Tensor) -> "Room":
+        """The same space, with rows that lie where `origin` says."""
         assert self.axis is not None, "a room grows along an axis"
-        if self.axis == 2 and self.whole.dim() == 4:
-            return Room(native.rows(self.whole, rows, self.length, spare), self.length, self.axis)
+        return Room(self.whole, self.length, self.axis, private=self.private, origin=origin)
+
+    def settled(self, spare: Tensor | None = None) -> "Room":
+        """A room of the same size, maybe a spare one, with every row in one piece; the space behind is not copied."""
+        assert self.origin is not None, "a room whose rows have not changed places is settled"
+        return Room(native.gather(self.whole, self.origin, self.length, spare), self.length, 2)
+
+    def chosen(self, rows: Tensor) -> "Room":
+        """Some of its rows in a room of the same size, along whatever axis it grows."""
+        assert self.axis is not None, "a room grows along an axis"
         whole = self.whole.new_empty(len(rows), *self.whole.shape[1:])
         front = self.whole.narrow(self.axis, 0, self.length)
         torch.index_select(front, 0, rows, out=whole.narrow(self.axis, 0, self.length))
@@ -63,8 +90,6 @@ class Memory(State):
     True
     """
 
-    _root: "Memory"
-
     def __init__(self, root: "Memory | None" = None, path: str = ""):
         super().__init__(root, path)
         if root is None:
@@ -75,7 +100,7 @@ class Memory(State):
     def of(state: State) -> "Memory":
         """The same memory, in rooms from now on."""
         memory = Memory()
-        memory.__dict__ |= {name: value for name, value in vars(state._root).items() if name not in ("_root", "_path")}
+        memory.__dict__ |= {name: value for name, value in vars(state._root).items() if name not in ("_above", "_path")}
         memory._slots = dict(memory._slots)
         return memory
 
@@ -89,13 +114,20 @@ class Memory(State):
         return room.tensor
 
     def reserve(self, path: str, x: Tensor, axis: int = 2) -> Room:
-        """A room in which x counts as remembered; the caller has to write it to the last places."""
+        """A room in which x counts as remembered, every row in one piece; the caller has to write it to the last places."""
+        slot = self._root._slots.get(path)
+        if isinstance(slot, Room) and slot.origin is not None:
+            self._settle(path, slot)
+        return self.extend(path, x, axis)
+
+    def extend(self, path: str, x: Tensor, axis: int = 2) -> Room:
+        """As `reserve`, for a caller who looks rows up where their `origin` says."""
         slots = self._root._slots
         slot = slots.get(path)
         start = 0 if slot is None else slot.length if isinstance(slot, Room) else slot.tensor.size(axis)
         end = start + x.size(axis)
         if isinstance(slot, Room) and slot.whole.size(axis) >= end and _writable(slot.whole):
-            room = Room(slot.whole, end, axis, private=slot.private)
+            room = Room(slot.whole, end, axis, private=slot.private, origin=slot.origin)
         else:
             shape = list(x.shape)
             shape[axis] = max(FIRST, 2 * end)
@@ -106,15 +138,25 @@ class Memory(State):
         return room
 
     def reorder(self, rows: Tensor) -> None:
-        """As ever; a room takes its space along, so that the next token does not move it again."""
+        """As ever; where a room has enough rows nothing is moved but the table of where they lie, the same for all layers."""
         root = self._root
         rooms = {name: slot for name, slot in root._slots.items() if isinstance(slot, Room)}
         root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms}
         super().reorder(rows)
+        origins: dict[Hashable, Tensor | None] = {}
         for name, room in rooms.items():
-            root._slots[name] = room.chosen(rows, root._spare.pop(name, None))
-            if room.private:  # new memory has to be cleared by the system first, which takes longer than copying
-                root._spare[name] = room.whole
+            like = id(room.origin), room.whole.shape[1:], room.length, room.axis
+            origins[like] = origin = origins[like] if like in origins else room.placed(rows)
+            root._slots[name] = room.chosen(rows) if origin is None else room.swapped(origin)
+            if origin is not None and len(rows) > len(room.whole):
+                self._settle(name, room.swapped(origin))
+
+    def _settle(self, path: str, room: Room) -> None:
+        """Move the rows of a room to where they belong; the space that is left serves the next who moves."""
+        root = self._root
+        root._slots[path] = room.settled(root._spare.pop(path, None))
+        if room.private:  # new memory has to be cleared by the system first, which takes longer than copying
+            root._spare[path] = room.whole
 
     def group(self, path: str) -> int:
         """How many rows beside each other share what is remembered there: the beams of a text share its source."""

@@ -44,7 +44,7 @@ inline float error(float x) {
     return std::copysign(1.0f - p * exponential(-a * a), x);
 }
 
-// Round one group to [-127, 127] and return its scale; a group that holds an infinity or a NaN gets the scale NaN.
+// Round a row of weights to [-127, 127] and return its scale; one that holds an infinity or a NaN gets the scale NaN.
 float quantise(const float* x, long width, int8_t* q) {
     float most = 0.0f, poison = 0.0f;
 #pragma omp simd reduction(max : most) reduction(+ : poison)
@@ -62,66 +62,83 @@ float quantise(const float* x, long width, int8_t* q) {
     return (factor > 0.0f ? most / 127.0f : 0.0f) + poison;
 }
 
-// Products of 8 * G rows of a tile with C rows of activations; four columns of a row lie side by side. The sum of a group is
-// exact in int32, and is added to the others times its scale. Meanwhile `pace` bytes at a time are fetched from `ahead`, so
-// that memory is read while the processor multiplies.
-template <int C, int G>
-void product(const int8_t* w, const int8_t* x, const float* scales, long width, const int8_t* ahead, long pace,
-             float (*sums)[TILE]) {
+// What a level of a group stands for: least + level * step.
+struct Span {
+    float least, step;
+};
+
+// Round one group of activations to levels from 0 to 127; one that holds an infinity or a NaN gets the step NaN.
+inline __attribute__((always_inline)) Span level(const float* x, long width, uint8_t* q) {
+    float least = x[0], most = x[0], poison = 0.0f;
+#pragma omp simd reduction(min : least) reduction(max : most) reduction(+ : poison)
+    for (long i = 0; i < width; ++i) {
+        least = std::min(least, x[i]);
+        most = std::max(most, x[i]);
+        poison += x[i] * 0.0f;
+    }
+    float range = most - least, factor = range > 1e-30f ? 127.0f / range : 0.0f;
+#pragma omp simd
+    for (long i = 0; i < width; ++i) {
+        float v = ((x[i] - least) * factor + 12582912.0f) - 12582912.0f;
+        v = v < 127.0f ? v : 127.0f;
+        q[i] = uint8_t(int32_t(v > 0.0f ? v : 0.0f));
+    }
+    return {least, (factor > 0.0f ? range / 127.0f : 0.0f) + poison};
+}
+
+// Products of a tile with C rows of activations; four columns of a row lie side by side. The sum of a group is exact in int32,
+// and is added to the others times its step, beside the sum of its weights times its least. Meanwhile `pace` bytes at a time
+// are fetched from `ahead`, so that memory is read while the processor multiplies.
+template <int C>
+void product(const int8_t* w, const int16_t* weights, const uint8_t* x, const Span* spans, long width, const int8_t* ahead,
+             long pace, float (*sums)[TILE]) {
     long groups = (width + GROUP - 1) / GROUP;
-    for (int c = 0; c < C; ++c) std::memset(sums[c], 0, 32 * G);
-    for (long group = 0; group < groups; ++group) {
-        long end = std::min(width, (group + 1) * GROUP);
+    for (int c = 0; c < C; ++c)
+        for (long r = 0; r < TILE; ++r) sums[c][r] = 0.0f;
+    for (long group = 0; group < groups; ++group, weights += TILE) {
+        const uint8_t* end = x + std::min(GROUP, width - group * GROUP);
 #ifdef SACCADE_AVX2
         const __m256i ones = _mm256_set1_epi16(1);
-        __m256i total[C][G] = {};
-#pragma GCC unroll 2
-        for (long k = group * GROUP; k < end; k += 4, w += 4 * TILE, ahead += pace) {
-            _mm_prefetch(ahead, _MM_HINT_T0);
+        __m256i total[C][4] = {};
+        for (; x < end; x += 4, w += 4 * TILE, ahead += pace) {
+            _mm_prefetch(ahead, C < 3 ? _MM_HINT_T0 : _MM_HINT_T1);
             if (C < 3) _mm_prefetch(ahead + 64, _MM_HINT_T0);
-            __m256i four[C];
             for (int c = 0; c < C; ++c) {
                 int32_t bits;
-                std::memcpy(&bits, x + c * width + k, 4);
-                four[c] = _mm256_set1_epi32(bits);
-            }
-            for (int g = 0; g < G; ++g) {
-                // |w| * (x with the sign of w): two products reach 2 * 127 * 127 = 32,258, so 16 bits never saturate
-                __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w) + g), plus = _mm256_abs_epi8(v);
-                for (int c = 0; c < C; ++c) {
-                    __m256i pairs = _mm256_maddubs_epi16(plus, _mm256_sign_epi8(four[c], v));
+                std::memcpy(&bits, x + c * width, 4);
+                __m256i four = _mm256_set1_epi32(bits);
+                for (int g = 0; g < 4; ++g) {
+                    // two products reach 2 * 127 * 127 = 32,258, so 16 bits never saturate
+                    __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w) + g);
+                    __m256i pairs = _mm256_maddubs_epi16(four, v);
                     total[c][g] = _mm256_add_epi32(total[c][g], _mm256_madd_epi16(pairs, ones));
+                    __asm__ volatile("" : "+x"(total[c][g]));  // keeps the sum in its register: gcc would move it about
                 }
             }
         }
-        for (int c = 0; c < C; ++c)
-            for (int g = 0; g < G; ++g) {
+        for (int g = 0; g < 4; ++g) {
+            __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights) + g);
+            __m256 weight = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(narrow));
+            for (int c = 0; c < C; ++c) {
                 float* sum = sums[c] + 8 * g;
-                __m256 scale = _mm256_set1_ps(scales[c * groups + group]);
-                _mm256_storeu_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[c][g]), scale, _mm256_loadu_ps(sum)));
+                const Span& span = spans[c * groups + group];
+                __m256 below = _mm256_fmadd_ps(weight, _mm256_set1_ps(span.least), _mm256_loadu_ps(sum));
+                _mm256_storeu_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[c][g]), _mm256_set1_ps(span.step), below));
             }
+        }
 #else
-        int32_t total[C][8 * G] = {};
-        for (long k = group * GROUP; k < end; k += 4, w += 4 * TILE)
+        int32_t total[C][TILE] = {};
+        for (; x < end; x += 4, w += 4 * TILE)
             for (int c = 0; c < C; ++c)
-                for (long r = 0; r < 8 * G; ++r)
-                    for (int j = 0; j < 4; ++j) total[c][r] += int32_t(w[4 * r + j]) * x[c * width + k + j];
+                for (long r = 0; r < TILE; ++r)
+                    for (int j = 0; j < 4; ++j) total[c][r] += int32_t(w[4 * r + j]) * x[c * width + j];
         for (int c = 0; c < C; ++c)
-            for (long r = 0; r < 8 * G; ++r)
-                sums[c][r] = std::fma(float(total[c][r]), scales[c * groups + group], sums[c][r]);
+            for (long r = 0; r < TILE; ++r) {
+                const Span& span = spans[c * groups + group];
+                float below = std::fma(float(weights[r]), span.least, sums[c][r]);
+                sums[c][r] = std::fma(float(total[c][r]), span.step, below);
+            }
 #endif
-    }
-}
-
-// The same for a whole tile and `count` rows of activations, from one to four.
-void products(const int8_t* w, const int8_t* x, const float* scales, long width, long count, const int8_t* ahead, long pace,
-              float (*sums)[TILE]) {
-    if (count == 1) return product<1, 4>(w, x, scales, width, ahead, pace, sums);
-    if (count == 2) return product<2, 4>(w, x, scales, width, ahead, pace, sums);
-    for (int half = 0; half < 2; ++half, ahead += width / 4 * (pace / 2)) {
-        auto right = reinterpret_cast<float(*)[TILE]>(&sums[0][16 * half]);
-        count == 3 ? product<3, 2>(w + 64 * half, x, scales, width, ahead, pace / 2, right)
-                   : product<4, 2>(w + 64 * half, x, scales, width, ahead, pace / 2, right);
     }
 }
 
@@ -148,43 +165,52 @@ void saccade_pool(void* run, void* size) {
     pool_size = reinterpret_cast<int (*)()>(size);
 }
 
-// Round a weight (N, K) row by row and lay it out in tiles, which are zero before; a row that is not finite gets the scale NaN.
-void saccade_pack(const float* weight, long n, long k, int8_t* tiles, float* scale) {
-    long width = (k + 3) / 4 * 4;
+// Round a weight (N, K) row by row and lay it out in tiles, which are zero before, and sum up each group of each row; a row
+// that is not finite gets the scale NaN.
+void saccade_pack(const float* weight, long n, long k, int8_t* tiles, int16_t* sums, float* scale) {
+    long width = (k + 3) / 4 * 4, groups = (k + GROUP - 1) / GROUP;
     spread((n + TILE - 1) / TILE, 1, n * k > 32768, [=](long t) {
         std::vector<int8_t> row(size_t(width), 0);
         for (long r = 0; r < std::min(TILE, n - t * TILE); ++r) {
             scale[t * TILE + r] = quantise(weight + (t * TILE + r) * k, k, row.data());
             for (long c = 0; c < width; c += 4) std::memcpy(tiles + (t * width + c) * TILE + 4 * r, row.data() + c, 4);
+            for (long c = 0; c < k; ++c) sums[(t * groups + c / GROUP) * TILE + r] += row[size_t(c)];
         }
     });
 }
 
-// out (M, N) = act(x (M, K) · W^T + bias) + add, with W in tiles of int8 and one scale a row of W and a group of x.
-void saccade_linear(const int8_t* w, const float* scale, const float* bias, long n, long k, const float* x,
-                    const float* add, float* out, long m, long act) {
-    static thread_local std::vector<int8_t> kept;
-    static thread_local std::vector<float> kept_scales;
+// out (M, N) = act(x (M, K) · W^T + bias) + add, with W in tiles of int8 and one scale a row of W and a span a group of x.
+void saccade_linear(const int8_t* w, const int16_t* weights, const float* scale, const float* bias, long n, long k,
+                    const float* x, const float* add, float* out, long m, long act) {
+    static thread_local std::vector<uint8_t> kept;
+    static thread_local std::vector<Span> kept_spans;
     long width = (k + 3) / 4 * 4, tiles = (n + TILE - 1) / TILE, groups = (width + GROUP - 1) / GROUP;
-    kept.assign(size_t(m * width), 0);
-    kept_scales.resize(size_t(m * groups));
-    int8_t* q = kept.data();
-    float* scales = kept_scales.data();
+    kept.resize(size_t(m * width));
+    kept_spans.resize(size_t(m * groups));
+    uint8_t* q = kept.data();
+    Span* spans = kept_spans.data();
     spread(m, 1, m * k > 16384, [=](long i) {
-        for (long g = 0, from = 0; g < groups; ++g, from += GROUP)
-            scales[i * groups + g] = quantise(x + i * k + from, std::min(GROUP, k - from), q + i * width + from);
+        for (long g = 0; g < groups; ++g) {
+            const float* from = x + i * k + g * GROUP;
+            uint8_t* to = q + i * width + g * GROUP;
+            long rest = k - g * GROUP;
+            spans[i * groups + g] = rest < GROUP ? level(from, rest, to) : level(from, GROUP, to);
+        }
+        std::memset(q + i * width + k, 0, size_t(width - k));
     });
     long grain = std::max(1L, std::min(CHUNK / (TILE * width), tiles / 8));
     spread(tiles, grain, n * k * m > 32768, [=](long t) {
         const int8_t* tile = w + t * TILE * width;
+        const int16_t* below = weights + t * TILE * groups;
         long first = t * TILE, count = std::min(TILE, n - first);
         // a single pass fetches what it needs soon, several passes share the fetching of the next tile
-        long passes = (m + 3) / 4, pace = 4 * TILE / std::max(passes, 1L), step = pace * width / 4;
-        for (long i = 0; i < m; i += 4) {
-            alignas(32) float sums[4][TILE];
-            const int8_t* ahead = tile + (m > 2 ? TILE * width + i / 4 * step : AHEAD);
-            products(tile, q + i * width, scales + i * groups, width, std::min(4L, m - i), ahead, pace, sums);
-            for (long c = 0; c < std::min(4L, m - i); ++c) {
+        long passes = (m + 2) / 3, pace = 4 * TILE / std::max(passes, 1L), step = pace * width / 4;
+        for (long i = 0; i < m; i += 3) {
+            alignas(32) float sums[3][TILE];
+            const int8_t* ahead = tile + (m > 2 ? TILE * width + i / 3 * step : AHEAD);
+            auto multiply = m - i == 1 ? product<1> : m - i == 2 ? product<2> : product<3>;
+            multiply(tile, below, q + i * width, spans + i * groups, width, ahead, pace, sums);
+            for (long c = 0; c < std::min(3L, m - i); ++c) {
                 float y[TILE];
                 for (long r = 0; r < TILE; ++r) y[r] = std::fma(sums[c][r], scale[first + r], bias[first + r]);
                 saccade_activate(act, y, TILE);
@@ -197,12 +223,12 @@ void saccade_linear(const int8_t* w, const float* scale, const float* bias, long
 }
 
 // One new token per row of the batch looks at its own memory: out (B, H, D) = softmax(q · keys * scale) · values.
-// `share` rows of q in turn look at the same row of the memory. `fresh` keys and values, when given, are first written to
-// the last place of each row's memory.
+// `share` rows of q in turn look at the same row of the memory. `origin` (B, K), when given, says in which row of the memory
+// each place of a row lies. `fresh` keys and values, when given, are first written to the last place of each row's memory.
 // Returns the first row whose length does not fit its memory, or -1; then nothing was touched.
 long saccade_attend(const float* q, long q_row, float* keys, float* values, long memory_row, long memory_head, long limit,
-                    long share, const int64_t* lengths, const uint8_t* keep, long keep_row, const float* fresh_key,
-                    const float* fresh_value, long fresh_row, float* out, long b, long h, long g, long d, float scale) {
+                    long share, const int64_t* lengths, const uint8_t* keep, long keep_row, const int32_t* origin,
+                    long origin_row, const float* fresh_key, const float* fresh_value, long fresh_row, float* out, long b, long h, long g, long d, float scale) {
     long most = 0, each = h / g;
     for (long i = 0; i < b / share; ++i) {
         if (lengths[i] < (fresh_key ? 1 : 0) || lengths[i] > limit) return i;
@@ -211,11 +237,12 @@ long saccade_attend(const float* q, long q_row, float* keys, float* values, long
     spread(b * g, 1, b * h * d * most > 16384, [=](long task) {
         static thread_local std::vector<float> kept;
         long row = task / g, group = task % g, from = row / share, length = lengths[from];
-        long place = from * memory_row + group * memory_head;
-        float *key = keys + place, *value = values + place;
+        auto at = [=](long t) {
+            return (origin ? origin[row * origin_row + t] : from) * memory_row + group * memory_head + t * d;
+        };
         if (fresh_key) {
-            std::memcpy(key + (length - 1) * d, fresh_key + row * fresh_row + group * d, size_t(d) * 4);
-            std::memcpy(value + (length - 1) * d, fresh_value + row * fresh_row + group * d, size_t(d) * 4);
+            std::memcpy(keys + at(length - 1), fresh_key + row * fresh_row + group * d, size_t(d) * 4);
+            std::memcpy(values + at(length - 1), fresh_value + row * fresh_row + group * d, size_t(d) * 4);
         }
         kept.resize(size_t(length));
         float* p = kept.data();
@@ -224,9 +251,10 @@ long saccade_attend(const float* q, long q_row, float* keys, float* values, long
             float* to = out + (row * h + head) * d;
             float top = -INFINITY, sum = 0.0f;
             for (long t = 0; t < length; ++t) {
+                const float* key = keys + at(t);
                 float dot = 0.0f;
 #pragma omp simd reduction(+ : dot)
-                for (long j = 0; j < d; ++j) dot += query[j] * key[t * d + j];
+                for (long j = 0; j < d; ++j) dot += query[j] * key[j];
                 p[t] = keep && !keep[from * keep_row + t] ? -INFINITY : dot * scale;
                 top = std::max(top, p[t]);
             }
@@ -240,20 +268,26 @@ long saccade_attend(const float* q, long q_row, float* keys, float* values, long
             float over = sum > 0.0f ? 1.0f / sum : 0.0f;
             for (long t = 0; t < length; ++t) {
                 if (p[t] == 0.0f) continue;  // what is not seen may be anything
+                const float *value = values + at(t), weight = p[t] * over;
 #pragma omp simd
-                for (long j = 0; j < d; ++j) to[j] += p[t] * over * value[t * d + j];
+                for (long j = 0; j < d; ++j) to[j] += weight * value[j];
             }
         }
     });
     return -1;
 }
 
-// Some rows of one memory into another of the same layout, of each head as many numbers as are in use.
-void saccade_rows(const float* from, float* to, const int64_t* rows, long b, long g, long memory_row, long memory_head,
-                  long used) {
-    spread(b * g, 8, b * g * used > 32768, [=](long i) {
-        long at = i % g * memory_head;
-        std::memcpy(to + i / g * memory_row + at, from + rows[i / g] * memory_row + at, size_t(used) * 4);
+// The first places of a memory, each from the row that `origin` (B, K) says, into another of the same layout.
+void saccade_gather(const float* from, float* to, const int32_t* origin, long origin_row, long b, long g, long memory_row,
+                    long memory_head, long d, long length) {
+    spread(b * g, 8, b * g * d * length > 32768, [=](long i) {
+        const int32_t* rows = origin + i / g * origin_row;
+        float* head = to + i / g * memory_row + i % g * memory_head;
+        for (long t = 0, end; t < length; t = end) {
+            for (end = t + 1; end < length && rows[end] == rows[t];) ++end;  // neighbours that lie together move together
+            const float* there = from + rows[t] * memory_row + i % g * memory_head;
+            std::memcpy(head + t * d, there + t * d, size_t((end - t) * d) * 4);
+        }
     });
 }
 

@@ -26,10 +26,10 @@ SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.cpp", "chain
 P, N, R = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
 SIGNATURES = {
     "saccade_pool": ([P, P], None),
-    "saccade_pack": ([P, N, N, P, P], None),
-    "saccade_linear": ([P, P, P, N, N, P, P, P, N, N], None),
-    "saccade_attend": ([P, N, P, P, N, N, N, N, P, P, N, P, P, N, P, N, N, N, N, R], N),
-    "saccade_rows": ([P, P, P, N, N, N, N, N], None),
+    "saccade_pack": ([P, N, N, P, P, P], None),
+    "saccade_linear": ([P, P, P, P, N, N, P, P, P, N, N], None),
+    "saccade_attend": ([P, N, P, P, N, N, N, N, P, P, N, P, N, P, P, N, P, N, N, N, N, R], N),
+    "saccade_gather": ([P, P, P, N, N, N, N, N, N, N], None),
     "saccade_norm": ([P, P, P, R, P, N, N, N], None),
     "saccade_chain": ([P, N, P, P, P, P, P, N], N),
 }
@@ -78,14 +78,14 @@ def open_library(path: Path) -> Any:
 
 
 class Packed:
-    """A linear layer in int8: one scale for each row of the weight, and for each `GROUP` columns of a row of the input."""
+    """A linear layer in int8: one scale for each row of the weight, and 128 levels for each `GROUP` columns of an input's row."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach().to("cpu", FLOAT)
         if weight.dim() != 2:
             raise ValueError(f"Packed takes a weight of shape (rows, columns); this one is {tuple(weight.shape)}.")
         self.rows, self.columns = weight.shape
-        self.tiles, self.scale = _tiled(weight)
+        self.tiles, self.sums, self.scale = _tiled(weight)
         if not self.scale.isfinite().all():
             raise ValueError("Packed takes finite numbers; some of this weight are not. Keep this layer in float32.")
         self.bias = torch.zeros_like(self.scale)
@@ -96,7 +96,12 @@ class Packed:
     def _bind(self) -> None:
         found = library()
         self._run = found and found.saccade_linear
-        self._fixed = (*(t.data_ptr() for t in (self.tiles, self.scale, self.bias)), self.rows, self.columns)
+        self._fixed = (*(t.data_ptr() for t in self.parts), self.rows, self.columns)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """All that it keeps, in the order in which the operator takes it."""
+        return self.tiles, self.sums, self.scale, self.bias
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
@@ -132,22 +137,29 @@ class Packed:
         return out
 
 
-def _tiled(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """A weight rounded row by row, as (tile, four columns, row of the tile, column), and the scales of its rows.
+def _tiled(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A weight rounded row by row, as (tile, four columns, row of the tile, column), the sums of its groups as (tile, group,
+    row of the tile), and the scales of its rows.
 
     So one pass of a product reads the memory straight through.
     """
     rows, columns = weight.shape
     tiles = torch.zeros(-(-rows // TILE), -(-columns // 4), TILE, 4, dtype=torch.int8)
+    sums = torch.zeros(len(tiles), -(-columns // fallback.GROUP), TILE, dtype=torch.int16)
     scale = torch.zeros(len(tiles) * TILE)
     found = library()
     if found is not None:
         weight = weight.contiguous()
-        found.saccade_pack(weight.data_ptr(), rows, columns, tiles.data_ptr(), scale.data_ptr())
-        return tiles, scale
+        laid = (tiles.data_ptr(), sums.data_ptr(), scale.data_ptr())
+        found.saccade_pack(weight.data_ptr(), rows, columns, *laid)
+        return tiles, sums, scale
     whole, scale[:rows] = fallback.quantise(weight)
     whole = F.pad(whole, (0, -columns % 4, 0, -rows % TILE))
-    return whole.view(-1, TILE, tiles.size(1), 4).transpose(1, 2).contiguous(), scale
+    grouped = F.pad(whole, (0, sums.size(1) * fallback.GROUP - whole.size(1))).view(
+        -1, TILE, sums.size(1), fallback.GROUP
+    )
+    sums = grouped.sum(-1, dtype=torch.int16).transpose(1, 2).contiguous()
+    return whole.view(-1, TILE, tiles.size(1), 4).transpose(1, 2).contiguous(), sums, scale
 
 
 def attend(
@@ -174,7 +186,9 @@ def attend(
             fallback.write(memory, new, lengths)
         return fallback.attend(q, keys, values, lengths, scale, keep)
     q = _rows(q)
-    seen = (None, 0) if keep is None else (keep.data_ptr(), keep.stride(0))
+    seen = (
+        (None, 0, None, 0) if keep is None else (keep.data_ptr(), keep.stride(0), None, 0)
+    )  # no origin: rows are whole
     new = (None, None, 0)
     if fresh is not None:
         key, value = _rows(fresh[0]), _rows(fresh[1])
@@ -188,25 +202,26 @@ def attend(
     return out
 
 
-def rows(memory: Tensor, chosen: Tensor, length: int, spare: Tensor | None = None) -> Tensor:
-    """Some rows of a memory (B, G, K, D), in any order and as often as asked for; only the first `length` places are copied.
+def gather(memory: Tensor, origin: Tensor, length: int, spare: Tensor | None = None) -> Tensor:
+    """The first `length` places of a memory (P, G, K, D), each from the row that `origin` (B, K) says, as (B, G, K, D).
 
-    They go to the `spare` memory, if it is one of the right size.
+    They go to the `spare` memory, if it is one of the right size; what lies behind them is anything.
     """
-    shape = (len(chosen), *memory.shape[1:])
+    shape = (len(origin), *memory.shape[1:])
     fits = spare is not None and spare.shape == shape and spare.dtype is memory.dtype and spare.is_contiguous()
     out = spare if spare is not None and fits else memory.new_empty(shape)
-    found = library()
-    plain = memory.dtype is FLOAT and memory.is_cpu and memory.is_contiguous() and chosen.is_contiguous()
-    if found is None or not plain or chosen.dtype is not torch.int64 or not len(chosen):
-        torch.index_select(memory[:, :, :length], 0, chosen, out=out[:, :, :length])
-        return out
-    if int(chosen.min()) < 0 or int(chosen.max()) >= len(memory) or not 0 <= length <= memory.size(2):
+    used = origin[:, :length]
+    if used.size(1) != length or (used.numel() and (int(used.min()) < 0 or int(used.max()) >= len(memory))):
         raise ValueError(
-            f"This memory has {len(memory)} rows of {memory.size(2)} places; got {length} of {chosen.tolist()}."
+            f"This memory has {len(memory)} rows of {memory.size(2)} places; got {length} places from rows {used.tolist()}."
         )
-    sizes = (len(chosen), memory.size(1), memory.stride(0), memory.stride(1), length * memory.size(3))
-    found.saccade_rows(memory.data_ptr(), out.data_ptr(), chosen.data_ptr(), *sizes)
+    found = library()
+    if found is None or memory.dtype is not FLOAT or not (memory.is_cpu and memory.is_contiguous() and used.numel()):
+        out[:, :, :length] = fallback.gather(memory, used)
+        return out
+    used = used.to("cpu", torch.int32).contiguous()
+    sizes = (len(used), memory.size(1), memory.stride(0), memory.stride(1), memory.size(3), length)
+    found.saccade_gather(memory.data_ptr(), out.data_ptr(), used.data_ptr(), used.stride(0), *sizes)
     return out
 
 

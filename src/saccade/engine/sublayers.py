@@ -17,7 +17,7 @@ from saccade.attention.normaliser import Softmax
 from saccade.engine import native
 from saccade.engine.memory import Memory
 from saccade.engine.packing import PackedSight
-from saccade.engine.quantise import Pack, joined
+from saccade.engine.quantise import Pack, Packed, joined
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.layer import Sublayer
 from saccade.parts.multihead import Attention, split
@@ -90,7 +90,7 @@ class Looking(nn.Module):
         heads, key_heads = (linear(part).out_features // plain.head_width for part in (plain.query, plain.key))
         self.looks, self.sizes = heads + key_heads, (heads, key_heads, key_heads)
         self.joint = joined([linear(plain.query), linear(plain.key), linear(plain.value)], pack)
-        self.output = joined([linear(plain.output)], pack)
+        self.output = alone(plain.output, pack)
         self.scale = scale_of(self.mechanism, self.head_width)
 
     def forward(
@@ -128,7 +128,7 @@ class Across(nn.Module):
     def __init__(self, plain: Attention, pack: Pack):
         super().__init__()
         self.mechanism, self.head_width = plain.mechanism, plain.head_width
-        self.query, self.output = joined([linear(plain.query)], pack), joined([linear(plain.output)], pack)
+        self.query, self.output = alone(plain.query, pack), alone(plain.output, pack)
         self.joint = joined([linear(plain.key), linear(plain.value)], pack)
         self.scale = scale_of(self.mechanism, self.head_width)
 
@@ -167,8 +167,8 @@ class Thinking(nn.Module):
     def __init__(self, plain: FeedForward, pack: Pack):
         super().__init__()
         self.activation, self.gated = plain.activation, plain.gate is not None
-        self.up = joined([plain.up] if plain.gate is None else [plain.gate, plain.up], pack)
-        self.down = joined([plain.down], pack)
+        self.up = alone(plain.up, pack) if plain.gate is None else joined([plain.gate, plain.up], pack)
+        self.down = alone(plain.down, pack)
 
     def forward(self, x: Tensor, *, add: Tensor) -> Tensor:
         if not self.gated:
@@ -225,6 +225,12 @@ def scale_of(mechanism: Mechanism, width: int) -> float:
 def dense(x: Tensor) -> Tensor:
     """A copy whose strides follow from its shape, also where an axis has one place only."""
     return x.clone(memory_format=torch.contiguous_format)
+
+
+def alone(layer: nn.Module, pack: Pack) -> Packed:
+    """One layer packed; weights that lie across, as GPT-2's do in their file, are copied in blocks, which joining does not do."""
+    found = linear(layer)
+    return pack(dense(found.weight.detach()), found.bias)
 
 
 def linear(layer: nn.Module) -> nn.Linear:

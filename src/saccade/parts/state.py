@@ -7,6 +7,7 @@ knows.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -53,8 +54,7 @@ class State:
     """
 
     def __init__(self, root: "State | None" = None, path: str = ""):
-        self._root = root or self
-        self._path = path
+        self._above, self._path = root, path
         if root is None:
             self._slots: dict[str, Slot] = {}
             self._keep: Tensor | None = None  # (B, length)
@@ -62,6 +62,11 @@ class State:
             self._parts: Tensor | None = None  # (B, length), where rows hold several texts
             self._alike: dict[str, Tensor] = {}  # what `spread` made equal for all rows of a group, and nobody replaced
             self._times = 1  # rows of a group
+
+    @property
+    def _root(self) -> Self:
+        """The memory that this is a part of; not kept in itself, or only the garbage collector would free it."""
+        return self._above or self  # type: ignore[return-value]
 
     # what modules do
 

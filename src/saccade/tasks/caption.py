@@ -112,9 +112,19 @@ class Caption(Task):
         out: list[list[Hypothesis]] = [[] for _ in batch.rows]
         if asked:
             seen = Batch(Image(batch.source.pixels[asked]))
-            for number, found in zip(asked, ways.write(seen, limit=_room(ways.model, self.config.length)), strict=True):
+            for number, found in zip(asked, ways.write(seen, limit=self._limit(ways)), strict=True):
                 out[number] = found
         return out
+
+    def _limit(self, ways: Ways) -> int:
+        """The most tokens of a caption: what the user says, as far as the model has places, or what is usual."""
+        asked, most = ways.decoding.length, ways.model.limit
+        if asked is None:
+            return _room(ways.model, self.config.length)
+        if most is None or asked <= most:
+            return asked
+        self.noticed = (f"--length {asked}: the model has places for {most} tokens, so no caption is longer.",)
+        return most
 
     def gathered(self, answers: Sequence[str | None], items: Sequence[Item]) -> list[str]:
         return [said or "" for said, item in zip(answers, items, strict=True) if not item.gold]

@@ -22,7 +22,6 @@ from saccade.models.model import Model
 from saccade.models.painter import Painter
 from saccade.tasks.caption import captions
 from saccade.tasks.metrics import Score
-from saccade.tasks.metrics.painted import mean, shows
 from saccade.tasks.painting import Rows, from_png, need_painter, row_seeds, to_png
 from saccade.tasks.task import Choices, Item, Task, encoded, sources
 from saccade.vision.codes import Gumbel, Nearest
@@ -201,6 +200,8 @@ class Paint(Task):
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         """How far off the painter is; of the picture world also whether a picture shows what was asked for."""
+        from saccade.tasks.metrics.painted import mean, shows  # which brings the picture world, needed by nobody else
+
         found = [mean(name, [answer[name] for answer in answers]) for name in ("error", "rebuilt")]
         found.append(mean("nats_per_code", [answer["nats"] / answer["codes"] for answer in answers]))
         # a text is painted the same each time, so it counts once, however many pictures it stands for

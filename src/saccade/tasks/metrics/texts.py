@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from saccade.tasks.metrics.score import ROUNDS, Score, check_pairs, measure, ratio
+
+if TYPE_CHECKING:  # whoever scores nothing need not wait for it
+    from sacrebleu.metrics.base import Metric
 
 Gold = Sequence[str] | Sequence[Sequence[str]]  # one right text for each example, or several
 
@@ -18,6 +19,8 @@ def bleu(gold: Gold, answers: Sequence[str], *, tokenizer: str = "13a", rounds: 
 
     Post, 2018: https://aclanthology.org/W18-6319/
     """
+    from sacrebleu.metrics.bleu import BLEU
+
     return _corpus("bleu", BLEU(tokenize=tokenizer), gold, answers, rounds, seed)
 
 
@@ -26,6 +29,8 @@ def chrf(gold: Gold, answers: Sequence[str], *, words: int = 0, rounds: int = RO
 
     Popović, 2015: https://aclanthology.org/W15-3049/
     """
+    from sacrebleu.metrics.chrf import CHRF
+
     return _corpus("chrf", CHRF(word_order=words), gold, answers, rounds, seed)
 
 
@@ -70,7 +75,7 @@ def _several(gold: Gold) -> list[list[str]]:
     return [[right] if isinstance(right, str) else list(right) for right in gold]
 
 
-def _corpus(name: str, metric: Metric, gold: Gold, answers: Sequence[str], rounds: int, seed: int) -> Score:
+def _corpus(name: str, metric: "Metric", gold: Gold, answers: Sequence[str], rounds: int, seed: int) -> Score:
     """The same sums over sentences that sacrebleu itself makes, drawn again and again."""
     check_pairs(name, gold, answers)
     several = _several(gold)
