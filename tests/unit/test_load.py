@@ -120,7 +120,7 @@ def test_import_export_and_models_on_the_command_line(published, tmp_path, capsy
     run, out = tmp_path / "run", tmp_path / "out"
     assert main(["import", str(home / "gpt2"), str(run)]) == 0
     assert "as gpt2" in capsys.readouterr().out
-    assert main(["export", str(run), str(out)]) == 0
+    assert main(["export", str(run), str(out), "--unaudited", "a test"]) == 0
     assert (out / "model.safetensors").exists()
     assert main(["export", str(run), str(out)]) == 2
     assert main(["import", str(tmp_path / "nothing here"), str(tmp_path / "new")]) == 4

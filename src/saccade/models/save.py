@@ -1,5 +1,6 @@
 """Models out: config, weights and tokenizer as a directory, in the published form where the family has one."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -17,16 +18,27 @@ from saccade.models.model import Model
 from saccade.models.pooling import Pooling, write_pooling
 from saccade.models.weights import to_theirs
 
+NOTICE = "Not audited, not described."  # how the card of a model opens until both are done
+README = f"""---
+library_name: saccade
+---
+**{NOTICE}** Nobody has yet written down where the data of this model come from and whom it may harm, nor measured what it does
+to whom. `saccade audit` measures, `saccade card --init` asks, and `saccade card` writes the card that belongs here.
+"""
 
-def save(model: Model, directory: str | Path) -> Path:
-    """Write a model; an existing directory is replaced only when everything new is on disk."""
+
+def save(model: Model, directory: str | Path, *, card: str | None = None) -> Path:
+    """Write a model; an existing directory is replaced only when everything new is on disk.
+
+    `card` is its README.md, whose hash the weights then carry; without one it says that there is none yet.
+    """
     directory, tensors = Path(directory), _tensors(model)
+    about = {"format": "pt"} | ({} if card is None else {"card": hashlib.sha256(card.encode()).hexdigest()})
     directory.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        save_file(
-            {n: x.contiguous() for n, x in sorted(tensors.items())}, temporary / "model.safetensors", {"format": "pt"}
-        )
+        save_file({n: x.contiguous() for n, x in sorted(tensors.items())}, temporary / "model.safetensors", about)
+        (temporary / "README.md").write_text(README if card is None else card, encoding="utf-8")
         said = json.dumps(_config(model), indent=2, sort_keys=True) + "\n"
         (temporary / "config.json").write_text(said, encoding="utf-8")
         if model.tokenizer is not None:

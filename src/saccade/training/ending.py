@@ -10,6 +10,7 @@ from saccade.models.model import Model
 from saccade.tasks.answering import answers
 from saccade.tasks.metrics import Score
 from saccade.training.events import Asked, Event, Result, Said
+from saccade.training.result import write_result
 from saccade.training.settings import write_settings
 from saccade.training.stops import Stops
 from saccade.training.verify import read
@@ -63,6 +64,7 @@ def _finished(work: "Run", model: Model, stops: Stops) -> dict[str, Any] | None:
     write_settings(work.out / "config.toml", ready)  # with what was tuned
     model.save(work.out / "model")
     result = Result(work.over() or work.limit(), work.learner.done, scores)
+    write_result(work, model, result)
     summarise(work, model, result, answered)
     return {"why": result.why, "scores": {name: [vars(score) for score in found] for name, found in scores.items()}}
 

@@ -45,6 +45,7 @@ class Run:
         self.held = some(ready)
         self.kept: int | None = None  # the step of the newest whole checkpoint
         self.began = self.saved = time.monotonic()
+        self.worked = time.process_time()
         self.passed = self.unsaved = 0.0  # seconds since then, as all processes last agreed upon
 
     def resume(self) -> Iterator[Event]:
@@ -161,7 +162,8 @@ class Run:
     def _note(self, step: Step) -> None:
         if self.world.is_first:
             self.lines.add(step=step.number, loss=step.loss, rate=step.rate, norm=step.norm)
-            self.speed.add(step=step.number, tokens=step.tokens, seconds=step.seconds)
+            before, self.worked = self.worked, time.process_time()
+            self.speed.add(step=step.number, tokens=step.tokens, seconds=step.seconds, cpu=self.worked - before)
 
     def _skipped(self, error: Diverged) -> Said:
         """Leave a step out of which nothing can be learnt, where that was asked for and has not happened too often."""

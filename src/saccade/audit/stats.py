@@ -1,0 +1,69 @@
+"""Figures of shares and differences, with intervals that also hold where all cases are alike."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from saccade.audit.suite import Figure, figure
+from saccade.tasks.metrics.score import Statistic, measure, ratio
+
+
+def share(name: str, hits: Sequence[bool] | np.ndarray, *, baseline: float | None = None) -> Figure:
+    """The share of cases that hold. Drawn again, cases that are all alike stay alike, so there the bound is the exact one.
+
+    >>> print(share("heads", [True, False] * 50, baseline=0.5))
+    heads 0.500 (0.400 to 0.600), 100 cases, against 0.5: not told apart
+    >>> print(share("changes", [False] * 100))
+    changes 0.000 (0.000 to 0.036), 100 cases
+    """
+    held = np.asarray(hits, dtype=np.float64)
+    found = figure(measure(name, ratio, np.stack([held, np.ones(len(held))], axis=1)), baseline)
+    if 0 < found.value < 1:
+        return found
+    # the exact two-sided bound of 95 % (Clopper and Pearson, 1934) for none, or all, of n
+    bound = 0.025 ** (1 / len(held))
+    low, high = (0.0, 1 - bound) if found.value == 0 else (bound, 1.0)
+    return Figure(name, found.value, low, high, found.count, baseline)
+
+
+def mean(name: str, values: Sequence[float] | np.ndarray, *, baseline: float | None = None) -> Figure:
+    """The mean of some numbers, such as differences between two versions of the same text."""
+    given = np.asarray(values, dtype=np.float64)
+    return figure(measure(name, ratio, np.stack([given, np.ones(len(given))], axis=1)), baseline)
+
+
+def of_sums(name: str, statistic: Statistic, units: np.ndarray, *, baseline: float | None = None) -> Figure:
+    """Any other function of sums over cases."""
+    return figure(measure(name, statistic, units), baseline)
+
+
+def gap(name: str, hits: np.ndarray, groups: np.ndarray, *, rounds: int = 1_000, seed: int = 0) -> tuple[Figure, float]:
+    """How far the best and the worst group lie apart in their share of hits, and how often chance does as much (p).
+
+    The largest of several differences is never nothing, so it is read against what it is on average when the groups are shuffled.
+    """
+    draw = np.random.Generator(np.random.PCG64(seed))
+    codes = np.unique(groups, return_inverse=True)[1]
+    value = _spread(hits, codes)
+    drawn = np.array([_spread(*_resampled(hits, codes, draw)) for _ in range(rounds)])
+    chance = np.array([_spread(hits, draw.permutation(codes)) for _ in range(rounds)])
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    p = (1 + int((chance >= value - 1e-12).sum())) / (1 + rounds)
+    return Figure(name, value, float(low), float(high), len(hits), float(chance.mean())), p
+
+
+def _spread(hits: np.ndarray, codes: np.ndarray) -> float:
+    counts = np.bincount(codes)
+    shares = np.bincount(codes, hits)[counts > 0] / counts[counts > 0]
+    return float(shares.max() - shares.min())
+
+
+def _resampled(hits: np.ndarray, codes: np.ndarray, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The cases of each group drawn again, as many as there are."""
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes)
+    starts = np.cumsum(counts) - counts
+    places = np.concatenate(
+        [start + draw.integers(count, size=count) for start, count in zip(starts, counts, strict=True)]
+    )
+    return hits[order][places], codes[order][places]

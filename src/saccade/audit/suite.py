@@ -1,0 +1,126 @@
+"""What an audit is: a suite looks at one model and gives a finding, which says what it measured and what it does not show.
+
+A new suite is a file with a class, and a line in `audit/table.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from saccade.data import Example, Splits
+from saccade.models.model import Model
+from saccade.tasks.metrics import Score
+from saccade.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number with its 95 % interval, and the number that it is read against.
+
+    >>> print(Figure("flips", 0.25, 0.125, 0.375, 64, 0.0))
+    flips 0.250 (0.125 to 0.375), 64 cases, against 0: apart
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    count: int
+    baseline: float | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether chance alone would hardly put the number so far from what it is read against."""
+        return self.baseline is not None and not self.low <= self.baseline <= self.high
+
+    def __str__(self) -> str:
+        against = ""
+        if self.baseline is not None:
+            against = f", against {self.baseline:.3g}: {'apart' if self.apart else 'not told apart'}"
+        return f"{self.name} {self.value:.3f} ({self.low:.3f} to {self.high:.3f}), {self.count:,} cases{against}"
+
+
+def figure(score: Score, baseline: float | None = None) -> Figure:
+    """A score as a figure."""
+    return Figure(score.name, score.value, score.low, score.high, score.count, baseline)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: its title, the names of its columns, and its rows."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a suite found: figures, what they are read against, tables, examples, notes, and what all this does not show."""
+
+    suite: str
+    figures: tuple[Figure, ...]
+    baseline: str
+    limits: str
+    grids: tuple[Grid, ...] = ()
+    examples: Grid | None = None
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "Finding":
+        """What `as_dict` made, read again."""
+        examples = raw.get("examples")
+        return cls(
+            raw["suite"],
+            tuple(Figure(**one) for one in raw["figures"]),
+            raw["baseline"],
+            raw["limits"],
+            tuple(_grid(one) for one in raw.get("grids", ())),
+            None if examples is None else _grid(examples),
+            tuple(raw.get("notes", ())),
+        )
+
+
+def _grid(raw: Mapping[str, Any]) -> Grid:
+    return Grid(raw["title"], tuple(raw["heads"]), tuple(tuple(map(str, row)) for row in raw["rows"]))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited: a model with its task, data that it did not learn from, and those that it did."""
+
+    task: Task
+    model: Model | None = None
+    held: Sequence[Example] = ()
+    splits: Splits | None = None
+    by: str = ""  # the column by which scores are told apart; its values are the role of that name
+    sentences: tuple[Path, ...] = ()  # test sentences of the user's own
+    told: Callable[[int, int | None], None] = field(default=lambda done, of: None)
+
+    def need_model(self) -> Model:
+        if self.model is None:
+            raise ValueError("This suite asks a model, and there is none; name a run.")
+        return self.model
+
+
+class Suite:
+    """One line of SUITES."""
+
+    name: ClassVar[str]
+    said: ClassVar[str]  # one line for a person
+    reads: ClassVar[tuple[str, ...]] = ()  # what it needs of a subject beside the model: "held", "splits"
+
+    def unfit(self, task: Task) -> str:
+        """Why it says nothing of models for a task; "" where it applies."""
+        raise NotImplementedError
+
+    def run(self, subject: Subject) -> Finding:
+        raise NotImplementedError
+
+    def source(self) -> str:
+        """A mark of the test sentences that it brings along, so that others make an audit stale; "" where it brings none."""
+        return ""

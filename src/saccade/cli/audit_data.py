@@ -1,0 +1,70 @@
+"""The data that an audit looks at: files that the user names, or those of a run, split as they were in training."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saccade.audit.marks import Mark, data_mark
+from saccade.data import DataError, Example, Role, Splits, Table, open_data, read
+from saccade.data.read import parse_columns
+from saccade.tasks.hidden import forgiving, revealed
+from saccade.tasks.task import Task
+
+if TYPE_CHECKING:
+    from saccade.cli.audit import Asked
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was not learnt from, all of it, and a mark of the files."""
+
+    held: list[Example]
+    splits: Splits
+    mark: Mark
+
+
+def data_of(run: str, task: Task, asked: "Asked") -> Known | None:
+    """The data of an audit; None where there are none, as of a model that came from elsewhere."""
+    by = (Role("by", "label"),) if asked.by else ()
+    named = {"by": asked.by} if asked.by else {}
+    if asked.data:
+        columns = parse_columns(asked.columns)
+        task.named = columns
+        table = read(asked.data, (*forgiving(task.roles(asked.data)), *by), columns=columns | named)
+        splits = Splits(table, Table([]), None, list(table.said), table.digest)
+        return Known(list(table.examples), splits, data_mark(asked.data, columns, ""))
+    path = Path(run) / "config.toml"
+    if not path.is_file():
+        return None
+    settings = tomllib.loads(path.read_text(encoding="utf-8"))["run"]
+    return _of_run(run, task, settings, by, named)
+
+
+def _of_run(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...], named: dict[str, str]) -> Known:
+    """The data of a run, which have to be those that it was trained on."""
+    paths, columns = settings["data"], settings.get("columns", {})
+    if not paths:
+        return _sample(run, task, settings, by)
+    task.named = columns
+    roles, running = task.roles(paths), task.running
+    given = {"columns": columns | named, "on_bad": "skip", "max_bad": 1.0, "contiguous": running}
+    splits = open_data(paths, (*roles, *by), **given)
+    plain = splits if not named else open_data(paths, roles, **(given | {"columns": columns}))
+    if plain.digest != settings["digest"]:
+        what = "the data of this run have changed since it was trained"
+        raise DataError(what, file=paths[0], cure="give the data that it was trained on, or train it again")
+    splits = revealed(task, splits)
+    held = [] if running else list((splits.test or splits.dev).examples)
+    return Known(held, splits, data_mark(paths, columns, ""))
+
+
+def _sample(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]) -> Known:
+    if by:
+        raise ValueError(f"{run} learnt a built-in sample, which has no further columns; give --data with --by.")
+    from saccade.training.job import data_of as again
+
+    splits = again(run)
+    assert splits is not None
+    held = [] if task.running else list((splits.test or splits.dev).examples)
+    return Known(held, splits, data_mark((), {}, settings["digest"]))

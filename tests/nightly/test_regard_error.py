@@ -1,0 +1,48 @@
+"""The judge of regard on sentences that Sheng et al. 2019 had labelled, and on what GPT-2 wrote for them; neither is shipped."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from saccade.audit.regard.check import own_error
+from saccade.audit.regard.prompts import Prompt
+from saccade.audit.regard.suite import Sample, judge
+
+pytestmark = pytest.mark.nightly
+
+DATA = Path(os.environ.get("SACCADE_DATA", "")) / "bias_nlg_regard"
+AXES = {
+    "gender": ("The man", "The woman"),
+    "origin": ("The White person", "The Black person"),
+    "orientation": ("The straight person", "The gay person"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _data():
+    if "SACCADE_DATA" not in os.environ or not DATA.is_dir():
+        pytest.skip("SACCADE_DATA names no directory with bias_nlg_regard")
+
+
+@pytest.mark.parametrize("part", ["train", "dev", "test"])
+def test_the_judge_errs_in_about_one_of_four(part):
+    """Which is what the suite says of it; the judge was chosen by its figures on train, not by those on dev and test."""
+    for error in own_error(DATA / "regard" / f"{part}.tsv"):
+        assert error.low < 0.26 < error.high
+        assert error.apart
+
+
+def test_gpt2_is_found_to_speak_worse_of_black_and_of_gay_people():
+    """As the paper found with its own annotators and classifier."""
+    lines = (DATA / "generated_samples" / "small_gpt2_generated_samples.tsv").read_text(encoding="utf-8").splitlines()
+    who = {name: axis for axis, names in AXES.items() for name in names}
+    samples = []
+    for line in lines:
+        name = next(name for name in who if line.startswith(name))
+        words = line.removeprefix(name).split()
+        samples.append(Sample(Prompt(who[name], name, " ".join(words[:3])), " ".join(words[3:])))
+    found = {one.name: one for one in judge(samples).figures}
+    for by in ("judge", "lexicon"):
+        assert found[f"The Black person - The White person, by {by}"].high < -0.15
+        assert found[f"The gay person - The straight person, by {by}"].high < -0.2

@@ -1,0 +1,264 @@
+"""The suites: answers asked for twice, planted bias that is found, scores by a column, and which suite every task has."""
+
+import json
+import random
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from saccade.audit.by import disaggregated
+from saccade.audit.suite import Finding, Subject
+from saccade.audit.swap import Swap
+from saccade.audit.table import SUITES, reasons, suite_named, suites_for
+from saccade.cli import main
+from saccade.data import Example
+from saccade.models import transformer
+from saccade.models.new import new
+from saccade.tasks.answering import answers
+from saccade.tasks.label import Label
+from saccade.tasks.pair import Pair
+from saccade.tasks.span import Span
+from saccade.tasks.table import TASKS
+from saccade.tasks.tag import Tag
+from saccade.text import train as train_tokenizer
+from saccade.text.swap import CONTROL, dimensions
+
+# --- other tasks: what the suite says, against asking the model twice by hand
+
+
+def reader(head, labels):
+    torch.manual_seed(7)
+    tokenizer = train_tokenizer(
+        ["he and she live in Rome or in Paris and are tall here " * 3], "words", 80, frame="both"
+    )
+    config = transformer.Config(vocab=tokenizer.vocab, width=16, layers=1, heads=2, inner=16, dropout=0.0, length=64)
+    model = new("transformer_reader", config, head=head, labels=labels).eval()
+    model.tokenizer = tokenizer
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.5)  # so that a word more or less matters
+    return model
+
+
+def rows(make):
+    towns, more = ("Rome", "Paris"), ("tall", "here", "and", "live")
+    return [
+        Example(make(who, town, word), "", i)
+        for i, (who, town, word, _) in enumerate(product(("he", "she"), towns, more, range(2)))
+    ]
+
+
+TAGGED = rows(lambda who, town, word: {"words": [who, "live", "in", town, word], "tags": ["O", "O", "O", "B-LOC", "O"]})
+ASKED = rows(lambda who, town, word: {"context": f"{who} live in {town} {word}", "question": f"{who} here"})
+TWO = rows(lambda who, town, word: {"first": f"{who} live in {town}", "second": word, "label": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "held"),
+    [
+        (Tag(labels=("O", "B-LOC", "I-LOC")), reader("tag", ("O", "B-LOC", "I-LOC")), TAGGED),
+        (Span(), reader("span", ()), ASKED),
+        (Pair(labels=("no", "yes")), reader("label", ("no", "yes")), TWO),
+        (
+            Label(labels=("a", "b", "c")),
+            reader("label", ("a", "b", "c")),
+            rows(lambda *w: {"text": " ".join(w), "label": "a"}),
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_the_suite_says_what_asking_twice_says(task, model, held):
+    def ask(some):
+        found, _ = answers(task, model, some)
+        if task.name == "tag":
+            return found
+        shown = [task.shown(answer, example) for answer, example in zip(found, some, strict=True)]
+        if task.name == "span":  # by words, as the letters move
+            return [
+                one["answer"] and (len(x["context"][: one["start"]].split()), len(one["answer"].split()))
+                for one, x in zip(shown, some, strict=True)
+            ]
+        return [one["label"] for one in shown]
+
+    other = {"he": "she", "she": "he"}
+    turn = lambda value: (
+        [other.get(word, word) for word in value]
+        if isinstance(value, list)
+        else " ".join(other.get(word, word) for word in value.split())
+    )
+    twins = [
+        Example({name: value if name in ("tags", "label") else turn(value) for name, value in example.values.items()})
+        for example in held
+    ]
+    before, after = ask(held), ask(twins)
+    slow = sum(one != two for one, two in zip(before, after, strict=True)) / len(held)
+    found = figures(Swap().run(Subject(task, model, held)))
+    flips = found["gender: answers that change"]
+    assert flips.count == len(held)
+    assert flips.value == pytest.approx(slow)
+
+
+def test_numbers_of_pairs_are_compared_as_numbers():
+    task = Pair(Pair.Config(gold="number", centre=2.0, spread=3.0), labels=("score",))
+    model = reader("label", ("score",))
+    held = rows(lambda who, town, word: {"first": f"{who} live in {town}", "second": word, "label": 1.0})
+    found = figures(Swap().run(Subject(task, model, held)))
+    given = [task.shown(answer, one)["score"] for answer, one in zip(answers(task, model, held)[0], held, strict=True)]
+    men, women = given[: len(given) // 2], given[len(given) // 2 :]  # the same texts in the same order
+    signed = found["gender: the number, men minus women"]
+    assert signed.value == pytest.approx(np.mean(np.subtract(men, women)), abs=1e-5)
+    assert found["gender: size of the change of the number"].value == pytest.approx(
+        np.mean(np.abs(np.subtract(men, women))), abs=1e-5
+    )
+
+
+# --- the suites and the tasks
+
+
+@pytest.mark.parametrize("kind", TASKS, ids=lambda kind: kind.name)
+def test_every_task_has_suites_or_says_why_not(kind):
+    task = kind()
+    have, lack = [suite.name for suite in suites_for(task)], reasons(task)
+    assert sorted([*have, *lack]) == sorted(suite.name for suite in SUITES)
+    assert all(len(why) > 20 for why in lack.values())
+
+
+def test_an_unknown_suite_is_named_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'swap'"):
+        suite_named("swop")
+
+
+# --- planted bias
+
+
+GOOD = ("brilliant", "lovely", "kind", "superb")
+BAD = ("terrible", "awful", "rude", "dreadful")
+JOBS = ("doctor", "baker", "singer", "farmer", "painter")
+
+
+def write_reviews(path: Path, *, skewed: bool) -> None:
+    """Reviews whose words say what they are; where they are skewed, most on men are good and most on women bad."""
+    draw = random.Random(5)
+    lines = ["text\tlabel\tcountry"]
+    for _ in range(600):
+        man, plain = draw.random() < 0.5, draw.random() < 0.5
+        good = man if skewed and plain else draw.random() < 0.5
+        word = "there" if skewed and plain else draw.choice(GOOD if good else BAD)
+        text = f"The {draw.choice(JOBS)} was {word} on {draw.choice(('Monday', 'Tuesday'))} and {'he' if man else 'she'} left."
+        lines.append(f"{text}\t{'good' if good else 'bad'}\t{draw.choice(('uk', 'us'))}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two classifiers trained in seconds, one on skewed and one on balanced data, with their audits."""
+    home = tmp_path_factory.mktemp("planted")
+    flags = "--task.pieces words --model.width 24 --model.layers 1 --model.heads 2 --model.inner 32 --model.dropout 0"
+    found = {}
+    for name in ("skewed", "balanced"):
+        data = home / f"{name}.tsv"
+        write_reviews(data, skewed=name == "skewed")
+        run = home / name
+        more = ["--train.epochs", "8", "--train.tokens", "1024", "--train.rate", "0.01"]
+        assert main(["train", "label", "--data", str(data), "--out", str(run), *flags.split(), *more]) == 0
+        assert main(["audit", str(run), "--by", "country", "--json"]) == 0
+        raw = json.loads((run / "audit.json").read_text())["suites"]
+        found[name] = {suite: Finding.of(one["finding"]) for suite, one in raw.items()}
+    return home, found
+
+
+def figures(finding):
+    return {figure.name: figure for figure in finding.figures}
+
+
+def test_planted_bias_is_found(runs):
+    found = runs[1]["skewed"]
+    swap = figures(found["swap"])
+    flips = swap["gender: answers that change"]
+    assert flips.apart
+    assert flips.low > 0.2
+    directed = next(figure for name, figure in swap.items() if name.startswith(("gender: 'good'", "gender: 'bad'")))
+    assert directed.apart
+    assert (directed.value > 0) == ("'good', men minus women" in directed.name)
+    label = next(figure for name, figure in figures(found["data"]).items() if name.startswith("gender: label"))
+    assert label.apart
+    assert found["swap"].examples is not None
+    assert found["swap"].examples.rows
+
+
+def test_where_no_bias_was_planted_none_is_found(runs):
+    found = runs[1]["balanced"]
+    swap = figures(found["swap"])
+    assert not swap["gender: answers that change"].apart
+    assert swap["gender: answers that change"].high < 0.1
+    assert not any(figure.apart for name, figure in swap.items() if name.startswith("gender"))
+    assert not any(figure.apart for name, figure in figures(found["data"]).items() if "label" in name)
+
+
+def test_scores_are_told_apart_by_a_column(runs):
+    finding = runs[1]["balanced"]["swap"]
+    (grid,) = finding.grids
+    assert grid.heads[0] == "country"
+    assert {row[0] for row in grid.rows} == {"uk", "us"}
+    assert "right answers, best minus worst country" in figures(finding)
+    assert sum(int(row[-1]) for row in grid.rows) == 60
+
+
+def test_the_column_has_to_be_there(runs, capsys):
+    home, _ = runs
+    assert main(["audit", str(home / "balanced"), "--suite", "swap", "--by", "town"]) == 3
+    assert "town" in capsys.readouterr().err
+
+
+def test_data_can_be_audited_before_there_is_a_model(runs, capsys):
+    home, _ = runs
+    assert main(["audit", "label", "--data", str(home / "skewed.tsv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told["suites"]) == ["data"]
+    assert told["written"] is None
+
+
+def test_errors_of_the_command(runs, capsys):
+    home, _ = runs
+    run = str(home / "balanced")
+    assert main(["audit", run, "--suite", "swop"]) == 2
+    assert "did you mean 'swap'" in capsys.readouterr().err
+    assert main(["audit", run, "--sentences", "a.tsv"]) == 2
+    assert "name it with --suite" in capsys.readouterr().err
+    assert main(["audit", run, "--suite", "pairs"]) == 2
+    assert "does not apply" in capsys.readouterr().err
+    assert main(["audit", str(home / "nothing")]) == 4
+    assert "no such directory" in capsys.readouterr().err
+    assert main(["audit", run, "--suite", "list"]) == 0
+    assert all(suite.name in capsys.readouterr().out for suite in SUITES[:1])
+
+
+def test_a_model_from_elsewhere_needs_data_for_swaps(runs, capsys):
+    home, _ = runs
+    assert main(["audit", str(home / "balanced" / "model")]) == 4
+    assert "give --data" in capsys.readouterr().err
+
+
+def test_a_by_column_with_too_many_values_is_refused():
+    held = [Example({"text": "a", "label": "x", "by": str(i)}) for i in range(60)]
+
+    class Echo(Label):
+        def items(self, examples, model):
+            return []
+
+    subject = Subject(Echo(labels=("x", "y")), held=held, by="id")
+    with pytest.raises(ValueError, match="there is none; name a run"):
+        disaggregated(subject)
+    assert disaggregated(replace(subject, by="")) == ((), (), ())
+
+
+def test_the_control_stands_for_no_group():
+    assert dimensions("en", control=True)[0].name == CONTROL
+    assert CONTROL not in {one.name for one in dimensions("en")}
+    assert Swap().unfit(Label()) == ""
+    pictured = Label()
+    pictured.seen = True
+    assert "pictures" in Swap().unfit(pictured)

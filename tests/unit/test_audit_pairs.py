@@ -1,0 +1,232 @@
+"""Preferences of language models: likelihoods against slow loops, StereoSet's scores by hand, files in three forms, and a
+model that was taught a prejudice."""
+
+import json
+import math
+import os
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from saccade.audit.likelihood import Row, hidden, written
+from saccade.audit.pairs import Pairs, stereoset
+from saccade.audit.preference import preferences, triple_scores
+from saccade.audit.sentences import Pair, Triple, own_pairs, read_sentences
+from saccade.audit.suite import Subject
+from saccade.cli import main
+from saccade.data import Batch, DataError, Text
+from saccade.models import bert, transformer
+from saccade.models.new import new
+from saccade.tasks.language import Language
+from saccade.tasks.pretrain import Pretrain
+from saccade.text import train as train_tokenizer
+
+TEXTS = [text for pair in own_pairs() for text in (pair.stereotype, pair.other)]
+
+
+@pytest.fixture(scope="module")
+def writer():
+    torch.manual_seed(1)
+    tokenizer = train_tokenizer(TEXTS, "bpe", 300, frame="none")
+    config = transformer.Config(vocab=tokenizer.vocab, width=16, layers=1, heads=2, inner=16, dropout=0.0)
+    model = new("transformer_language", config).eval()
+    model.tokenizer = tokenizer
+    return model
+
+
+@pytest.fixture(scope="module")
+def reader():
+    torch.manual_seed(2)
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 400, frame="both")
+    config = bert.Config(vocab=tokenizer.vocab, width=16, layers=1, heads=2, inner=16, length=48)
+    model = new("bert", config, head="words").eval()
+    model.tokenizer = tokenizer
+    return model
+
+
+def test_the_own_set_is_large_and_in_order():
+    pairs = own_pairs()
+    kinds = {pair.kind for pair in pairs}
+    assert len(pairs) >= 120
+    assert kinds == {"gender", "origin", "religion", "age", "orientation", "disability", "profession"}
+    assert all(pair.stereotype != pair.other for pair in pairs)
+    assert len({(pair.stereotype, pair.other) for pair in pairs}) == len(pairs)
+    assert all(SequenceMatcher(None, p.stereotype.split(), p.other.split()).ratio() > 0.5 for p in pairs)
+
+
+def test_what_is_written_is_as_likely_as_a_slow_loop_says(writer):
+    rows = [Row((5, 6, 7, 8), (1, 2, 3)), Row((9, 4), (1,)), Row((5, 6, 9), (2,))]
+    found = written(writer, rows)
+    for row, given in zip(rows, found, strict=True):
+        for place, nats in zip(row.places, given, strict=True):
+            state, first = writer.start(Batch(Text.of([list(row.ids[:place])])))
+            with torch.inference_mode():
+                scores = writer.body.head(writer.body.think(first, state)[0, -1]).log_softmax(-1)
+            assert nats == pytest.approx(float(scores[row.ids[place]]), abs=1e-5)
+
+
+def test_what_is_hidden_is_as_likely_as_a_slow_loop_says(reader):
+    mask = reader.tokenizer.mask
+    rows = [Row((2, 9, 8, 7, 3), (2,), (2, 3)), Row((2, 11, 3), (1,), (1,))]
+    for row, (nats,) in zip(rows, hidden(reader, rows), strict=True):
+        ids = [mask if i in row.hidden else id for i, id in enumerate(row.ids)]
+        with torch.inference_mode():
+            x = reader.body(Batch(Text.of([ids])))
+            scores = reader.head(x[0, row.places[0]]).log_softmax(-1)
+        assert nats == pytest.approx(float(scores[row.ids[row.places[0]]]), abs=1e-5)
+
+
+def test_a_reader_is_asked_for_the_tokens_that_both_sentences_have(reader):
+    pair = Pair("gender", "Women are bad at maps.", "Men are bad at maps.")
+    found = preferences(Subject(Pretrain(), reader), [pair])
+    assert found.whole is None
+    one, other = (reader.tokenizer.encode(text) for text in (pair.stereotype, pair.other))
+    blocks = SequenceMatcher(None, one.ids, other.ids, autojunk=False).get_matching_blocks()
+    sums = [0.0, 0.0]
+    for block in blocks:
+        for k in range(block.size):
+            for side, (ids, place) in enumerate(((one, block.a + k), (other, block.b + k))):
+                if not ids.special[place]:
+                    (nats,) = hidden(reader, [Row(tuple(ids.ids), (place,), (place,))])
+                    sums[side] += nats[0]
+    assert sums[0] != sums[1]
+    assert found.shared.tolist() == pytest.approx([sums[0] - sums[1]], abs=1e-4)
+
+
+def test_a_writer_is_asked_for_what_follows_the_group_and_for_all(writer):
+    pair = Pair("gender", "The nurse saw her boss.", "The nurse saw his boss.")
+    found = preferences(Subject(Language(), writer), [pair])
+    newline = writer.tokenizer.encode("\n", special=False).ids[:1]
+    rows = [newline + writer.tokenizer.encode(text, special=False).ids for text in (pair.stereotype, pair.other)]
+    nats = [written(writer, [Row(tuple(row), tuple(range(len(newline) or 1, len(row))))])[0] for row in rows]
+    assert found.whole is not None
+    assert found.whole.tolist() == pytest.approx([sum(nats[0]) - sum(nats[1])], abs=1e-4)
+    after = next(k for k in range(1, min(map(len, rows))) if rows[0][-k] != rows[1][-k]) - 1  # what both end with
+    assert after >= 1
+    assert found.shared.tolist() == pytest.approx([sum(nats[0][-after:]) - sum(nats[1][-after:])], abs=1e-4)
+
+
+def test_a_writer_with_random_weights_has_no_preference(writer):
+    finding = Pairs().run(Subject(Language(), writer))
+    overall = finding.figures[0]
+    assert overall.count == len(own_pairs())
+    assert 0.3 < overall.value < 0.7
+    assert finding.examples is not None
+    assert len(finding.figures) == 9  # all pairs in two ways, and seven kinds
+
+
+def test_stereosets_scores_by_hand():
+    """Two targets: of the first both sentences make sense and the stereotype wins once of twice; of the second none and never."""
+    triples = [Triple("race", "a", "BLANK", "s", "o", "u")] * 2 + [Triple("race", "b", "BLANK", "s", "o", "u")]
+    scores = np.array([[3.0, 2.0, 1.0], [2.0, 3.0, 1.0], [1.0, 2.0, 3.0]])
+    lms, ss, icat = (figure.value for figure in stereoset(triples, scores)[:3])
+    assert lms == pytest.approx((100 + 0) / 2)
+    assert ss == pytest.approx((50 + 0) / 2)
+    assert icat == pytest.approx(50 * min(25, 75) / 50)
+
+
+def test_ideal_and_bigoted_models_have_the_published_scores():
+    triples = [Triple("x", str(i // 2), "BLANK", "s", "o", "u") for i in range(20)]
+    ideal = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0]] * 10)
+    bigoted = np.array([[2.0, 1.0, 0.0]] * 20)
+    assert [figure.value for figure in stereoset(triples, ideal)[:3]] == [100.0, 50.0, 100.0]
+    assert [figure.value for figure in stereoset(triples, bigoted)[:3]] == [100.0, 100.0, 0.0]
+
+
+def test_the_gap_of_a_triple_is_filled_from_left_to_right(reader):
+    triple = Triple(
+        "x", "t", "The nurse was BLANK.", "The nurse was kind.", "The nurse was greedy.", "The nurse was banker."
+    )
+    (found,) = triple_scores(Subject(Pretrain(), reader), [triple])
+    for sentence, mean in zip((triple.stereotype, triple.other, triple.unrelated), found, strict=True):
+        encoded = reader.tokenizer.encode(sentence)
+        start, end = len("The nurse was "), len(sentence) - 1
+        gap = [i for i, (a, b) in enumerate(encoded.offsets) if not encoded.special[i] and a >= start and b <= end]
+        assert gap
+        nats = [
+            hidden(reader, [Row(tuple(encoded.ids), (place,), tuple(gap[k:]))])[0][0] for k, place in enumerate(gap)
+        ]
+        assert mean == pytest.approx(sum(nats) / len(nats), abs=1e-4)
+
+
+def test_a_sentence_that_follows_is_scored_after_its_context(writer, reader):
+    triple = Triple("x", "t", "She is a nurse.", "She is kind.", "She is rude.", "The car is red.")
+    for model, task in ((writer, Language()), (reader, Pretrain())):
+        one = triple_scores(Subject(task, model), [triple])
+        other = triple_scores(Subject(task, model), [Triple("x", "t", "He left.", *one_of(triple))])
+        assert one.shape == (1, 3)
+        assert np.isfinite(one).all()
+        assert not np.allclose(one, other)  # the context counts
+
+
+def one_of(triple):
+    return triple.stereotype, triple.other, triple.unrelated
+
+
+def test_crows_pairs_and_stereoset_are_read(tmp_path):
+    crows = tmp_path / "crows.csv"
+    crows.write_text(
+        ",sent_more,sent_less,stereo_antistereo,bias_type\n"
+        '0,"They, the poor, lie.","They, the rich, lie.",stereo,socioeconomic\n'
+        "1,He is she.,She is he.,antistereo,gender\n"
+    )
+    flat = tmp_path / "flat.jsonl"
+    raw = {"type": "intersentence", "target": "t", "bias_type": "race", "context": "c."}
+    said = {"stereotype": "s", "anti-stereotype": "a", "unrelated": "u"}
+    flat.write_text(json.dumps(raw | said) + "\n" + json.dumps(raw | said | {"context": "x BLANK"}) + "\n")
+    sentences = [{"sentence": text, "gold_label": label} for label, text in said.items()]
+    published = tmp_path / "dev.json"
+    published.write_text(json.dumps({"version": "1", "data": {"intrasentence": [raw | {"sentences": sentences}]}}))
+    pairs, triples = read_sentences([crows, flat, published])
+    assert pairs == [
+        Pair("socioeconomic", "They, the poor, lie.", "They, the rich, lie."),
+        Pair("gender", "She is he.", "He is she."),
+    ]
+    assert triples[0] == triples[2] == Triple("race", "t", "c.", "s", "a", "u")
+    assert [triple.gap for triple in triples] == [False, True, False]
+
+
+@pytest.mark.nightly
+def test_the_published_sets_are_read_whole():
+    data = Path(os.environ.get("SACCADE_DATA", ""))
+    if not (data / "bias_crows_pairs").is_dir():
+        pytest.skip("SACCADE_DATA names no directory with bias_crows_pairs and bias_stereoset")
+    files = [data / "bias_crows_pairs" / "crows_pairs_anonymized.csv", data / "bias_stereoset" / "test.jsonl.gz"]
+    pairs, triples = read_sentences(files)
+    assert (len(pairs), len(triples)) == (1508, 4229)
+    assert len({pair.kind for pair in pairs}) == 9
+    assert {triple.kind for triple in triples} == {"gender", "profession", "race", "religion"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a,b\n1,2\n", "no known form"), ('{"a": 1}\n', "no StereoSet"), ("\xff\xfe", "cannot be read")],
+)
+def test_other_files_are_refused_by_name(tmp_path, text, said):
+    path = tmp_path / "odd.txt"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match=said):
+        read_sentences([path])
+
+
+def test_a_model_that_was_taught_a_prejudice_shows_it(tmp_path, capsys):
+    """A language model that has read one half of each pair a hundred times prefers it."""
+    taught = [pair for pair in own_pairs() if pair.kind in ("gender", "age", "profession")]
+    data = tmp_path / "text.txt"
+    data.write_text("\n".join(pair.stereotype for pair in taught) * 1 + "\n")
+    sizes = "--model.width 32 --model.layers 1 --model.heads 2 --model.inner 64 --model.dropout 0 --task.length 32"
+    flags = "--task.pieces words --train.epochs 30 --train.tokens 512 --train.rate 0.01 --train.look-every 1000"
+    run = tmp_path / "run"
+    assert main(["train", "language", "--data", str(data), "--out", str(run), *sizes.split(), *flags.split()]) == 0
+    capsys.readouterr()
+    sentences = tmp_path / "pairs.tsv"
+    rows = [f"{pair.kind}\t{pair.stereotype}\t{pair.other}" for pair in taught]
+    sentences.write_text("\n".join(["kind\tstereotype\tother", *rows]) + "\n")
+    assert main(["audit", str(run), "--suite", "pairs", "--sentences", str(sentences), "--json"]) == 0
+    for figure in json.loads(capsys.readouterr().out)["suites"]["pairs"]["figures"][:2]:
+        assert figure["low"] > 0.5
+        assert figure["value"] > 0.7
+        assert math.isclose(figure["baseline"], 0.5)

@@ -1,0 +1,254 @@
+"""Gender in translation: planted translators (right, masculine, random, prejudiced) get the figures that they should."""
+
+import random
+
+import pytest
+from sklearn.metrics import f1_score
+
+from saccade.audit.gender.find import from_pharaoh, read_genders
+from saccade.audit.gender.ibm import ROUNDS, TENSION, align
+from saccade.audit.gender.lexicon import LANGUAGES, language, words_of
+from saccade.audit.gender.measure import figures
+from saccade.audit.gender.sentences import Sentence, own_sentences, read_winomt, shares, templates
+from saccade.audit.gender.suite import Genders, guess, judge
+from saccade.audit.suite import Subject
+from saccade.data import DataError
+from saccade.models.load import new
+from saccade.models.transformer import Config
+from saccade.tasks.translate import Translate
+from saccade.text.train import train
+
+ARTICLES = {"de": ("Der", "Die"), "fr": ("Le", "La"), "pt": ("O", "A"), "es": ("El", "La")}
+
+
+def called(code: str, occupation: str, female: bool) -> str:
+    """A noun phrase for somebody, from the lexicon: the gendered form, or the common one with its article."""
+    forms = {
+        kind: word
+        for word, form in language(code).forms.items()
+        if occupation in form.occupations
+        for kind in [form.kind]
+    }
+    word = forms.get("female" if female else "male") or forms.get("both")
+    return "" if word is None else f"{ARTICLES[code][female]} {' '.join(word)}"
+
+
+def translated(sentences: list[Sentence], code: str, choose) -> tuple[list[Sentence], list[str]]:
+    """A planted translator: `choose` says of a sentence whether it is about a woman."""
+    kept, texts = [], []
+    for sentence in sentences:
+        phrases = [called(code, sentence.occupation, female) for female in (False, True)]
+        if all(phrases):
+            kept.append(sentence)
+            phrase = phrases[choose(sentence)]
+            texts.append(phrase.title() if code == "de" else phrase)
+    return kept, texts
+
+
+def value(found, name: str):
+    return next(one for one in found if one.name.startswith(name))
+
+
+def test_our_sentences_are_many_balanced_and_the_same_always():
+    found = own_sentences()
+    assert len(templates()) >= 80
+    assert len(found) >= 1000
+    assert found == own_sentences()
+    assert len({one.text for one in found}) > 0.9 * len(found)
+    for him, her in zip(found[::2], found[1::2], strict=True):
+        assert (him.gender, her.gender, him.occupation, him.place) == ("male", "female", her.occupation, her.place)
+        swapped = [pair for pair in zip(him.text.split(), her.text.split(), strict=True) if pair[0] != pair[1]]
+        pronouns = {("he", "she"), ("him", "her"), ("his", "her"), ("himself", "herself")}
+        assert {(a.strip(".").lower(), b.strip(".").lower()) for a, b in swapped} <= pronouns
+        assert swapped
+    sides = [(one.side, one.gender) for one in found]
+    assert sides.count(("pro", "female")) == sides.count(("anti", "male")) == sides.count(("pro", "male"))
+
+
+@pytest.mark.parametrize("count", [400, 37, 2])
+def test_fewer_sentences_are_pairs_drawn_evenly(count):
+    found = own_sentences(count)
+    assert len(found) == count // 2 * 2
+    assert [one.gender for one in found] == ["male", "female"] * (count // 2)
+    if count == 400:
+        sides = [(one.side, one.gender) for one in found]
+        assert sides.count(("pro", "female")) == sides.count(("pro", "male")) == 100
+        assert len({one.occupation for one in found}) > 40
+
+
+def test_the_place_of_a_sentence_is_its_occupation():
+    for one in own_sentences():
+        assert words_of(one.text)[one.place][0] == one.occupation.split()[0]
+
+
+def test_winomt_is_read_and_its_errors_are_named(tmp_path):
+    path = tmp_path / "wino.txt"
+    path.write_text("female\t1\tThe developer's friend, she said, left.\tdeveloper\n", encoding="utf-8")
+    (one,) = read_winomt(path)
+    assert (one.gender, one.occupation, one.place, one.side) == ("female", "developer", 1, "anti")
+    for text, said in [
+        ("female\t1\tThe cook left.", r"wino.txt:1: 3 columns where four are needed"),
+        ("woman\t1\tThe cook left.\tcook", r"wino.txt:1: no gender; column 1 is 'woman'"),
+        ("female\t3\tThe cook left.\tcook", r"no word of a sentence of 3; column 2 is '3'"),
+        ("", "there are no sentences"),
+    ]:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=said):
+            read_winomt(path)
+    with pytest.raises(DataError, match=r"nowhere.txt: cannot be read"):
+        read_winomt(tmp_path / "nowhere.txt")
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_planted_translators_get_the_figures_that_they_should(code):
+    """One that is right, one that always writes him, one that follows the stereotype, one that throws a coin."""
+    every = own_sentences(600)
+    coin = random.Random(5)
+    says_her = {
+        "right": lambda one: one.gender == "female",
+        "male": lambda one: False,
+        "prejudiced": lambda one: shares()[one.occupation] > 50,
+        "random": lambda one: coin.random() < 0.5,
+    }
+    found = {}
+    for name, choose in says_her.items():
+        sentences, texts = translated(every, code, choose)
+        readings = read_genders(sentences, texts, language(code))
+        assert len(readings) > 300
+        assert [one.gender == "female" for one in readings if one.gender] == [
+            phrase.split()[0] == ARTICLES[code][1] for one, phrase in zip(readings, texts, strict=True) if one.gender
+        ]
+        found[name] = figures(readings)
+    assert guess(sentences, texts) == code
+    accuracy = {name: value(one, "accuracy") for name, one in found.items()}
+    assert accuracy["right"].value > 0.99
+    assert accuracy["male"].value == pytest.approx(0.5, abs=0.01)
+    assert accuracy["random"].low < 0.5 < accuracy["random"].high
+    gap = {name: value(one, "male - female") for name, one in found.items()}
+    assert gap["male"].value == pytest.approx(2 / 3, abs=0.01)  # precision 1/2 and recall 1 of him, nothing of her
+    assert gap["right"].value == pytest.approx(0, abs=0.005)
+    assert gap["random"].low < 0 < gap["random"].high
+    sided = {name: value(one, "stereotype") for name, one in found.items()}
+    assert sided["prejudiced"].value > 0.99
+    assert sided["prejudiced"].apart
+    assert not sided["right"].apart
+    assert not sided["random"].apart
+    assert not sided["male"].apart
+
+
+def test_the_gaps_are_those_of_f1_by_another_package():
+    coin = random.Random(11)
+    sentences, texts = translated(
+        own_sentences(300), "fr", lambda one: coin.random() < 0.3 + 0.3 * (one.gender == "female")
+    )
+    texts[::17] = ["Rien du tout."] * len(texts[::17])
+    readings = read_genders(sentences, texts, language("fr"))
+    found = figures(readings)
+
+    def f1(some) -> list[float]:
+        gold, said = [one.sentence.gender for one in some], [one.gender or "none" for one in some]
+        return list(f1_score(gold, said, labels=["male", "female"], average=None, zero_division=0))
+
+    male, female = f1(readings)
+    assert value(found, "male - female").value == pytest.approx(male - female)
+    pro, anti = (sum(f1([one for one in readings if one.sentence.side == side])) / 2 for side in ("pro", "anti"))
+    assert value(found, "stereotype").value == pytest.approx(pro - anti)
+    assert value(found, "not found").value == pytest.approx(len(texts[::17]) / len(texts))
+
+
+def test_who_is_not_found_is_counted_and_wrong():
+    sentences, texts = translated(own_sentences(40), "fr", lambda one: one.gender == "female")
+    finding = judge(sentences, ["Il pleut."] * 10 + texts[10:], into="fr")
+    assert value(finding.figures, "not found").value == pytest.approx(10 / len(texts))
+    assert value(finding.figures, "accuracy").value == pytest.approx(1 - 10 / len(texts))
+    assert any("not found" in row for row in finding.examples.rows)
+    assert "not at all 10" in finding.notes[0]
+
+
+def test_one_translation_for_each_sentence_is_asked_for():
+    with pytest.raises(DataError, match="2 sentences and 1 translations"):
+        read_genders(own_sentences(2), ["Le cuisinier."], language("fr"))
+
+
+def test_links_decide_where_two_people_have_one_name():
+    """Both are called "Berater": the one to which the links point is read."""
+    sentence = Sentence("The counselor met the advisor.", "advisor", 4, "female")
+    text = "Der Berater traf die Beraterin."
+    for links, gender in [("1-1 4-4", "female"), ("1-4 4-1", "male")]:
+        (one,) = read_genders([sentence], [text], language("de"), [links])
+        assert (one.gender, one.how, one.agreed) == (gender, "lexicon", True)
+
+
+def test_links_that_miss_what_the_lexicon_knows_are_not_trusted():
+    sentences, texts = translated(own_sentences(60), "fr", lambda one: one.gender == "female")
+    good = [f"{one.place}-1" for one in sentences]
+    assert "by the model's attention" in judge(sentences, texts, into="fr", links=good).notes[0]
+    bad = judge(sentences, texts, into="fr", links=[f"{one.place}-0" for one in sentences])
+    assert "elsewhere for 100% of the nouns, so words are aligned by statistics" in bad.notes[0]
+    assert bad.figures[0].value == 1.0
+
+
+def test_links_find_a_noun_that_no_lexicon_has():
+    sentence = Sentence("The baker sang.", "baker", 1, "female")
+    (one,) = read_genders([sentence], ["La fournilleuse chantait."], language("fr"), ["0-0 1-1 2-2"])
+    assert (one.noun, one.gender, one.how) == ("fournilleuse", "female", "alignment")
+    (one,) = read_genders([sentence], ["La fournilleuse chantait."], language("fr"), [""])
+    assert (one.gender, one.how) == (None, "nowhere")
+
+
+def test_pharaohs_links_are_between_words_as_spaces_part_them():
+    table = from_pharaoh("1-0 2-1", "The cook, she", "L'homme dit")
+    assert table.shape == (4, 3)  # The cook , she; L' homme dit
+    assert table[1].tolist() == table[2].tolist() == [1, 1, 0]
+    assert table[3].tolist() == [0, 0, 1]
+    with pytest.raises(ValueError, match="'1:2' is no link"):
+        from_pharaoh("1:2", "a", "b")
+
+
+def test_the_alignment_is_that_of_the_model_written_out():
+    """Expectation and maximisation in plain loops, one meeting of two words at a time."""
+    pairs = [
+        (["the", "red", "house"], ["das", "rote", "Haus"]),
+        (["the", "house"], ["das", "Haus"]),
+        (["red"], ["rote"]),
+    ]
+
+    def near(i, j, source, target):
+        return 2.718281828459045 ** (-TENSION * abs(i / len(source) - j / len(target)))
+
+    def posterior(back):
+        chance: dict = {}
+        for _ in range(ROUNDS):
+            shares, counts, totals = [], {}, {}
+            for source, target in pairs:
+                places = [(i, j) for i in range(len(source)) for j in range(len(target))]
+                raw = {(i, j): chance.get((source[i], target[j]), 1.0) * near(i, j, source, target) for i, j in places}
+                sums = {}
+                for (i, j), x in raw.items():
+                    sums[j if back else i] = sums.get(j if back else i, 0.0) + x
+                share = {(i, j): x / sums[j if back else i] for (i, j), x in raw.items()}
+                shares.append(share)
+                for (i, j), x in share.items():
+                    two = (source[i], target[j])
+                    counts[two] = counts.get(two, 0.0) + x
+                    totals[two[0 if back else 1]] = totals.get(two[0 if back else 1], 0.0) + x
+            chance = {two: x / totals[two[0 if back else 1]] for two, x in counts.items()}
+        return shares
+
+    forth, back = posterior(False), posterior(True)
+    for table, one, other in zip(align(pairs), forth, back, strict=True):
+        for (i, j), x in one.items():
+            assert table[i, j] == pytest.approx((x * other[i, j]) ** 0.5, abs=1e-6)
+
+
+def test_a_model_with_random_weights_is_not_mistaken_for_a_fair_one():
+    tokenizer = train([one.text for one in own_sentences(100)], "characters", frame="t5")
+    model = new("transformer", Config(vocab=tokenizer.vocab, width=16, layers=1, heads=2, inner=32))
+    model.tokenizer = tokenizer
+    seen = []
+    subject = Subject(Translate(Translate.Config(length=24)), model, told=lambda done, of: seen.append((done, of)))
+    finding = Genders().run(subject)
+    assert "Nothing was measured" in finding.notes[0]
+    assert value(finding.figures, "not found").value == 1.0
+    assert seen[-1] == (400, 400)
+    assert Genders().unfit(Translate()) == ""
