@@ -16,6 +16,7 @@ _HOME = {
     "embed": "saccade.models.use",
     "generate": "saccade.decoding",
     "fast": "saccade.engine",
+    "look": "saccade.explain.look",
     "train": "saccade.training.whole",
 }
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from saccade.checking import check as check
     from saccade.decoding import generate as generate
     from saccade.engine import fast as fast
+    from saccade.explain.look import look as look
     from saccade.models.load import load as load
     from saccade.models.use import embed as embed
     from saccade.models.use import encode as encode

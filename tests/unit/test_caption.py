@@ -192,7 +192,9 @@ def test_each_word_looks_at_the_cells_of_the_picture(family):
     for look in looks:
         assert look.weights.shape[1:] == (len(item.target), 16)
         torch.testing.assert_close(look.weights.sum(-1), torch.ones(look.weights.shape[:2]))
-        assert look.rows == [model.tokenizer.target.token(int(id)) for id in item.target]
+        *words, end = look.rows
+        assert "".join(words) == model.tokenizer.target.decode(item.target[:-1].tolist())
+        assert end == model.tokenizer.target.token(int(item.target[-1]))
 
 
 def test_data_are_guessed_and_checked(folder, capsys):

@@ -11,7 +11,7 @@ from saccade.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-SLOW = ("--processes", "torchrun")  # these start other processes; tests/chaos has them
+SLOW = ("--processes", "torchrun", "saccade serve")  # these start processes or wait; other tests have them
 
 
 def commands(page: Path) -> list[list[str]]:

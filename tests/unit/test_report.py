@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
+from hostile.markup import hostile
 from saccade.training.report import dev_series, series, smooth, write_report
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -105,18 +106,6 @@ def test_written_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
         write(path, title="Another")
     assert path.read_text(encoding="utf-8") == before
     assert os.listdir(tmp_path) == ["report.html"]
-
-
-def hostile():
-    """Two hundred strings that are markup, or worse, where someone forgot that they are text."""
-    inner = [
-        "<script>alert(1)</script>", "</title><script>x()</script>", "</svg><img src=x onerror=alert(1)>", "\"><b onload=x>",
-        "' onmouseover='x()", "</style><style>*{display:none}", "<!--", "-->", "]]>", "<![CDATA[", "&lt;script&gt;",
-        "&#60;b&#62;", "</desc></svg>", "javascript:alert(1)", "\x00<b>", "\ud800<i>", "\u202etxt.exe", "\ufffe",
-        "<a href=//x.y>", "<math><mi>",
-    ]  # fmt: skip
-    wraps = ["{}", " {}", "{}\n", "a{}", "{0}{0}", '"{}"', "'{}'", "<{}>", "{}\x1b", "</bdi>{}"]
-    return [wrap.replace("{0}", "{}").replace("{}", text) for text in inner for wrap in wraps]
 
 
 def test_text_stays_text(tmp_path):

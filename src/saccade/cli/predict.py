@@ -104,10 +104,10 @@ def call(verb: str, argv: Sequence[str]) -> int:
         decoding: tyro.conf.OmitArgPrefixes[Decoding] = Decoding(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
     ) -> int:
-        from saccade.cli.aligning import write_aligned
-
         asked = Asked(text, data, columns)
         if align:
+            from saccade.cli.aligning import write_aligned
+
             return write_aligned(run, asked, as_json=json, decoding=decoding, engine=engine)
         return write(verb, run, asked, as_json=json, decoding=decoding, engine=engine)
 

@@ -11,17 +11,26 @@ from saccade.explain.grid import DRAWN, Cell, Key, colour, grid
 from saccade.explain.svg import label, readable
 
 Matrix = Tensor | np.ndarray | Sequence[Sequence[float]]
+LOOKING = ("query ↓", "key →")  # what rows and columns of attention are
 SAID, SHOWN = 24, 16  # columns of a name in what is said on hovering, and beside the cells
 
 
-def heatmap(weights: Matrix, rows: Sequence[str], columns: Sequence[str], *, title: str) -> str:
+def heatmap(
+    weights: Matrix,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str,
+    axes: tuple[str, str] = LOOKING,
+    most: float | None = None,
+) -> str:
     """Attention as a picture: a row for each token that looks, a column for each that is looked at.
 
-    The scale runs from zero to the largest weight; where some are negative, zero is its middle.
+    The scale runs from zero to `most`, or to the largest weight; where some are negative, zero is its middle.
     """
     values = numbers(weights, len(rows), len(columns))
     finite = [w for line in values for w in line if math.isfinite(w)] or [0.0]
-    top, signed = max(map(abs, finite)) or 1.0, min(finite) < 0
+    top, signed = most or max(map(abs, finite)) or 1.0, min(finite) < 0
     looking, seen = ([readable(token, SAID) for token in names[:DRAWN]] for names in (rows, columns))
     cells = [
         [
@@ -32,7 +41,7 @@ def heatmap(weights: Matrix, rows: Sequence[str], columns: Sequence[str], *, tit
     ]
     ends = (f"{-top:.3f}" if signed else "0", f"{top:.3f}")
     shares = [i / 15 for i in (range(-15, 16, 2) if signed else range(16))]
-    key = Key(("query ↓", "key →"), ends, [colour(share, signed=signed) for share in shares])
+    key = Key(axes, ends, [colour(share, signed=signed) for share in shares])
     names = [readable(token, SHOWN) for token in rows], [readable(token, SHOWN) for token in columns]
     return grid(cells, *names, key, title=title, about=_strongest(values, looking, seen))
 

@@ -1,0 +1,197 @@
+"""`saccade look RUN TEXT`: where a model looked, head by head, as a summary, a picture, a page or JSON."""
+
+import json as json_text
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+if TYPE_CHECKING:
+    from saccade.explain.agreement import Agreement
+    from saccade.explain.align import Alignment
+    from saccade.explain.looks import Looks
+
+
+@dataclass(frozen=True)
+class Out:
+    """Where the looks go, besides the summary."""
+
+    html: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """One page with every map, which opens anywhere."""
+    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """A picture; .svg and .pdf by the name of the file."""
+    save: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """The maps as data, for saccade.explain.looks.Looks.load."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON: answer, tokens, and every head in numbers."""
+
+
+@dataclass(frozen=True)
+class Which:
+    """What is looked at."""
+
+    layer: tuple[int, ...] = ()
+    """These layers only, from 0; -1 is the last."""
+    head: tuple[int, ...] = ()
+    """These heads only, from 0."""
+    words: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Join sub-words to words."""
+    beams: int = 1
+    """A writer searches with so many beams, and the best text is looked at."""
+
+
+@dataclass(frozen=True)
+class Also:
+    """What else is asked."""
+
+    align: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Of a translation, which word became which: 0-0 1-2, and as a matrix in --html and --png."""
+    agree: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Whether the answer depends on what each layer points at: by gradients, and by taking tokens away."""
+    word: str = ""
+    """With two texts: how this word differs between them, layer by layer."""
+    ablate: tyro.conf.FlagCreatePairsOff[bool] = False
+    """What the run's own score loses without each head and layer; takes no text."""
+    data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
+    """With --ablate: examples with answers; none: the held-out part of what the run was trained on."""
+    examples: int = 100
+    """With --ablate: so many of them at most."""
+    rounds: int = 40
+    """With --ablate: draws of the examples for the intervals."""
+
+
+def main(
+    run: tyro.conf.Positional[str],
+    text: tyro.conf.Positional[tuple[str, ...]] = (),
+    *,
+    which: tyro.conf.OmitArgPrefixes[Which] = Which(),  # noqa: B008 - frozen
+    also: tyro.conf.OmitArgPrefixes[Also] = Also(),  # noqa: B008 - frozen
+    out: tyro.conf.OmitArgPrefixes[Out] = Out(),  # noqa: B008 - frozen
+) -> int:
+    """Where a model looked, and what each of its heads does.
+
+    saccade look runs/reviews "What a lovely film." --html looks.html
+
+    saccade look runs/pairs "A man sleeps." "Somebody rests." --layer -1 --head 3 --png head.png
+
+    saccade look runs/dates "5 juin 2030" --align
+
+    saccade look runs/base "the bank of the river" "the bank raised its rates" --word bank
+
+    saccade look runs/reviews --ablate --layer 0
+
+    Args:
+        run: A run, or any directory with a model.
+        text: A text, or two: a pair, or what a writer reads and is to write; a picture file for a model that sees.
+        which: What is looked at.
+        also: What else is asked.
+        out: Where the looks go.
+    """
+    from saccade.cli.running import guarded
+
+    def work() -> int:
+        _check(text, also)
+        if also.ablate:
+            return _ablate(run, which, also, out.json)
+        if also.word:
+            return _contexts(run, text, also.word, out.json)
+        return _look(run, text, which, also, out)
+
+    return guarded("look", work)
+
+
+def _check(text: tuple[str, ...], also: Also) -> None:
+    """Say at once what is missing."""
+    from saccade.cli.settings import Wrong
+
+    if also.ablate and text:
+        raise Wrong("--ablate judges heads by many examples and takes no text; give them with --data.")
+    if also.word and len(text) != 2:
+        raise Wrong(f"--word compares a word in two texts; {len(text)} came.")
+    if not also.ablate and not 1 <= len(text) <= 2:
+        raise Wrong(f"{len(text)} texts came; one is needed, or two that belong together.")
+    if min(also.examples, also.rounds) < 2:
+        raise Wrong(f"--examples is {also.examples} and --rounds {also.rounds}; an interval needs at least 2 of each.")
+
+
+def _look(run: str, text: tuple[str, ...], which: Which, also: Also, out: Out) -> int:
+    from saccade.decoding.settings import Decoding
+    from saccade.explain.align import align
+    from saccade.explain.look import look
+    from saccade.explain.told import as_json, more, summary
+
+    given = text[0] if len(text) == 1 else (text[0], text[1])
+    found = look(run, given, layers=which.layer or None, heads=which.head or None, decoding=Decoding(beams=which.beams))
+    found = found.to_words() if which.words else found
+    aligned = align(found) if also.align else None
+    agreed = _agreed(run, given, Decoding(beams=which.beams)) if also.agree else []
+    for line in _written(found, aligned, out):
+        print(f"saccade look: {line}", file=sys.stderr)
+    print(as_json(found, aligned, agreed) if out.json else "\n".join([*summary(found), *more(aligned, agreed)]))
+    return 0
+
+
+def _agreed(run: str, given: Any, decoding: Any) -> "list[Agreement]":
+    """Each layer's attention to what was read, the mean of its heads, held against the answer."""
+    from saccade.explain.agreement import agree, evidence
+
+    found = evidence(run, given, decoding)
+    size = len(found.asked.read)
+    read = [m for m in found.looks.maps if m.kind in ("self", "across") and m.key.of in ("read", "given")]
+    return [agree(found, m) for m in read if m.side != "decoder" or m.kind == "across" if len(m.key) >= size]
+
+
+def _contexts(run: str, text: tuple[str, ...], word: str, as_json: bool) -> int:
+    from saccade.explain.word import contexts
+
+    steps = contexts(run, text[0], text[1], word)
+    if as_json:
+        print(json_text.dumps([vars(step) for step in steps], ensure_ascii=False))
+    else:
+        print(f"{word!r} in {text[0]!r} and in {text[1]!r}:", *steps, sep="\n")
+    return 0
+
+
+def _ablate(run: str, which: Which, also: Also, as_json: bool) -> int:
+    """A line for each head and layer, the most useful first."""
+    from saccade.data.read import read
+    from saccade.explain.ablate import importance, switches
+    from saccade.tasks.opening import open_run
+
+    task, model = open_run(run)
+    if also.data:
+        examples = read(also.data, task.roles(also.data)).examples
+    else:
+        from saccade.training.job import held_out
+
+        examples = held_out(run)
+    every = [*switches(model, layers=True), *switches(model)]
+    layers = {one.layer for one in every}
+    wanted = {layer + max(layers) + 1 if layer < 0 else layer for layer in which.layer} or layers
+    chosen = [
+        one for one in every if one.layer in wanted and (one.head is None or not which.head or one.head in which.head)
+    ]
+    for one in importance(task, model, examples[: also.examples], which=chosen, rounds=also.rounds):
+        print(json_text.dumps(vars(one) | {"switch": str(one.switch)}) if as_json else one, flush=True)
+    return 0
+
+
+def _written(found: "Looks", aligned: "Alignment | None", out: Out) -> list[str]:
+    """The files that were asked for."""
+    from pathlib import Path
+
+    lines = []
+    if out.html:
+        from saccade.explain.gallery import alignment_section, write_gallery
+
+        write_gallery(found, Path(out.html), more=alignment_section(aligned))
+        lines.append(f"wrote {out.html}")
+    if out.png:
+        from saccade.explain.figures import write_alignment, write_figure
+
+        path = Path(out.png)
+        lines.append(f"wrote {write_figure(found, path) if aligned is None else write_alignment(aligned, path)}")
+    if out.save:
+        lines.append(f"wrote {found.save(out.save)}")
+    return lines

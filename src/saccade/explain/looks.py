@@ -1,0 +1,201 @@
+"""Where a model looked, as data: maps with the names of both their sides, to choose from, join, save, load and draw."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saccade.explain.axis import Axis
+
+ATTENTION = ("self", "across", "picture")  # the kinds of maps that have heads and weigh keys
+DENSE = 2**28  # numbers that a map of the largest weights may become when all are asked for: 1 GB
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The weights of one module for one input, (H, Q, K), with names for queries and keys.
+
+    `kind` is self, across, picture (words look at the cells of a picture), gate or channel. Of gates, a head is one gate, a
+    query a moment and a key a unit. Where only the largest weights are kept, `at` (H, Q, kept) has their keys.
+    """
+
+    name: str
+    kind: str
+    side: str  # encoder, decoder, or nothing where there is one stack
+    layer: int
+    heads: tuple[int, ...]
+    weights: Tensor
+    query: Axis
+    key: Axis
+    at: Tensor | None = None
+    gates: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[str]:
+        """The names of the queries."""
+        return self.query.names
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the keys."""
+        return self.key.names
+
+    @property
+    def mean(self) -> Tensor:
+        """Over all heads, (Q, K)."""
+        return self.dense().mean(0)
+
+    @property
+    def title(self) -> str:
+        """Where it stands, in words."""
+        return f"{self.side} layer {self.layer}, {self.kind}".strip()
+
+    def called(self, head: int) -> str:
+        """What the head at this place of the weights is called."""
+        return f"{self.gates[head]} gate" if self.gates else f"head {self.heads[head]}"
+
+    def dense(self) -> Tensor:
+        """All weights, (H, Q, K); of a map that kept the largest, the others are zero."""
+        if self.at is None:
+            return self.weights
+        shape = (*self.weights.shape[:2], len(self.key))
+        if torch.Size(shape).numel() > DENSE:
+            raise ValueError(
+                f"{self.title}: all weights would be {torch.Size(shape).numel() * 4 / 2**30:.1f} GB; choose heads or rows."
+            )
+        return self.weights.new_zeros(shape).scatter_(-1, self.at, self.weights)
+
+    @property
+    def sums_to_one(self) -> bool:
+        """Whether every row is a share of one whole, as after softmax; a row that may see nothing is all zero."""
+        sums = self.weights.sum(-1)
+        whole = ((sums - 1).abs() < 2e-3) | (self.weights == 0).all(-1)
+        return (
+            self.kind not in ("gate", "channel") and self.at is None and bool(whole.all() and (self.weights >= 0).all())
+        )
+
+    def sharpest(self) -> int:
+        """The head whose rows are spread the least (the lowest entropy)."""
+        spread = -(self.weights * self.weights.clamp(min=1e-12).log()).sum(-1).mean(-1)
+        return int(spread.argmin())
+
+    def pick(self, *, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> "Seen":
+        """Some heads, by their numbers, and some queries."""
+        out = self
+        if heads is not None and not self.gates:
+            missing = [head for head in heads if head not in self.heads]
+            if missing:
+                raise ValueError(f"{self.title} has the heads {list(self.heads)}; asked for {missing[0]}.")
+            places = [self.heads.index(head) for head in heads]
+            at = None if out.at is None else out.at[places]
+            out = replace(out, heads=tuple(heads), weights=out.weights[places], at=at)
+        if rows is not None:
+            kept = [row for row in rows if row < len(out.query)]
+            at = None if out.at is None else out.at[:, kept]
+            out = replace(out, weights=out.weights[:, kept], at=at, query=out.query.pick(kept))
+        return out
+
+    def to_words(self, texts: Sequence[str]) -> "Seen":
+        """Sub-words joined: a word is looked at by as much as all its parts are, and looks as they do in the mean."""
+        query, looking = self.query.words(texts)
+        key, seen = self.key.words(texts)
+        if len(query) == len(self.query) and len(key) == len(self.key):
+            return replace(self, query=query, key=key)
+        weights = _joined(self.dense(), seen).transpose(1, 2)
+        counts = torch.tensor([len(group) for group in looking], dtype=weights.dtype)
+        return replace(
+            self, query=query, key=key, weights=(_joined(weights, looking) / counts).transpose(1, 2), at=None
+        )
+
+
+def _joined(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
+    """The sums of x (..., n) over groups of its last axis, (..., groups)."""
+    number = torch.empty(x.size(-1), dtype=torch.long)
+    for group, members in enumerate(groups):
+        number[list(members)] = group
+    return x.new_zeros(*x.shape[:-1], len(groups)).index_add_(-1, number, x)
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Every map of a model for one input, what was read, what was answered, and what was written."""
+
+    model: str  # the family
+    maps: tuple[Seen, ...]
+    texts: tuple[str, ...]  # what was read, then what was written: tokens say which of them they are of
+    answer: str = ""
+    written: str = ""
+    picture: np.ndarray | None = None  # (rows, columns, channels), bytes
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def __iter__(self) -> Iterator[Seen]:
+        return iter(self.maps)
+
+    def __getitem__(self, number: int) -> Seen:
+        return self.maps[number]
+
+    def __repr__(self) -> str:
+        said = f", answer {self.answer!r}" if self.answer else ""
+        return f"Looks({self.model}, {len(self)} maps{said})"
+
+    def pick(
+        self,
+        kind: str | None = None,
+        side: str | None = None,
+        *,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        rows: Sequence[int] | None = None,
+    ) -> "Looks":
+        """Some of the maps; layers count from 0 on each side, and -1 is the last."""
+        found = [m for m in self.maps if kind in (None, m.kind) and side in (None, m.side)]
+        if layers is not None:
+            found = [m for m in found if m.layer in _from_the_end(layers, found, m)]
+        if not found:
+            had = ", ".join(dict.fromkeys(m.title for m in self.maps))
+            raise ValueError(
+                f"No map is of kind {kind or 'any'}, side {side or 'any'}, layers {layers}; there are {had}."
+            )
+        return replace(self, maps=tuple(m.pick(heads=heads, rows=rows) for m in found))
+
+    def telling(self) -> Seen:
+        """The map that says most to a person: the last look at what was read, or the last of all."""
+        for kind in ("picture", "across", "self", "gate"):
+            found = [m for m in self.maps if m.kind == kind]
+            if found:
+                return found[-1]
+        if not self.maps:
+            raise ValueError("There are no maps here: every layer was left out.")
+        return self.maps[-1]
+
+    def to_words(self) -> "Looks":
+        """Sub-words joined to words in every map."""
+        return replace(self, maps=tuple(m.to_words(self.texts) for m in self.maps))
+
+    def save(self, path: str | Path) -> Path:
+        """Write one file, weights in half precision; `Looks.load` reads it."""
+        from saccade.explain.store import save  # which knows what looks are
+
+        return save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> "Looks":
+        from saccade.explain.store import load
+
+        return load(Path(path))
+
+    def _repr_html_(self) -> str:
+        from saccade.explain.gallery import brief
+
+        return brief(self)
+
+
+def _from_the_end(layers: Sequence[int], found: Sequence[Seen], like: Seen) -> list[int]:
+    """Numbers of layers among maps of one kind and side; negative ones count from the last."""
+    count = 1 + max(m.layer for m in found if (m.kind, m.side) == (like.kind, like.side))
+    return [layer + count if layer < 0 else layer for layer in layers]

@@ -1,0 +1,88 @@
+"""What a writer writes before it is watched: what it was told to, or what it finds best in the way that is asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from saccade.data import Text
+from saccade.decoding.loop import generate
+from saccade.decoding.settings import Decoding
+from saccade.decoding.ways import Ways
+from saccade.explain.asked import Asked
+from saccade.explain.axis import Axis, Token, cells, written_axis
+from saccade.models.painter import Painter
+from saccade.tasks.task import need_tokenizer
+
+BEFORE = 8  # tokens that tell whether a space stands between what was read and what is written
+LENGTH = 24  # tokens that a text is continued by, where nobody says
+
+
+@dataclass(frozen=True)
+class Written:
+    """Ids with their names, what stands before the first of them and was not read, and the text that they make."""
+
+    ids: list[int]
+    axis: Axis
+    begin: Axis
+    text: str
+    picture: np.ndarray | None = None  # what was painted, (rows, columns, channels)
+
+
+def write(asked: Asked, decoding: Decoding) -> Written:
+    """Write, if nothing was given to be written, and name what was written."""
+    ids = list(asked.target) if asked.target is not None else _found(asked, decoding)
+    body = asked.model.body
+    if isinstance(body, Painter):
+        whole = len(ids) == body.cells
+        axis = cells(body.side, body.side) if whole else Axis("cells", tuple(Token(f"{i}") for i in range(len(ids))))
+        return Written(ids, axis, Axis("given", (Token("[picture]"),)), "", _painted(body, ids) if whole else None)
+    if asked.model.tokenizer is None:
+        axis, text = Axis("written", tuple(Token(f"{id}") for id in ids)), ""
+    else:
+        target = asked.model.tokenizer.target
+        axis, text = written_axis(target, ids, *_after(asked))
+    return Written(ids, axis, Axis("given", () if asked.alone else (_begin(asked),)), text)
+
+
+def _painted(body: Painter, ids: list[int]) -> np.ndarray:
+    return body.picture([ids])[0].clamp(0, 1).mul(255).byte().permute(1, 2, 0).cpu().numpy()
+
+
+def _after(asked: Asked) -> tuple[int, tuple[Sequence[int], int]]:
+    """The number of the text that is written, and what of it stands there already."""
+    source = asked.batch.source
+    if not (asked.alone and asked.texts and isinstance(source, Text)):
+        return len(asked.texts), ((), 0)
+    return 0, (source.tokens[0, -BEFORE:].tolist(), len(asked.texts[0]))
+
+
+def _begin(asked: Asked) -> Token:
+    """The token that a target begins with, which nobody wrote."""
+    body: Any = asked.model.body
+    batch = asked.batch.to(next(body.parameters()).device)
+    first = int(body.start(batch)[1].tokens[0, 0])
+    tokenizer = None if asked.model.tokenizer is None else asked.model.tokenizer.target
+    return Token("[begin]" if tokenizer is None or first >= tokenizer.vocab else tokenizer.token(first))
+
+
+def _found(asked: Asked, decoding: Decoding) -> list[int]:
+    """The best that the model writes, with the token that ended it."""
+    model, batch = asked.model, asked.batch.to(next(asked.model.parameters()).device)
+    if isinstance(model.body, Painter):
+        return generate(model, batch, stop=None, limit=model.body.cells)[0]
+    tokenizer = need_tokenizer(model).target
+    ways = Ways(decoding, model, tokenizer)
+    if asked.alone or asked.task is None or not batch.rows:
+        read = batch.source.tokens.size(1) if isinstance(batch.source, Text) and asked.alone else 0
+        room = min(decoding.length or LENGTH, (model.limit or 10**9) - read)
+        if room < 1:
+            raise ValueError(
+                f"The text fills the {model.limit} tokens that the model reads; shorten it to see it go on."
+            )
+        best = ways.write(batch, limit=room)[0][0]
+    else:
+        best = asked.task.written(ways, batch)[0][0]
+    ended = [] if tokenizer.end is None or not best.ended or asked.alone else [tokenizer.end]
+    return [*best.tokens, *ended] or [tokenizer.end or 0]

@@ -1,0 +1,111 @@
+"""The routes: the page, a model that is looked at, the runs of a folder, and the lessons."""
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from saccade.explain.grid import LEVELS, shades
+from saccade.explain.page import POLICY
+from saccade.serving.guard import guard, said
+from saccade.serving.room import Asking, Room
+from saccade.serving.shelf import Shelf
+from saccade.studies.lessons.table import LESSONS
+from saccade.viewer import pages
+
+LONGEST = 200_000  # characters of a text
+Number = Annotated[int, Path(ge=0, le=2**31)]
+
+
+class Asked(BaseModel):
+    """What the page sends to look at."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: str = Field("", max_length=LONGEST)
+    second: str | None = Field(None, max_length=LONGEST)
+    picture: str | None = None
+    off: list[str] = Field([], max_length=4096)
+    words: bool = False
+    first: int | None = Field(None, ge=0, le=2**20)
+    beams: int = Field(1, ge=1, le=16)
+    length: int = Field(24, ge=1, le=512)
+
+    def asking(self) -> Asking:
+        given: dict[str, Any] = self.model_dump()
+        given["off"] = tuple(self.off)
+        return Asking(**given)
+
+
+def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
+    """The application: rooms by the names of their models, and the runs that can be compared."""
+    app = guard(FastAPI(title="saccade", docs_url=None, redoc_url=None, openapi_url=None))
+    files = pages()
+
+    @app.get("/")
+    def home() -> Response:
+        return Response(files["index.html"][0], media_type=files["index.html"][1])
+
+    @app.get("/page/{name}")
+    def page(name: str) -> Response:
+        if name not in files:
+            return said(404, "There is no such file.")
+        content, kind = files[name]
+        return Response(content, media_type=kind)
+
+    @app.get("/api/about")
+    def about() -> dict[str, Any]:
+        return {"models": {name: room.about() for name, room in rooms.items()}, "colours": colours()}
+
+    def room(name: str) -> Room:
+        if name not in rooms:
+            raise ValueError(f"There is no model {name!r} here.")
+        return rooms[name]
+
+    @app.post("/api/look/{name}")
+    def look(name: str, asked: Asked) -> dict[str, Any]:
+        return room(name).look(asked.asking())
+
+    @app.get("/api/look/{name}/{number}/{map}")
+    def weights(name: str, number: Number, map: Number) -> Response:
+        return Response(room(name).weights(number, map), media_type="application/octet-stream")
+
+    @app.get("/api/heads/{name}/{number}/{map}")
+    def heads(name: str, number: Number, map: Number) -> list[dict[str, Any]]:
+        return room(name).heads(number, map)
+
+    @app.get("/api/page/{name}/{number}")
+    def saved(name: str, number: Number) -> Response:
+        return inside(room(name).page(number))
+
+    @app.get("/api/runs")
+    def runs() -> list[dict[str, Any]]:
+        return shelf.runs()
+
+    @app.get("/api/report/{name}")
+    def report(name: str) -> Response:
+        return inside(shelf.report(name))
+
+    @app.get("/api/lessons")
+    def lessons() -> list[dict[str, Any]]:
+        return [lesson.described() for lesson in LESSONS.values()]
+
+    @app.get("/api/lesson/{name}")
+    def lesson(name: str, set: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006 - the framework copies it
+        if name not in LESSONS:
+            raise ValueError(f"There is no lesson {name!r}.")
+        return LESSONS[name].shown({one.partition(":")[0]: one.partition(":")[2] for one in set})
+
+    return app
+
+
+def inside(page: str | bytes) -> Response:
+    """A page that has its style inside, and asks for nothing else."""
+    return Response(page, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": POLICY})
+
+
+def colours() -> dict[str, list[str]]:
+    """The scale of the pictures on a light and on a dark page, from nothing to all."""
+    both = [shades(f"m{level}") for level in range(LEVELS + 1)]
+    signed = [shades(f"d{level}")[0] for level in range(LEVELS + 1)]
+    return {"light": [one[0] for one in both], "dark": [one[1] for one in both], "signed": signed}

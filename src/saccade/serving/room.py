@@ -1,0 +1,187 @@
+"""What the page looks at: one model, and the last few looks, so that each of their maps can be asked for."""
+
+import base64
+import binascii
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from saccade.decoding.settings import Decoding
+from saccade.explain.ablate import Switch, switches, without
+from saccade.explain.align import align
+from saccade.explain.asked import Input, ask, opened, sees
+from saccade.explain.axis import Axis
+from saccade.explain.gallery import sections
+from saccade.explain.heads import heads_of
+from saccade.explain.look import look_at
+from saccade.explain.looks import Looks, Seen
+from saccade.explain.naming import Wanted
+from saccade.explain.page import page
+from saccade.explain.raster import address
+from saccade.models.model import Model
+
+KEPT = 6  # looks that can still be asked about
+ROWS = 64  # of a window of a long text
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What somebody typed or dropped, and how it is to be answered."""
+
+    text: str = ""
+    second: str | None = None
+    picture: str | None = None  # base64
+    off: tuple[str, ...] = ()  # heads that are switched off, by their names
+    words: bool = False
+    first: int | None = None  # of long texts: the first row of a window that is shown as it is, not pooled
+    beams: int = 1
+    length: int = 24
+
+    def input(self) -> Input:
+        """As `saccade.look` takes it."""
+        if self.picture is not None:
+            try:
+                seen = base64.b64decode(self.picture, validate=True)
+            except binascii.Error:
+                raise ValueError("The picture is no base64; send the bytes of a PNG or JPEG file that way.") from None
+            return {"image": seen} | ({} if self.second is None else {"caption": self.second})
+        if not self.text.strip():
+            raise ValueError("There is nothing to look at; type a text.")
+        return self.text if self.second is None else (self.text, self.second)
+
+
+class Room:
+    """One model behind the page; one thing is computed at a time, since it takes all cores."""
+
+    def __init__(self, run: str | Path | Model, name: str = ""):
+        self.name = name or ("model" if isinstance(run, Model) else Path(run).name)
+        self.task, self.model = opened(run)
+        self.switches = {called(one): one for one in switches(self.model)}
+        self._looks: OrderedDict[int, Looks] = OrderedDict()
+        self._number = 0
+        self._lock = threading.Lock()
+
+    def about(self) -> dict[str, Any]:
+        """What the page has to know before anything is asked."""
+        body: Any = self.model.body
+        return {
+            "run": self.name,
+            "family": self.model.family.name,
+            "task": None if self.task is None else self.task.name,
+            "sees": sees(self.model),
+            "writes": hasattr(body, "start"),
+            "reads": self.model.limit,
+            "heads": [switched(name, one) for name, one in self.switches.items()],
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+        }
+
+    def look(self, asking: Asking) -> dict[str, Any]:
+        """Look, keep what was seen, and describe it; the weights are asked for map by map."""
+        off = [self._switch(name) for name in asking.off]
+        with self._lock, without(self.model, off):
+            asked = ask(self.task, self.model, asking.input())
+            rows = None if asking.first is None else range(asking.first, asking.first + ROWS)
+            found = look_at(asked, Wanted(rows=rows), Decoding(beams=asking.beams, length=asking.length))
+            found = found.to_words() if asking.words else found
+            self._number += 1
+            self._looks[self._number] = found
+            while len(self._looks) > KEPT:
+                self._looks.popitem(last=False)
+        return described(self._number, found)
+
+    def weights(self, number: int, map: int) -> bytes:
+        """All heads of one map in half precision, (H, Q, K), the least byte of each number first."""
+        return self._map(number, map).dense().to(torch.float16).contiguous().numpy().tobytes()
+
+    def heads(self, number: int, map: int) -> list[dict[str, Any]]:
+        """What each head of a map does, in a word and in numbers."""
+        seen = self._map(number, map)
+        if seen.kind not in ("self", "across", "picture"):
+            return [{"head": head, "named": seen.called(place)} for place, head in enumerate(seen.heads)]
+        return [{"head": one.head, "named": one.named, "entropy": one.numbers.entropy} for one in heads_of(seen)]
+
+    def page(self, number: int) -> str:
+        """A look as one file that opens anywhere."""
+        found = self._kept(number)
+        return page(f"Where {found.model} looked", sections(found))
+
+    def _switch(self, name: str) -> Switch:
+        if name not in self.switches:
+            raise ValueError(f"The model has no head {name!r} to switch off.")
+        return self.switches[name]
+
+    def _kept(self, number: int) -> Looks:
+        found = self._looks.get(number)
+        if found is None:
+            raise ValueError(f"Look {number} is not kept any more; look again.")
+        return found
+
+    def _map(self, number: int, map: int) -> Seen:
+        found = self._kept(number)
+        if not 0 <= map < len(found):
+            raise ValueError(f"Look {number} has {len(found)} maps, from 0; asked for {map}.")
+        return found[map]
+
+
+def called(switch: Switch) -> str:
+    """A name for a head that stays the same from look to look."""
+    return f"{switch.side or 'all'}.{switch.kind}.{switch.layer}.{'all' if switch.head is None else switch.head}"
+
+
+def switched(name: str, switch: Switch) -> dict[str, Any]:
+    return {"name": name, "side": switch.side, "kind": switch.kind, "layer": switch.layer, "head": switch.head}
+
+
+def described(number: int, looks: Looks) -> dict[str, Any]:
+    """Everything of a look but the weights; axes that maps share are told once."""
+    axes: list[Axis] = []
+    maps = []
+    for seen in looks.maps:
+        sides = []
+        for axis in (seen.query, seen.key):
+            if axis not in axes:
+                axes.append(axis)
+            sides.append(axes.index(axis))
+        maps.append(
+            {
+                "kind": seen.kind,
+                "side": seen.side,
+                "layer": seen.layer,
+                "title": seen.title,
+                "heads": seen.heads,
+                "called": [seen.called(place) for place in range(len(seen.heads))],
+                "query": sides[0],
+                "key": sides[1],
+            }
+        )
+    return {
+        "look": number,
+        "model": looks.model,
+        "answer": looks.answer,
+        "written": looks.written,
+        "texts": looks.texts,
+        "picture": None if looks.picture is None else address(Image.fromarray(looks.picture.squeeze())),
+        "telling": looks.maps.index(looks.telling()) if looks.maps else 0,
+        "axes": [{"of": axis.of, "grid": axis.grid, "tokens": [t.name for t in axis.tokens]} for axis in axes],
+        "maps": maps,
+        "aligned": aligned(looks),
+    }
+
+
+def aligned(looks: Looks) -> dict[str, Any] | None:
+    """Which word became which, where something was written from something that was read."""
+    if not any(seen.kind == "across" and seen.key.of == "read" for seen in looks.maps):
+        return None
+    found = align(looks)
+    return {
+        "where": str(found.where),
+        "source": found.source,
+        "target": found.target,
+        "weights": found.weights.tolist(),
+        "pharaoh": found.pharaoh(),
+    }

@@ -1,0 +1,69 @@
+"""The runs of a folder, for the page that compares them: their curves, their scores and their reports."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+MOST = 200  # runs of a folder
+POINTS = 300  # of a curve
+CURVES = ("loss",)  # besides the scores
+
+
+class Shelf:
+    """One folder; what is not a run in it is passed over."""
+
+    def __init__(self, folder: Path | None):
+        self.folder = folder
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every run: its name, task, model, scores and curves, the newest first."""
+        return [_told(path) for path in self._found()[:MOST]]
+
+    def report(self, name: str) -> bytes:
+        """The page of a run that a training has written."""
+        path = {one.name: one for one in self._found()}.get(name)
+        if path is None or not (path / "report.html").is_file():
+            raise ValueError(f"There is no report of a run {name!r} here.")
+        return (path / "report.html").read_bytes()
+
+    def _found(self) -> list[Path]:
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        found = [path for path in self.folder.iterdir() if (path / "metrics.jsonl").is_file()]
+        return sorted(found, key=lambda path: -(path / "metrics.jsonl").stat().st_mtime)
+
+
+def _told(path: Path) -> dict[str, Any]:
+    rows = []
+    with (path / "metrics.jsonl").open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:  # the last line of a run that is being written
+                continue
+    config: dict[str, Any] = {}
+    if (path / "config.toml").is_file():
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    run = config.get("run", {})
+    return {
+        "name": path.name,
+        "task": run.get("task"),
+        "model": run.get("model"),
+        "curves": curves(rows),
+        "report": (path / "report.html").is_file(),
+        "card": (path / "model" / "README.md").is_file(),
+    }
+
+
+def curves(rows: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """Of every number that was noted, the points (step, value), thinned to a few hundred."""
+    found: dict[str, list[list[float]]] = {}
+    for row in rows:
+        step = row.get("step")
+        if not isinstance(step, int):
+            continue
+        for name, value in row.items():
+            if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
+                found.setdefault(name, []).append([step, float(value)])
+    return {name: points[:: max(1, len(points) // POINTS)] for name, points in found.items()}

@@ -1,0 +1,51 @@
+"""Start the server on this machine's own address and stop it with Ctrl-C."""
+
+import socket
+import webbrowser
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import uvicorn
+from fastapi import FastAPI
+
+HOST = "127.0.0.1"
+PATIENCE = 5  # seconds that requests may take to end after Ctrl-C
+
+
+def start(
+    app: FastAPI,
+    door: socket.socket,
+    told: Callable[[str], None],
+    *,
+    show: bool = False,
+    ask: dict[str, str] | None = None,
+) -> None:
+    """Serve until somebody stops it; `show` opens a browser, with `ask` as what is looked at first."""
+    with door:
+        address = f"http://{HOST}:{door.getsockname()[1]}/" + (f"?{urlencode(ask)}" if ask else "")
+        told(address)
+        if show:
+            webbrowser.open(address)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            timeout_graceful_shutdown=PATIENCE,
+            timeout_keep_alive=PATIENCE,
+            server_header=False,
+        )
+        uvicorn.Server(config).run([door])
+
+
+def listening(port: int) -> socket.socket:
+    """A socket that listens; port 0 takes any that is free."""
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        door.bind((HOST, port))
+    except OSError as error:
+        door.close()
+        raise ValueError(
+            f"--port: {port} is taken ({error.strerror}); give another, or 0 for any that is free."
+        ) from error
+    door.listen(64)
+    return door

@@ -1,0 +1,79 @@
+"""The lesson on alignment: where a translator of dates looked, shown with the models that `saccade demo` trained."""
+
+from pathlib import Path
+
+from saccade.attention import Additive
+from saccade.explain.asked import ask, opened
+from saccade.explain.look import look_at
+from saccade.explain.looks import Seen
+from saccade.parts.multihead import Attention
+from saccade.studies.lessons.lesson import Control, Lesson, Map, Shown, Table
+
+DEMO = Path("demo")  # where `saccade demo` leaves its models unless it is told another place
+MODELS = {"GRU with Bahdanau's attention": "dates-bahdanau", "transformer": "dates"}
+LONGEST = 60  # characters of a date
+
+
+def draw(given: dict[str, str]) -> Shown:
+    """What a trained model writes for a date, and which letters it looked at for each of its own."""
+    where = DEMO / MODELS[given["model"]]
+    if not (where / "model").is_dir():
+        return missing(where)
+    text = " ".join(given["text"].split())[:LONGEST]
+    if not text:
+        raise ValueError("'text' has no letter; type a date, such as 3. Oktober 1990.")
+    looks = look_at(ask(*opened(where), text))
+    seen = looks.telling()
+    head = seen.sharpest()
+    weights = seen.dense()[head]
+    rows = pairs(seen, head)
+    sharp = weights.amax(-1).mean().item()
+    said = (
+        f"It reads “{text}” and writes “{looks.written}”. For each letter it writes, the one letter it looks at most gets "
+        f"{sharp:.0%} of its attention on average."
+    )
+    return Shown(
+        said,
+        [
+            Map("a row for each letter written, a column for each read", weights.tolist(), seen.rows, seen.columns),
+            Table("looked at most", ["written", "read", "weight"], rows),
+        ],
+    )
+
+
+def pairs(seen: Seen, head: int) -> list[list[str]]:
+    """Each letter written, the one it looked at most, with its place, and how much."""
+    best = seen.dense()[head].max(-1)
+    return [
+        [row, f"{seen.columns[column]} (letter {column + 1})", f"{share:.0%}"]
+        for row, column, share in zip(seen.rows, best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def missing(where: Path) -> Shown:
+    """How to come by the model."""
+    said = (
+        f"This lesson needs a trained model, and there is none in {where}. Say `saccade demo` in this directory: it trains "
+        "both in about four minutes, and needs no data and no network."
+    )
+    rows = [["saccade demo", "both models of this lesson"], ["saccade demo --minutes 1", "both, less well trained"]]
+    return Shown(said, [Table("how to train it", ["command", "what it leaves"], rows)])
+
+
+LESSONS = (
+    Lesson(
+        name="alignment",
+        title="Alignment: nobody told it where to look",
+        said="Two small translators learned to write ISO dates from dates as people write them in many languages, from pairs "
+        "alone. Which letters of the source belong to which of the target was never said; looking there was simply the "
+        "way to be right. Type a date and see: the year is written first, wherever it stands, and the month comes from "
+        "the letters that tell it from the other eleven.",
+        formula="c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmax(uᵀ tanh(A s(t-1) + B h(i)))",
+        code=(Additive, Attention),
+        controls=(
+            Control("text", "A date, in words or numbers", "text", "mardi 14 juillet 2026"),
+            Control("model", "Who translates", "choice", next(iter(MODELS)), choices=tuple(MODELS)),
+        ),
+        draw=draw,
+    ),
+)

@@ -1,0 +1,190 @@
+"""Lessons on looking things up: a dictionary that answers between its keys, words by dot product, kernel regression."""
+
+import torch
+
+from saccade.attention import (
+    KERNELS,
+    AttentionPool,
+    Cosine,
+    Distance,
+    Dot,
+    Kernel,
+    Mechanism,
+    NadarayaWatson,
+    ScaledDot,
+)
+from saccade.data.samples import curves
+from saccade.studies.lessons.lesson import Bars, Control, Curves, Lesson, Map, Shown, Table
+
+AGES, PAY = (20.0, 30.0, 40.0, 60.0), (2.0, 3.0, 5.0, 4.0)
+
+
+def dictionary(given: dict[str, str]) -> Shown:
+    """A store of four entries, asked for any key."""
+    query, width = float(given["query"]), float(given["width"])
+    keys, values = torch.tensor(AGES)[:, None], torch.tensor(PAY)[:, None]
+    pool = AttentionPool(Kernel(width=width).requires_grad_(False))
+    answer, weights = pool(torch.tensor([[query]]), keys, values)
+    ask = torch.linspace(15, 65, 201)
+    line, _ = pool(ask[:, None], keys, values)
+    share, best = weights[0].max(0)
+    kind = (
+        "an exact look-up" if share > 0.99 else "nearly the mean of all entries" if share < 0.35 else "a soft look-up"
+    )
+    said = (
+        f"Asked for {query:g}, the store gives {share:.0%} of its attention to the key {AGES[best]:g} and answers "
+        f"{answer.item():.2f}: {kind}."
+    )
+    names = [f"{key:g} → {value:g}" for key, value in zip(AGES, PAY, strict=True)]
+    asked = [(query, 0.0), (query, answer.item())]
+    lines = {"answer": list(zip(ask.tolist(), line[:, 0].tolist(), strict=True)), "asked": asked}
+    entries = list(zip(AGES, PAY, strict=True))
+    return Shown(
+        said,
+        [
+            Bars("weight of each entry", names, weights[0].tolist()),
+            Curves("the answer to every question", "key", "value", lines, entries),
+        ],
+    )
+
+
+FEATURES = ("royal", "female", "person", "animal", "colour", "idea")
+WORDS = {
+    "king": (1.0, -0.9, 1.0, 0.0, 0.0, 0.0),
+    "queen": (1.0, 0.9, 1.0, 0.0, 0.0, 0.0),
+    "princess": (0.8, 1.0, 0.8, 0.0, 0.0, 0.0),
+    "man": (0.0, -0.9, 1.0, 0.1, 0.0, 0.0),
+    "woman": (0.0, 0.9, 1.0, 0.1, 0.0, 0.0),
+    "dog": (0.0, -0.1, 0.3, 1.0, 0.0, 0.0),
+    "green": (0.0, 0.0, 0.0, 0.0, 1.0, 0.1),
+    "colorless": (0.0, 0.0, -0.2, 0.0, -1.0, 0.3),
+    "idea": (0.0, 0.0, -0.1, -0.2, 0.0, 1.0),
+}
+SCORES: dict[str, Mechanism] = {
+    "dot product": Dot(),
+    "scaled dot product": ScaledDot(),
+    "cosine": Cosine(sharpness=1.0).requires_grad_(False),
+    "distance": Distance(),
+}
+
+
+def words(given: dict[str, str]) -> Shown:
+    """One word against all, by a score of the reader's choice."""
+    word, score = given["word"], given["score"]
+    names, vectors = list(WORDS), torch.tensor(list(WORDS.values()))
+    scores = SCORES[score].scores(vectors[None, None], vectors[None, None])[0, 0]
+    mine = scores[names.index(word)]
+    others = sorted((name for name in names if name != word), key=lambda name: -mine[names.index(name)].item())
+    near, far = others[0], others[-1]
+    at = {name: f"{mine[names.index(name)].item():.2f}" for name in others}
+    weights = scores.softmax(-1)
+    said = (
+        f"By {score}, {word!r} is closest to {near!r} ({at[near]}) and farthest from {far!r} ({at[far]}); the softmax of its "
+        f"scores gives {weights[names.index(word), names.index(near)].item():.0%} to {near!r}."
+    )
+    moved = vectors[names.index("king")] - vectors[names.index("man")] + vectors[names.index("woman")]
+    sums = SCORES["cosine"].scores(moved[None, None, None], vectors[None, None])[0, 0, 0]
+    order = sums.argsort(descending=True).tolist()[:3]
+    rows = [[names[i], f"{sums[i].item():.3f}"] for i in order]
+    return Shown(
+        said,
+        [
+            Map("the vectors, made by hand", vectors.tolist(), names, list(FEATURES)),
+            Bars(f"score of {word!r} with each word", names, mine.tolist()),
+            Map("softmax of all scores: a row for each query", weights.tolist(), names, names),
+            Table("king - man + woman is nearest to", ["word", "cosine"], rows),
+        ],
+    )
+
+
+WIDTHS = [0.05 * 60 ** (i / 14) for i in range(15)]
+
+
+def regression(given: dict[str, str]) -> Shown:
+    """Noisy points of a curve, and their weighted mean at every question."""
+    shape, width = given["kernel"], float(given["width"])
+    rows = sorted((row["x"][0], row["y"]) for row in curves.make(int(float(given["points"])), seed=0))
+    x, y = torch.tensor(rows).split(1, dim=1)
+    model = NadarayaWatson(shape, width).fit(x, y)
+    ask = torch.linspace(0, 5, 101)
+    answer, weights = model.look(ask[:, None])
+    truth = torch.tensor([curves.height(q) for q in ask.tolist()])
+    blind = weights.sum(-1) == 0  # no point inside the kernel: there is no answer
+    error = (answer[:, 0] - truth)[~blind].square().mean().sqrt().item()
+    left_out = [(w, NadarayaWatson(shape, w).fit(x, y).error()) for w in WIDTHS]
+    best = min(left_out, key=lambda point: point[1])[0]
+    advice = f"of the widths tried, {best:.2g} predicts each point best from the others"
+    if shape == "constant":
+        advice = "this kernel has no width: it is the mean of all points"
+    said = f"At width {width:g} the curve is off by {error:.2f} (root mean square); {advice}."
+    if blind.any():
+        said += f" {int(blind.sum())} of {len(ask)} questions have no point inside the kernel and get no answer."
+    answers = torch.where(blind, torch.nan, answer[:, 0]).tolist()
+    lines = {
+        "truth": list(zip(ask.tolist(), truth.tolist(), strict=True)),
+        "answer": list(zip(ask.tolist(), answers, strict=True)),
+    }
+    every = slice(None, None, 4)
+    return Shown(
+        said,
+        [
+            Curves("regression by attention", "x", "y", lines, rows),
+            Curves(
+                "each point predicted from the others", "width", "mean squared error", {"error": left_out}, log_x=True
+            ),
+            Map(
+                "who looks at whom: a row for each question, a column for each point",
+                weights[every].tolist(),
+                [f"{q:.1f}" for q in ask[every].tolist()],
+                [f"{key:.2f}" for key, _ in rows],
+            ),
+        ],
+    )
+
+
+LESSONS = (
+    Lesson(
+        name="dictionary",
+        title="A dictionary you can ask between its keys",
+        said="A dictionary holds keys and values, and answers only for keys that it has. Attention is a dictionary that "
+        "answers any question: each key gets a weight for how well it matches, the weights sum to one, and the answer is "
+        "the mean of the values under these weights. Make the width small and it is the exact look-up; make it large and "
+        "it is the mean of everything.",
+        formula="answer = Σᵢ a(q, kᵢ) vᵢ,   a(q, kᵢ) = exp(-½ (q - kᵢ)² / width²) / Σⱼ exp(-½ (q - kⱼ)² / width²)",
+        code=(AttentionPool, Kernel),
+        controls=(
+            Control("query", "The key that is asked for", "range", "32", 15, 65, 0.5),
+            Control("width", "How far a key is heard", "range", "4", 0.2, 40, 0.2),
+        ),
+        draw=dictionary,
+    ),
+    Lesson(
+        name="words",
+        title="Alike is a dot product",
+        said="How well does one word match another? Give each word a vector, and the dot product of two vectors is large where "
+        "both have much of the same and negative where one has what the other denies: queen and king agree, queen and "
+        "colorless do not. Here each number has a name, and was set by hand; a model learns its own, and gives them none.",
+        formula="score(q, k) = q·k = Σⱼ qⱼ kⱼ",
+        code=(Dot, Cosine, Distance),
+        controls=(
+            Control("word", "The word that asks", "choice", "queen", choices=tuple(WORDS)),
+            Control("score", "How two vectors are compared", "choice", "dot product", choices=tuple(SCORES)),
+        ),
+        draw=words,
+    ),
+    Lesson(
+        name="regression",
+        title="Regression without training: the data are the model",
+        said="Nadaraya and Watson asked in 1964 what y belongs to an x between the points that were measured, and took the "
+        "mean of all points, the nearer the more: attention with the x as keys and the y as values. Nothing is learned "
+        "but the width. Too narrow, and the curve runs after every point; too wide, and it is flat.",
+        formula="f(x) = Σᵢ K(|x - xᵢ| / width) yᵢ / Σⱼ K(|x - xⱼ| / width)",
+        code=(NadarayaWatson, Kernel),
+        controls=(
+            Control("kernel", "The shape of the kernel", "choice", "gaussian", choices=tuple(KERNELS)),
+            Control("width", "Its width", "range", "0.3", 0.05, 3, 0.05),
+            Control("points", "How many points were measured", "range", "50", 5, 100, 1),
+        ),
+        draw=regression,
+    ),
+)

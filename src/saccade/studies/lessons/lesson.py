@@ -1,0 +1,156 @@
+"""A lesson: words, a formula, the code behind it, a few controls, and a function that computes what they ask for.
+
+Nothing here knows of a page: a lesson describes itself and its pictures as JSON, so that one generic page draws them all.
+"""
+
+import inspect
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from saccade.attention.table import nearest
+
+LONGEST = 2000  # characters of a text
+DIGITS = 6  # that count: more than any screen shows
+
+
+@dataclass(frozen=True)
+class Control:
+    """What the reader can set: a slider, a choice or a text. Its value is always text, as a page sends it.
+
+    A range whose `step` is a whole number takes whole numbers only.
+    """
+
+    name: str
+    said: str
+    kind: Literal["range", "choice", "text"]
+    default: str
+    low: float = 0
+    high: float = 1
+    step: float = 0.01
+    choices: tuple[str, ...] = ()
+
+    def check(self, value: str) -> None:
+        """Refuse what this control cannot be set to."""
+        if self.kind == "choice" and value not in self.choices:
+            raise ValueError(f"{self.name!r} cannot be {value!r}; {nearest(value, list(self.choices))}")
+        if self.kind == "text" and len(value) > LONGEST:
+            raise ValueError(f"{self.name!r} has {len(value):,} characters; give at most {LONGEST:,}.")
+        if self.kind == "range":
+            self._number(value)
+
+    def _number(self, value: str) -> None:
+        whole = float(self.step).is_integer()
+        needed = f"a {'whole ' if whole else ''}number from {self.low:g} to {self.high:g}"
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"{self.name!r} is {needed}; got {value!r}.") from None
+        if not self.low <= number <= self.high or (whole and not number.is_integer()):
+            raise ValueError(f"{self.name!r} is {needed}; got {value}.")
+
+
+@dataclass(frozen=True)
+class Map:
+    """A heat map: a row of numbers for each name of `rows`."""
+
+    title: str
+    values: list[list[float]]
+    rows: list[str]
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines by name, each a list of points, and loose dots."""
+
+    title: str
+    x: str
+    y: str
+    lines: dict[str, list[tuple[float, float]]]
+    dots: list[tuple[float, float]] = field(default_factory=list)
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar for each name."""
+
+    title: str
+    names: list[str]
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words under heads."""
+
+    title: str
+    heads: list[str]
+    rows: list[list[str]]
+
+
+Picture = Map | Curves | Bars | Table
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one setting of the controls shows: a sentence or two, made from the numbers, and the pictures."""
+
+    said: str
+    parts: list[Picture]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson; `draw` is given a value for every control, already checked."""
+
+    name: str
+    title: str
+    said: str
+    formula: str
+    code: tuple[Callable[..., Any], ...]
+    controls: tuple[Control, ...]
+    draw: Callable[[dict[str, str]], Shown]
+
+    def described(self) -> dict[str, Any]:
+        """All but the pictures, ready for JSON; the code as its source."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "said": self.said,
+            "formula": self.formula,
+            "code": [_source(one) for one in self.code],
+            "controls": [plain(asdict(control)) for control in self.controls],
+        }
+
+    def shown(self, given: dict[str, str]) -> dict[str, Any]:
+        """What these settings show, ready for JSON; whatever is not given has its default."""
+        controls = {control.name: control for control in self.controls}
+        for name, value in given.items():
+            if name not in controls:
+                raise ValueError(f"The lesson {self.name!r} has no control {name!r}; {nearest(name, list(controls))}")
+            controls[name].check(value)
+        found = self.draw({name: given.get(name, control.default) for name, control in controls.items()})
+        parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in found.parts]
+        return {"said": found.said, "parts": plain(parts)}
+
+
+def plain(value: Any) -> Any:
+    """The same with lists for tuples, six digits for a number, and None for what is no number.
+
+    >>> plain({"a": (1, 1 / 3, float("inf"))})
+    {'a': [1, 0.333333, None]}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _source(one: Callable[..., Any]) -> dict[str, str]:
+    return {"name": f"{one.__module__}.{one.__qualname__}", "source": textwrap.dedent(inspect.getsource(one))}

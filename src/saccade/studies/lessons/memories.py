@@ -1,0 +1,110 @@
+"""The lesson on one vector for a whole sentence: how many words can be read back from it, and from attention."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saccade.attention import AttentionPool, Dot
+from saccade.parts.position import Sinusoidal
+from saccade.parts.recurrent import Recurrent
+from saccade.studies.lessons.lesson import Control, Curves, Lesson, Shown, Table
+from saccade.studies.lessons.sentences import drawn, noise
+
+VOCAB, LONGEST, SENTENCES, HELD = 8, 32, 600, 200  # the last `HELD` sentences are not fitted, only read back
+LENGTHS = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32)
+FEW = (1, 8, 16, 32)  # attention is flat, so it needs fewer points
+RIDGE = 1e-2
+SHARP = 8.0  # how much a query prefers its own position
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Random sentences, and what a recurrent layer has made of them after each word."""
+
+    words: Tensor  # (S, L), numbers of words
+    states: Tensor  # (S, L, U)
+
+
+def reading(units: int) -> Reading:
+    """Let a GRU that was never trained read random sentences."""
+    random = torch.Generator().manual_seed(0)
+    words = torch.randint(VOCAB, (SENTENCES, LONGEST), generator=random)
+    layer = drawn(lambda: Recurrent(VOCAB, units, "gru"))
+    with torch.no_grad():
+        return Reading(words, layer(noise(1, VOCAB, VOCAB)[words]))
+
+
+def recovered(seen: Tensor, words: Tensor, held: int = HELD) -> Tensor:
+    """How often a linear map of `seen` (S, U) tells each of the `words` (S, n), in the last `held` rows, which it never saw."""
+    x = F.pad(seen, (0, 1), value=1.0)
+    y = F.one_hot(words, VOCAB).flatten(1).float()  # (S, n·V)
+    fit, gold = x[:-held], y[:-held]
+    solved = torch.linalg.solve(fit.mT @ fit + RIDGE * torch.eye(fit.size(1), dtype=fit.dtype), fit.mT @ gold)
+    said = (x[-held:] @ solved).unflatten(1, (-1, VOCAB)).argmax(-1)
+    return (said == words[-held:]).float().mean(0)
+
+
+def contexts(states: Tensor) -> Tensor:
+    """What attention brings back when each position is asked for, (S, n, U): the keys are positions, the values states."""
+    place = Sinusoidal(16, base=100.0).barcode(states.size(1)) * SHARP
+    answers, _ = AttentionPool(Dot())(place, place.expand(len(states), -1, -1), states)
+    return answers
+
+
+def by_attention(seen: Reading, length: int) -> float:
+    """The share of words read back from the contexts, by one linear map for all positions."""
+    found, words = contexts(seen.states[:, :length]), seen.words[:, :length]
+    return recovered(found.flatten(0, 1), words.reshape(-1, 1), HELD * length).item()
+
+
+def draw(given: dict[str, str]) -> Shown:
+    """Words read back by length, from the last state and from attention over all states."""
+    units, length = int(float(given["units"])), int(float(given["length"]))
+    seen = reading(units)
+    lengths = sorted({*LENGTHS, length})
+    each = {n: recovered(seen.states[:, n - 1], seen.words[:, :n]) for n in lengths}
+    last = {n: shares.mean().item() for n, shares in each.items()}
+    attention = by_attention(seen, length)
+    lines = {
+        "last state": [(float(n), share) for n, share in last.items()],
+        "attention": [(float(n), by_attention(seen, n)) for n in sorted({*FEW, length})],
+        "guessing": [(1.0, 1 / VOCAB), (float(LONGEST), 1 / VOCAB)],
+    }
+    places = [(float(place + 1), share) for place, share in enumerate(each[length].tolist())]
+    said = (
+        f"Of {length} words, {last[length]:.0%} can be read back from one vector of {units} numbers: {places[0][1]:.0%} of the "
+        f"first, {places[-1][1]:.0%} of the last. With attention over all {length} states it is {attention:.0%}."
+    )
+    rows = [[str(n), f"{share:.0%}"] for n, share in last.items() if n in LENGTHS[::2]]
+    return Shown(
+        said,
+        [
+            Curves("words read back", "words of the sentence", "share that is right", lines),
+            Curves(
+                "from the last state, word by word", "place of the word", "share that is right", {"last state": places}
+            ),
+            Table(f"from one vector of {units} numbers", ["words", "read back"], rows),
+        ],
+    )
+
+
+LESSONS = (
+    Lesson(
+        name="bottleneck",
+        title="One vector for a whole sentence",
+        said="The first translators read a sentence into one vector and wrote from that alone. Bahdanau saw in 2014 that long "
+        "sentences fail, and let the writer look at all states of the reader, anew for each word. Here a recurrent layer "
+        "reads random sentences, and a linear map, fitted on some and tried on others, tells the words: from the last "
+        "state, or from what attention brings back when their positions are asked for. Training packs a vector better; it "
+        "does not make it longer.",
+        formula="one vector: c = h(n);   attention: c(t) = Σᵢ a(t, i) h(i)",
+        code=(Recurrent, AttentionPool, recovered, contexts),
+        controls=(
+            Control("units", "Numbers of the vector", "range", "32", 8, 96, 8),
+            Control("length", "Words of the sentence", "range", "16", 1, LONGEST, 1),
+        ),
+        draw=draw,
+    ),
+)

@@ -1,0 +1,69 @@
+// Curves and bars as SVG, with a grid, a legend and names on both axes.
+
+import { drawn, make } from "/page/tell.js";
+
+const [WIDE, HIGH, LEFT, BOTTOM, TOP] = [520, 300, 64, 40, 16];
+export const INKS = ["#6a2379", "#c2571a", "#1b7f6b", "#2a5fb0", "#a81e4e", "#7a6a12", "#4b4f58", "#8a5a2b"];
+const DARK = ["#d59be0", "#f0a06a", "#6fd0ba", "#8db8f5", "#f08aae", "#d8c860", "#b9bcc4", "#d6a679"];
+
+function steps(low, high) {
+  const raw = (high - low) / 5 || 1;
+  const unit = 10 ** Math.floor(Math.log10(raw));
+  const size = [1, 2, 5, 10].find((by) => by * unit >= raw) * unit;
+  const out = [];
+  for (let at = Math.ceil(low / size) * size; at <= high + size * 1e-6; at += size) out.push(Number(at.toPrecision(12)));
+  return out;
+}
+
+function scale(values, from, to, log) {
+  const known = values.filter((x) => Number.isFinite(x) && (!log || x > 0)).map((x) => (log ? Math.log10(x) : x));
+  let [low, high] = [Math.min(...known), Math.max(...known)];
+  if (!known.length) [low, high] = [0, 1];
+  if (low === high) [low, high] = [low - 0.5, high + 0.5];
+  const place = (x) => from + (((log ? Math.log10(x) : x) - low) / (high - low)) * (to - from);
+  const marks = log ? steps(Math.ceil(low), Math.floor(high)).filter(Number.isInteger).map((x) => 10 ** x) : steps(low, high);
+  return [place, marks];
+}
+
+const plain = (x) => (Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(0) : String(Number(x.toPrecision(4))));
+
+export function curves({ title, x = "", y = "", lines, dots = [], log_x = false, log_y = false }) {
+  const names = Object.keys(lines);
+  const inks = document.documentElement.dataset.theme === "dark" ? DARK : INKS;
+  const every = [...Object.values(lines).flat(), ...dots].filter(([, value]) => value !== null);
+  const [across, columns] = scale(every.map((p) => p[0]), LEFT, WIDE - 12, log_x);
+  const [up, rows] = scale(every.map((p) => p[1]), HIGH - BOTTOM, TOP, log_y);
+  const parts = [];
+  for (const at of rows) parts.push(drawn("line", { class: "grid", x1: LEFT, x2: WIDE - 12, y1: up(at), y2: up(at) }), drawn("text", { x: LEFT - 6, y: up(at) + 4, "text-anchor": "end", text: plain(at) }));
+  for (const at of columns) parts.push(drawn("text", { x: across(at), y: HIGH - BOTTOM + 18, "text-anchor": "middle", text: plain(at) }));
+  parts.push(drawn("text", { x: WIDE - 12, y: HIGH - 6, "text-anchor": "end", text: x }), drawn("text", { x: 4, y: 12, text: y }));
+  names.forEach((name, number) => {
+    const path = lines[name]
+      .filter((p) => p[1] !== null && (!log_x || p[0] > 0) && (!log_y || p[1] > 0))
+      .map((p, i) => `${i ? "L" : "M"}${across(p[0]).toFixed(1)} ${up(p[1]).toFixed(1)}`)
+      .join("");
+    parts.push(drawn("path", { d: path, fill: "none", stroke: inks[number % inks.length], "stroke-width": 2 }));
+  });
+  for (const [px, py] of dots) parts.push(drawn("circle", { cx: across(px), cy: up(py), r: 2.5, fill: "currentColor", opacity: 0.6 }));
+  const legend = make("figcaption", {}, title, ...names.flatMap((name, number) => {
+    const mark = make("span", { text: " ━ ", "aria-hidden": "true" });
+    mark.style.color = inks[number % inks.length];
+    return [mark, make("bdi", { text: name })];
+  }));
+  const said = names.map((name) => `${name}: ${lines[name].length} points, last ${plain(lines[name].at(-1)?.[1] ?? 0)}`).join("; ");
+  return make("figure", {}, drawn("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": `${title}. ${said}` }, ...parts), legend);
+}
+
+export function bars({ title, names, values }) {
+  const known = values.map((value) => value ?? 0);
+  const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
+  const across = (value) => (160 * (value - low)) / (high - low || 1);
+  const inks = document.documentElement.dataset.theme === "dark" ? DARK : INKS;
+  const rows = names.map((name, i) => {
+    const [from, to] = [across(Math.min(0, known[i])), across(Math.max(0, known[i]))];
+    const bar = drawn("rect", { x: from, y: 2, width: Math.max(1, to - from), height: 12, fill: inks[known[i] < 0 ? 1 : 0] });
+    const picture = drawn("svg", { viewBox: "0 0 160 16", width: 160, height: 16, "aria-hidden": "true" }, bar);
+    return make("tr", {}, make("th", { scope: "row", text: name }), make("td", {}, picture), make("td", { text: values[i] === null ? "–" : plain(values[i]) }));
+  });
+  return make("figure", {}, make("table", {}, make("tbody", {}, ...rows)), make("figcaption", { text: title }));
+}

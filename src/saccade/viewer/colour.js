@@ -1,0 +1,48 @@
+// The scale of every picture: the same colours as in the library's own, from nothing to the largest weight.
+
+import { dark } from "/page/tell.js";
+
+let scales = { light: [], dark: [], signed: [] };
+
+function bytes(name) {
+  return [1, 3, 5].map((at) => parseInt(name.slice(at, at + 2), 16));
+}
+
+export function learn(colours) {
+  scales = Object.fromEntries(Object.entries(colours).map(([name, all]) => [name, all.map(bytes)]));
+}
+
+export function extent(values) {
+  let low = 0;
+  let high = 0;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return { signed: low < 0, top: Math.max(high, -low) || 1 };
+}
+
+export function rgb(value, { signed, top }) {
+  if (!Number.isFinite(value)) return [128, 128, 128];
+  const scale = signed ? scales.signed : dark() ? scales.dark : scales.light;
+  const share = signed ? (value / top + 1) / 2 : value / top;
+  return scale[Math.round(Math.min(1, Math.max(0, share)) * (scale.length - 1))] ?? [0, 0, 0];
+}
+
+// a matrix as an image with a pixel for each number
+export function image(values, rows, columns, range = extent(values)) {
+  const pixels = new ImageData(columns, rows);
+  for (let i = 0; i < rows * columns; i++) {
+    const [r, g, b] = rgb(values[i], range);
+    pixels.data.set([r, g, b, 255], 4 * i);
+  }
+  return pixels;
+}
+
+export function painted(values, rows, columns, range) {
+  const canvas = document.createElement("canvas");
+  canvas.width = columns;
+  canvas.height = rows;
+  canvas.getContext("2d").putImageData(image(values, rows, columns, range), 0, 0);
+  return canvas;
+}

@@ -1,0 +1,64 @@
+// The lessons, live: prose, the equation, the library's own code, and pictures that follow the controls.
+
+import { bars, curves } from "/page/chart.js";
+import { heat } from "/page/heat.js";
+import { ask, busy, make } from "/page/tell.js";
+
+export async function learn(_, name) {
+  const lessons = await busy("fetching the lessons", () => ask("/api/lessons"));
+  if (!lessons) return make("p", { text: "The lessons cannot be fetched." });
+  const chosen = lessons.find((one) => one.name === name) ?? lessons[0];
+  const list = make("ol", {}, ...lessons.map((one) => make("li", {}, make("a", { href: `#learn/${one.name}`, text: one.title, "aria-current": String(one === chosen) }))));
+  return make("section", { class: "lessons", "aria-label": "learn" }, make("nav", { "aria-label": "lessons" }, list), lesson(chosen));
+}
+
+function lesson(one) {
+  const parts = make("div", { class: "parts" });
+  const said = make("p", { "aria-live": "polite" });
+  const inputs = new Map();
+  const node = make("article", {});
+  let latest = 0;
+  const draw = async () => {
+    const mine = ++latest;
+    const set = [...inputs].map(([name, input]) => `set=${encodeURIComponent(`${name}:${input.value}`)}`).join("&");
+    const found = await busy("drawing", () => ask(`/api/lesson/${one.name}?${set}`));
+    if (!found || mine !== latest) return;
+    said.textContent = found.said;
+    parts.replaceChildren(...found.parts.map(part));
+    node.dataset.ready = String(mine);
+  };
+  const controls = one.controls.map((control) => {
+    const input = field(control);
+    const value = make("output", { text: control.kind === "range" ? control.default : "" });
+    input.addEventListener("input", () => {
+      if (control.kind === "range") value.textContent = input.value;
+      draw();
+    });
+    inputs.set(control.name, input);
+    return make("label", {}, control.said, input, value);
+  });
+  const code = one.code.map(({ name, source }) => make("details", {}, make("summary", { text: name }), make("pre", { tabIndex: 0 }, make("code", { text: source }))));
+  node.append(make("h2", { text: one.title }), make("p", { text: one.said }), make("p", { class: "formula", text: one.formula }), make("div", { class: "row" }, ...controls), said, parts, ...code);
+  draw();
+  return node;
+}
+
+function field({ kind, low, high, step, choices, default: value, said }) {
+  if (kind === "choice") return make("select", { "aria-label": said }, ...choices.map((name) => make("option", { text: name, value: name, selected: name === value })));
+  if (kind === "range") return make("input", { type: "range", min: String(low), max: String(high), step: String(step), value, "aria-label": said });
+  return make("input", { type: "text", value, size: "40", "aria-label": said });
+}
+
+function part(one) {
+  if (one.kind === "curves") return curves(one);
+  if (one.kind === "bars") return bars(one);
+  if (one.kind === "table") {
+    const head = make("tr", {}, ...one.heads.map((text) => make("th", { scope: "col", text })));
+    const rows = one.rows.map((row) => make("tr", {}, ...row.map((text) => make("td", { text }))));
+    return make("figure", {}, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), make("figcaption", { text: one.title }));
+  }
+  const readout = make("p", { class: "readout" });
+  const values = Float32Array.from(one.values.flat(), (x) => x ?? NaN);
+  const told = (row, column) => (readout.textContent = row === null ? "" : `${one.rows[row]} → ${one.columns[column]}: ${values[row * one.columns.length + column].toFixed(4)}`);
+  return make("figure", {}, heat({ values, rows: one.rows, columns: one.columns, told, label: one.title, most: 460 }), readout, make("figcaption", { text: one.title }));
+}

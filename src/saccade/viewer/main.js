@@ -1,0 +1,41 @@
+// Which view is shown follows the address after #; light or dark follows the reader, until they choose.
+
+import { learn as learnColours } from "/page/colour.js";
+import { learn } from "/page/learn.js";
+import { look } from "/page/look.js";
+import { runs } from "/page/runs.js";
+import { ask, busy, say } from "/page/tell.js";
+
+const VIEWS = { look, learn, runs };
+const theme = document.getElementById("theme");
+let about = null;
+
+function wear(name) {
+  document.documentElement.dataset.theme = name;
+  theme.setAttribute("aria-pressed", String(name === "dark"));
+}
+
+async function show() {
+  const [name, ...rest] = location.hash.slice(1).split("/");
+  const view = VIEWS[name] ? name : Object.keys(about.models).length ? "look" : "learn";
+  for (const link of document.querySelectorAll("header nav a")) {
+    if (link.getAttribute("href") === `#${view}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `saccade: ${view}`;
+  const main = document.getElementById("view");
+  main.replaceChildren(await VIEWS[view](about, ...rest));
+  main.dataset.view = view;
+}
+
+wear(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+theme.addEventListener("click", () => {
+  wear(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  show();
+});
+about = await busy("asking the server", () => ask("/api/about"));
+if (about) {
+  learnColours(about.colours);
+  addEventListener("hashchange", show);
+  await show();
+} else say("The server does not answer; start it again with saccade serve.", true);

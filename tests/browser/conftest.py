@@ -1,0 +1,68 @@
+"""A browser for the tests of the page: Debian's chromium, driven by Playwright; where there is none, the tests say so."""
+
+import shutil
+from urllib.parse import urlparse
+
+import pytest
+from served import rooms, serving
+
+from saccade.serving.shelf import Shelf
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MISSING = "the page is tested in a browser, and there is none here: install the package `chromium` of your system"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip(MISSING)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    for name, loss in (("slow", 4.0), ("quick", 2.0)):
+        (home / name).mkdir()
+        lines = "".join(f'{{"step": {i}, "loss": {loss / (i + 1)}}}\n' for i in range(30))
+        (home / name / "metrics.jsonl").write_text(lines, encoding="utf-8")
+        (home / name / "report.html").write_text("<h1>a report</h1>", encoding="utf-8")
+    return home
+
+
+@pytest.fixture(scope="session")
+def known():
+    return rooms()
+
+
+@pytest.fixture(scope="session")
+def address(known, folder):
+    with serving(known, Shelf(folder)) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page that fails the test when it asks another host, throws, or complains."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    found = context.new_page()
+    wrong: list[str] = []
+    found.on("request", lambda r: wrong.append(r.url) if not _own(r.url, address) else None)
+    found.on("pageerror", lambda error: wrong.append(str(error)))
+    found.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and "400" not in said.text else None
+    )
+    found.on("dialog", lambda box: (wrong.append(f"a dialog: {box.message}"), box.dismiss()))
+    found.goto(address)
+    yield found
+    context.close()
+    assert wrong == []
+
+
+def _own(url: str, address: str) -> bool:
+    return url.startswith(("data:", "blob:", "file:")) or urlparse(url).netloc == urlparse(address).netloc

@@ -1,0 +1,187 @@
+"""The HTTP API: what it tells is what the library computes, and nothing that is sent to it does harm."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+import torch
+from served import MARKUP, rooms
+from starlette.testclient import TestClient
+
+import saccade
+from saccade.serving.app import make
+from saccade.serving.guard import MOST
+from saccade.serving.shelf import Shelf, curves
+from saccade.viewer import pages
+
+
+@pytest.fixture(scope="module")
+def known():
+    return rooms()
+
+
+@pytest.fixture
+def client(known, tmp_path):
+    run = tmp_path / "first"
+    run.mkdir()
+    lines = [{"step": 1, "loss": 3.5}, {"step": 2, "loss": 2.5, "note": "x", "good": True}]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 3, "lo', encoding="utf-8")
+    (run / "report.html").write_text("<p>hello", encoding="utf-8")
+    return TestClient(make(known, Shelf(tmp_path)), base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize("name", ["reader", "writer", "translator"])
+def test_what_is_told_is_what_is_computed(client, known, name):
+    told = client.post(f"/api/look/{name}", json={"text": "the cat sat", "length": 5}).json()
+    looks = saccade.look(known[name].model, "the cat sat", decoding=saccade.decoding.Decoding(length=5))
+    assert told["written"] == looks.written
+    assert len(told["maps"]) == len(looks)
+    for number, (one, seen) in enumerate(zip(told["maps"], looks, strict=True)):
+        assert told["axes"][one["query"]]["tokens"] == seen.rows
+        assert told["axes"][one["key"]]["tokens"] == seen.columns
+        raw = client.get(f"/api/look/{name}/{told['look']}/{number}").content
+        values = torch.from_numpy(np.frombuffer(raw, dtype="<f2").copy()).view(seen.weights.shape).float()
+        torch.testing.assert_close(values, seen.weights, atol=1e-3, rtol=1e-3)
+        if seen.sums_to_one:
+            torch.testing.assert_close(values.sum(-1), torch.ones(values.shape[:-1]), atol=5e-3, rtol=0)
+        heads = client.get(f"/api/heads/{name}/{told['look']}/{number}").json()
+        assert [head["head"] for head in heads] == list(seen.heads)
+
+
+def test_a_window_of_a_long_text_is_not_pooled(client, known):
+    text = "so it goes on " * 40
+    told = client.post("/api/look/reader", json={"text": text, "first": 100}).json()
+    whole = saccade.look(known["reader"].model, text)
+    for number, seen in enumerate(whole):
+        raw = client.get(f"/api/look/reader/{told['look']}/{number}").content
+        values = torch.from_numpy(np.frombuffer(raw, dtype="<f2").copy()).view(len(seen.heads), 64, -1).float()
+        torch.testing.assert_close(values, seen.weights[:, 100:164], atol=1e-3, rtol=1e-3)
+
+
+def test_a_head_that_is_off_changes_the_rest_and_comes_back(client):
+    ask = lambda off: client.post("/api/look/translator", json={"text": "abcd", "length": 4, "off": off}).json()
+    weights = lambda told: client.get(f"/api/look/translator/{told['look']}/{len(told['maps']) - 1}").content
+    about = client.get("/api/about").json()["models"]["translator"]
+    every = [head["name"] for head in about["heads"] if head["side"] == "encoder"]
+    plain, quiet, again = ask([]), ask(every), ask([])
+    assert weights(plain) == weights(again)
+    assert weights(plain) != weights(quiet)
+
+
+def test_old_looks_are_forgotten_by_name(client, known):
+    first = client.post("/api/look/reader", json={"text": "a"}).json()["look"]
+    for _ in range(7):
+        client.post("/api/look/reader", json={"text": "a"})
+    answer = client.get(f"/api/look/reader/{first}/0")
+    assert answer.status_code == 400
+    assert "look again" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"text": "  "}, "nothing to look at"),
+        ({"text": 3}, "text: Input should be a valid string"),
+        ({"text": "a", "beams": 0}, "beams"),
+        ({"text": "a", "off": ["encoder.9"]}, "no head 'encoder.9'"),
+        ({"text": "a", "more": 1}, "more"),
+        ({"text": "a" * 200_001}, "text"),
+        ({"picture": "!"}, "no base64"),
+        ([], "request"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused_in_words(client, body, said):
+    answer = client.post("/api/look/writer", json=body)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{", b'{"text": NaN}', b"\xff\xfe", b"[" * 2000, b'{"text": "a", "length": 1e400}', b""]
+)
+def test_bytes_that_are_no_request_are_no_bug(client, raw):
+    answer = client.post("/api/look/writer", content=raw, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_only_this_machine_may_ask(client):
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("/", headers={"Host": "127.0.0.1.evil.example"}).status_code == 400
+    assert client.post("/api/look/reader", json={}, headers={"Origin": "http://evil.example"}).status_code == 403
+    assert client.get("/", headers={"Host": "localhost:8111"}).status_code == 200
+    assert client.post("/api/look/reader", content=b"", headers={"Content-Length": str(MOST + 1)}).status_code == 413
+    policy = client.get("/").headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize(
+    "path", ["../room.py", "..%2froom.py", "%2e%2e/guard.py", "/etc/passwd", "__init__.py", "x" * 5000]
+)
+def test_only_the_files_of_the_page_are_served(client, path):
+    assert client.get(f"/page/{path}").status_code == 404
+    assert client.get(f"/api/report/{path}").status_code in (400, 404)
+
+
+def test_every_file_of_the_page_comes_whole_and_asks_for_nothing_elsewhere(client):
+    for name, (content, kind) in pages().items():
+        answer = client.get(f"/page/{name}")
+        assert (answer.content, answer.headers["Content-Type"]) == (content, kind)
+        text = content.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text
+        assert "https://" not in text
+        assert "innerHTML" not in text
+
+
+def test_runs_are_told_even_while_they_are_written(client):
+    (run,) = client.get("/api/runs").json()
+    assert run["name"] == "first"
+    assert run["curves"] == {"loss": [[1, 3.5], [2, 2.5]]}
+    assert client.get("/api/report/first").text == "<p>hello"
+    assert client.get("/api/report/second").status_code == 400
+    assert len(curves([{"step": i, "loss": 1.0} for i in range(10_000)])["loss"]) <= 400
+
+
+def test_a_bug_tells_nothing_to_the_one_who_asks(client, known, monkeypatch):
+    monkeypatch.setattr(type(known["reader"]), "look", lambda *_: 1 / 0)
+    answer = client.post("/api/look/reader", json={"text": "a"})
+    assert answer.status_code == 500
+    assert "division" not in answer.text
+    assert "Traceback" not in answer.text
+
+
+def test_a_model_may_be_named_anything(client):
+    assert client.get("/api/about").json()["models"][MARKUP]["run"] == MARKUP
+
+
+def test_lessons_are_told_and_drawn(client):
+    for lesson in client.get("/api/lessons").json():
+        assert client.get(f"/api/lesson/{lesson['name']}").json()["parts"], lesson["name"]
+    answer = client.get("/api/lesson/nothing")
+    assert answer.status_code == 400
+    assert "no lesson 'nothing'" in answer.json()["error"]
+
+
+def test_the_command_serves_until_it_is_stopped(tmp_path):
+    """Without a model there are the lessons and the runs; Ctrl-C ends it, and a port that is taken is named."""
+    command = [sys.executable, "-m", "saccade", "serve", "--runs", str(tmp_path), "--port"]
+    with subprocess.Popen([*command, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            address = re.search(r"http://127\.0\.0\.1:(\d+)/", child.stdout.readline())
+            assert address
+            with urlopen(address[0] + "api/lessons", timeout=20) as answer:
+                assert json.load(answer)
+            second = subprocess.run([*command, address[1]], capture_output=True, text=True, timeout=60)
+            assert second.returncode == 2
+            assert f"--port: {address[1]} is taken" in second.stderr
+            child.send_signal(signal.SIGINT)
+            assert child.wait(20) == 130
+        finally:
+            child.kill()

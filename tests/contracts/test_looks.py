@@ -1,0 +1,131 @@
+"""What `look` keeps for every line of `FAMILIES`: names for all, rows that sum to one, no padding, the answer untouched."""
+
+import pytest
+import torch
+from test_families import PICTURES, answer, example, names, numbers, rough
+from torch.testing import assert_close
+
+import saccade
+from saccade.attention import watch
+from saccade.attention.watch import Pooled, Top
+from saccade.data import Batch, Text
+from saccade.explain.ablate import switches, without
+from saccade.explain.looks import Looks
+from saccade.models.table import FAMILIES
+
+UNEVEN = ("linformer",)  # mixes all keys first, so that what a token gets of each can be less than nothing
+TEXTS = [f for f in FAMILIES if f.name not in (*PICTURES, "kernel")]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_every_look_has_names_and_whole_rows(family):
+    looks = saccade.look(rough(family), example(family))
+    assert looks.model == family.name
+    assert len(looks)
+    for seen in looks:
+        assert seen.weights.shape == (len(seen.heads), len(seen.rows), len(seen.columns)), seen.title
+        assert all(seen.rows), seen.title
+        assert all(seen.columns), seen.title
+        assert seen.weights.isfinite().all()
+        if seen.kind in ("self", "across", "picture") and family.name not in UNEVEN:
+            assert seen.sums_to_one, seen.title
+            assert_close(seen.weights.sum(-1), torch.ones(seen.weights.shape[:2]), rtol=0, atol=1e-4)
+        elif seen.kind in ("gate", "channel"):
+            assert not seen.sums_to_one
+            assert ((seen.weights >= 0) & (seen.weights <= 1)).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_what_is_shown_is_what_was_computed(family):
+    """The maps are those of `watch` over one pass of the first row alone, module by module; the answer stays bit for bit."""
+    model, batch = rough(family), example(family)
+    with torch.no_grad():
+        plain = answer(model, batch)
+    looks = saccade.look(model, batch)
+    with torch.no_grad(), watch(model) as seen:
+        again = answer(model, batch)
+    assert torch.equal(plain, again)
+    assert all(module.watcher is None for module in model.modules() if hasattr(module, "watcher"))
+    for one in looks:
+        if one.name.endswith("near.mechanism"):
+            continue  # two looks in one, which has a test of its own
+        parts = [look.weights[0] for look in seen if look.name == one.name]
+        if one.kind == "channel":
+            assert_close(one.weights[0, 0], parts[0], rtol=1e-4, atol=1e-5)
+            continue
+        whole = torch.cat(
+            [part.flatten(3) if part.dim() > 3 else part for part in parts], 0 if one.kind == "gate" else 1
+        )
+        whole = whole.transpose(0, 1) if one.kind == "gate" else whole.flatten(2)
+        rows = min(whole.size(1), one.weights.size(1))  # of a text that goes on, the last token is read as well
+        columns = min(whole.size(2), one.weights.size(2))
+        assert_close(one.weights[:, :rows, :columns], whole[:, :rows, :columns], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+@pytest.mark.parametrize("family", TEXTS, ids=names)
+def test_padding_never_shows(family, left):
+    model, batch = rough(family), example(family)
+    short, long = numbers(4, seed=5).tolist(), numbers(7).tolist()
+    padded = Batch(Text.of([short, long], left=left), batch.target)
+    alone = Batch(Text(torch.tensor([short])), Text(batch.target.tokens[:1]))
+    for one, other in zip(saccade.look(model, padded), saccade.look(model, alone), strict=True):
+        assert (one.rows, one.columns) == (other.rows, other.columns)
+        assert torch.equal(one.weights, other.weights)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_looks_come_back_from_a_file(family, tmp_path):
+    looks = saccade.look(rough(family), example(family))
+    again = Looks.load(looks.save(tmp_path / "looks.safetensors"))
+    assert (again.model, again.texts, again.answer) == (looks.model, looks.texts, looks.answer)
+    for one, other in zip(again, looks, strict=True):
+        assert (one.name, one.kind, one.layer, one.heads, one.gates) == (
+            other.name,
+            other.kind,
+            other.layer,
+            other.heads,
+            other.gates,
+        )
+        assert (one.query, one.key) == (other.query, other.key)
+        assert_close(one.weights, other.weights, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", TEXTS, ids=names)
+def test_rows_layers_and_the_largest_weights_can_be_chosen(family):
+    model, batch = rough(family), example(family)
+    whole = {one.name: one for one in saccade.look(model, batch)}
+    for one in saccade.look(model, batch, layers=[-1], rows=[1, 4]):
+        assert one.rows == [whole[one.name].rows[i] for i in (1, 4)]
+        assert_close(one.weights, whole[one.name].weights[:, [1, 4]], rtol=1e-4, atol=1e-6)
+    for one in saccade.look(model, batch, reduce=Top(2)):
+        if one.at is not None:
+            best = whole[one.name].weights.topk(2).values
+            assert_close(one.weights, best, rtol=1e-4, atol=1e-6)
+            assert_close(one.dense().amax(-1), best[..., 0].clamp(min=0), rtol=1e-4, atol=1e-6)
+    for one in saccade.look(model, batch, reduce=Pooled(3)):
+        if one.kind in ("self", "across"):
+            assert one.weights.size(2) <= 3
+            assert one.weights.size(1) <= 3 or family.name == "rnn"  # which asks row by row
+            assert (len(one.rows), len(one.columns)) == tuple(one.weights.shape[1:])
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_every_head_and_layer_can_be_switched_off(family):
+    """Each switch changes the answer while it is off and nothing afterwards; all heads off is the layer off."""
+    model, batch = rough(family), example(family)
+    with torch.no_grad():
+        plain = answer(model, batch)
+        heads, layers = switches(model), switches(model, layers=True)
+        assert heads
+        assert layers
+        for switch in [*heads, *layers]:
+            with without(model, [switch]):
+                assert not torch.equal(answer(model, batch), plain), switch
+        assert torch.equal(answer(model, batch), plain)
+        for layer in layers:
+            own = [head for head in heads if head.names == layer.names]
+            with without(model, own):
+                one = answer(model, batch)
+            with without(model, [layer]):
+                assert_close(one, answer(model, batch), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,219 @@
+"""Ablation and agreement on models whose workings are planted: what is found is what was put there."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import saccade
+from saccade.cli import main
+from saccade.data import Batch, Example, Text
+from saccade.explain.ablate import importance, silence, switches, without
+from saccade.explain.agreement import Agreement, agree, evidence, judge
+from saccade.models import rnn, vit
+from saccade.models.load import load
+from saccade.models.new import new
+from saccade.models.transformer import Config
+from saccade.tasks.label import Label
+from saccade.text import train
+
+FILL = [f"w{i}" for i in range(8)]
+SIDE = 12  # width of a head
+OUT = 2 * SIDE - 1  # where the answer is written
+
+
+def reader(words):
+    """A layer with two heads that does nothing yet, and a head that reads one number off the mean of all tokens."""
+    tokenizer = train([" ".join(words)], "words", 60, frame="none")
+    torch.manual_seed(1)
+    sizes = Config(tokenizer.vocab, 2 * SIDE, layers=1, heads=2, inner=8, position="none", dropout=0.0)
+    model = new("transformer_reader", sizes, head="label", labels=("no", "yes")).eval()
+    model.tokenizer = tokenizer
+    layer = model.body.stack.layers[0]
+    with torch.no_grad():
+        for part in (layer.attention.branch.output, layer.feedforward.branch.down, model.head.score):
+            nn.init.zeros_(part.weight)
+            nn.init.zeros_(part.bias)
+        model.head.score.weight[1, OUT] = 4.0
+        model.head.score.weight[0, OUT] = -4.0
+    return model, layer.attention.branch
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """The second head alone carries 'good' and 'bad' to where the answer is read; the first moves what nobody reads."""
+    model, attention = reader(["good", "bad", *FILL])
+    with torch.no_grad():
+        table = model.body.words.vectors.weight
+        table.copy_(torch.randn_like(table) * 0.2)
+        table[:, [0, 1, 2, OUT]] = 0.0
+        table[model.tokenizer.id("good"), 0] = 3.0
+        table[model.tokenizer.id("bad"), 1] = 3.0
+        nn.init.zeros_(attention.value.weight)
+        attention.value.weight[SIDE, 0], attention.value.weight[SIDE, 1] = 2.0, -2.0
+        attention.value.weight[0, 5] = 1.0  # of the first head, into a place that the answer is not read from
+        attention.output.weight[OUT, SIDE] = 1.0
+        attention.output.weight[7, 0] = 1.0
+        model.head.score.weight[:, 2] = -model.head.score.weight[:, OUT]  # the norm moves both places alike
+    return model
+
+
+def examples(count=16):
+    chance = np.random.default_rng(0)
+    for number in range(count):
+        words = chance.choice(FILL, 5).tolist()
+        words.insert(int(chance.integers(5)), ("good", "bad")[number % 2])
+        yield Example({"text": " ".join(words), "label": ("yes", "no")[number % 2]})
+
+
+def test_ablation_finds_the_planted_head(planted):
+    found = importance(Label(labels=planted.labels), planted, list(examples()), rounds=20)
+    heads = {one.switch.head: one for one in found if one.switch.head is not None}
+    assert heads[1].loss == pytest.approx(0.5)  # from all right to half of them
+    assert heads[1].low > 0.2
+    assert heads[1].matters
+    assert "loses 0.5" in str(heads[1])
+    assert (heads[0].loss, heads[0].low, heads[0].high) == (0, 0, 0)
+    assert not heads[0].matters
+    assert found[0].switch.head in (1, None)
+    whole = next(one for one in found if one.switch.head is None)
+    assert whole.loss == heads[1].loss
+
+
+def test_a_head_switched_off_for_good_answers_as_one_that_is_off_for_a_while(planted, tmp_path):
+    off = [one for one in switches(planted) if one.head == 1]
+    batch = Batch(Text(torch.tensor([planted.tokenizer.encode("w1 good w2").ids])))
+    with torch.no_grad():
+        plain = planted(batch)
+        with without(planted, off):
+            wanted = planted(batch)
+        silent = silence(planted, off)
+        assert_close(silent(batch), wanted)
+        assert not torch.equal(wanted, plain)
+        assert torch.equal(planted(batch), plain)
+        assert_close(load(silent.save(tmp_path / "silent"))(batch), wanted)
+
+
+def test_what_cannot_be_switched_off_is_named(planted):
+    other = new("rnn_language", rnn.Config(20, 8))
+    with (
+        pytest.raises(ValueError, match=r"no body\.stack\.layers\.0.* to switch off"),
+        without(other, switches(planted)),
+    ):
+        pass
+    writer = new("rnn", rnn.Config(20, 8))
+    with pytest.raises(ValueError, match="no output projection"):
+        silence(writer, [one for one in switches(writer) if one.kind == "across"])
+    with pytest.raises(ValueError, match="0 examples and 40 draws"):
+        importance(Label(labels=planted.labels), planted, [])
+
+
+COUNTS = {word: 0.3 * 1.6**i for i, word in enumerate(FILL)}  # how much each word counts
+TEXT = " ".join(np.random.default_rng(4).permutation(FILL).tolist())
+
+
+@pytest.fixture(scope="module")
+def counting():
+    """A bag of words: each adds its own weight, and attention is idle."""
+    model, _ = reader(FILL)
+    with torch.no_grad():
+        table = model.body.words.vectors.weight
+        nn.init.zeros_(table)
+        table[:, 0], table[:, 1] = 1.0, -1.0
+        for word, weight in COUNTS.items():
+            table[model.tokenizer.id(word), OUT] = 0.1 * weight
+            table[model.tokenizer.id(word), OUT - 1] = -0.1 * weight
+    return model
+
+
+def test_a_planted_map_agrees_and_a_random_one_does_not(counting):
+    found = evidence(counting, TEXT)
+    assert found.looks.answer.startswith("yes")
+    weights = np.array([COUNTS[word] for word in TEXT.split()])
+    right = judge(found, weights / weights.sum(), title="planted")
+    assert right.gradients > 0.95
+    assert right.deletion > 0.95
+    assert right.label.startswith("good evidence")
+    chance = np.random.default_rng(0)
+    drawn = [judge(found, chance.random(len(weights)), title="random", seed=i) for i in range(60)]
+    assert abs(np.mean([one.gradients for one in drawn])) < 0.15
+    assert abs(np.mean([one.deletion for one in drawn])) < 0.15
+    wrong = judge(found, -weights, title="the wrong way round")
+    assert wrong.label.startswith("weak evidence")
+
+
+def test_gradients_add_up_to_what_the_words_do_together(counting):
+    """Completeness: attributions sum to the difference between the answer and that of vectors that say nothing."""
+    found = evidence(counting, TEXT)
+    words = counting.body.words
+    source = found.asked.batch
+    with torch.no_grad():
+        full = found.score(source)[0]
+        kept = words.vectors.weight.clone()
+        words.vectors.weight.zero_()
+        nothing = found.score(source)[0]
+        words.vectors.weight.copy_(kept)
+    assert float(found.gradients.sum()) == pytest.approx(float(full - nothing), rel=0.05)
+
+
+def test_taking_a_token_away_is_a_text_without_it(counting):
+    found = evidence(counting, TEXT)
+    ids = counting.tokenizer.encode(TEXT).ids
+    with torch.no_grad():
+        share = lambda row: counting(Batch(Text(torch.tensor([row])))).log_softmax(-1)[0, 1].item()
+        wanted = [share(ids) - share(ids[:i] + ids[i + 1 :]) for i in range(len(ids))]
+    assert_close(torch.tensor(found.alone), torch.tensor(wanted).double(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_map_of_an_idle_head_is_weak_evidence_and_says_so(counting):
+    found = evidence(counting, TEXT)
+    said = agree(found, found.looks[0], 0)
+    assert "head 0" in said.title
+    assert -1 <= said.gradients <= 1
+    assert Agreement("x", 0.1, 0.2).label.startswith("weak evidence")
+    assert Agreement("x", 0.1, 0.9).label.startswith("some evidence")
+    assert agree(evidence(counting, "w1 w2"), found.looks[0]).label.startswith("no evidence")
+
+
+@pytest.mark.parametrize("head", ["tag", "span", "words"])
+def test_every_head_can_be_asked(head, counting):
+    """By the definition of each answer: the likeliest tag or word of each token, or the likeliest ends."""
+    torch.manual_seed(0)
+    model = new("transformer_reader", counting.config, head=head, labels=("a", "b", "c")).eval()
+    model.tokenizer = counting.tokenizer
+    found = evidence(model, TEXT)
+    with torch.no_grad():
+        scores = model(found.asked.batch)[0]  # (L, answers), of a span (L, 2)
+        wanted = scores.log_softmax(0).amax(0).sum() if head == "span" else scores.log_softmax(-1).amax(-1).mean()
+    assert found.score(found.asked.batch)[0].item() == pytest.approx(wanted.item(), abs=1e-4)
+    assert np.isfinite(found.alone).all()
+    assert agree(found, found.looks[0]).label
+
+
+def test_a_body_without_a_head_gives_no_answer(counting):
+    bare = new("transformer_reader", counting.config).eval()
+    bare.tokenizer = counting.tokenizer
+    with pytest.raises(ValueError, match="no head that answers"):
+        evidence(bare, TEXT)
+
+
+def test_agreement_needs_tokens():
+    model = new("vit", vit.Config(side=8, patch=4, width=8, layers=1, heads=2, inner=8))
+    with pytest.raises(ValueError, match="vit reads no text"):
+        evidence(model, np.zeros((8, 8, 3), np.uint8))
+
+
+def test_the_command_weighs_heads_and_holds_maps_against_the_answer(planted, tmp_path, capsys):
+    run, data = str(planted.save(tmp_path / "run")), tmp_path / "data.tsv"
+    lines = [f"{one['text']}\t{one['label']}" for one in examples(8)]
+    data.write_text("text\tlabel\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    assert main(["look", run, "--ablate", "--data", str(data), "--rounds", "4"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 3
+    assert "head 0" in said[-1]
+    assert main(["look", run, "w1 good w2 w3", "--agree"]) == 0
+    assert "evidence" in capsys.readouterr().out
+    assert main(["look", run, "a text", "--ablate"]) == 2
+    assert "--ablate judges heads by many examples" in capsys.readouterr().err
+    assert saccade.look(run, "w1 good").answer.startswith("yes")

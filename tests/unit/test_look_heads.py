@@ -1,0 +1,136 @@
+"""Heads in numbers and in a word, rollout and flow: on maps whose answers are known by hand, by loops, or from scipy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+from torch.testing import assert_close
+
+from saccade.explain.axis import Axis, Token
+from saccade.explain.heads import RULES, heads, heads_of, links, table
+from saccade.explain.looks import Looks, Seen
+from saccade.explain.rollout import flow, max_flow, mixed, rollout
+
+WORDS = ["<s>", "the", "cat", ",", "sat", "</s>"]
+
+
+def axis(names, of="read"):
+    return Axis(of, tuple(Token(name, (i, i + 1), None if name.startswith("<") else 0) for i, name in enumerate(names)))
+
+
+def seen(weights, kind="self", layer=0, query=None, key=None):
+    query, key = query or axis(WORDS), key or axis(WORDS)
+    return Seen("m", kind, "", layer, tuple(range(len(weights))), weights, query, key)
+
+
+def pointing(at):
+    """A head that looks at one place in each row."""
+    return torch.eye(len(WORDS))[[place % len(WORDS) for place in at]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ([0, 0, 1, 2, 3, 4], "previous token"),
+        ([1, 2, 3, 4, 5, 5], "next token"),
+        ([0, 1, 2, 3, 4, 5], "self"),
+        ([0, 0, 0, 0, 0, 0], "first token"),
+        ([5, 5, 5, 5, 5, 4], "separator"),
+        ([3, 3, 3, 2, 3, 3], "punctuation"),
+        ([2, 4, 2, 0, 2, 1], "mixed"),
+    ],
+)
+def test_a_head_is_named_by_where_it_looks(rows, name):
+    (head,) = heads_of(seen(pointing(rows)[None]))
+    assert head.named == name
+    assert head.numbers.entropy == pytest.approx(0, abs=1e-5)
+
+
+def test_an_even_head_is_broad_and_its_numbers_are_those_of_a_loop():
+    weights = torch.full((1, 6, 6), 1 / 6)
+    (even,) = heads_of(seen(weights))
+    assert even.named == "broad"
+    assert even.numbers.entropy == pytest.approx(math.log2(6), abs=1e-4)
+    drawn = torch.rand(2, 6, 6, generator=torch.Generator().manual_seed(1)) ** 3
+    drawn = drawn / drawn.sum(-1, keepdim=True)
+    for number, head in enumerate(heads_of(seen(drawn))):
+        rows = range(1, 6)
+        far = sum(float(drawn[number, i, j]) * abs(i - j) for i in rows for j in range(6)) / 5
+        assert head.numbers.distance == pytest.approx(far, rel=1e-4)
+        assert head.numbers.previous == pytest.approx(sum(float(drawn[number, i, i - 1]) for i in rows) / 5, rel=1e-4)
+        assert head.numbers.punctuation == pytest.approx(float(drawn[number, 1:, 3].mean()), rel=1e-4)
+        assert head.numbers.separator == pytest.approx(float(drawn[number, 1:, 5].mean()), rel=1e-4)
+        bits = sum(-float(w) * math.log2(float(w)) for w in drawn[number, 1:].flatten()) / 5
+        assert head.numbers.entropy == pytest.approx(bits, rel=1e-4)
+
+
+def test_a_translation_along_the_diagonal_is_an_alignment():
+    weights = torch.eye(6)[None, :5] * 0.9 + 0.1 / 6
+    (head,) = heads_of(seen(weights, "across", query=axis(WORDS[:5], "written")))
+    assert head.named == "diagonal alignment"
+    assert math.isnan(head.numbers.distance)
+    assert "–" in table([head])[0]
+    assert len({name for name, _ in RULES}) == len(RULES)
+
+
+def test_the_strongest_links_are_named():
+    weights = torch.zeros(1, 6, 6)
+    weights[0, 2, 4], weights[0, 1, 3] = 0.9, 0.5
+    assert [(a, b) for a, b, _ in links(seen(weights), 0, 2)] == [("cat", "sat"), ("the", ",")]
+    looks = Looks("x", (seen(weights), seen(weights, "gate")), ())
+    assert len(heads(looks)) == 1
+
+
+def layers(count=3, length=4, seed=0):
+    drawn = torch.rand(count, 2, length, length, generator=torch.Generator().manual_seed(seed)).softmax(-1)
+    names = axis(["a", "b", "c", "d"][:length])
+    return Looks("x", tuple(seen(one, layer=i, query=names, key=names) for i, one in enumerate(drawn)), ())
+
+
+def test_rollout_is_the_sum_over_all_ways():
+    """Through three layers, each way by hand: the product of its steps, half of each step being the token itself."""
+    looks = layers()
+    step = [((m.weights.mean(0) + torch.eye(4)) / 2).tolist() for m in looks]
+    ways = [[0.0] * 4 for _ in range(4)]
+    for i in range(4):
+        for j in range(4):
+            for k in range(4):
+                for n in range(4):
+                    ways[i][n] += step[2][i][j] * step[1][j][k] * step[0][k][n]
+    found = rollout(looks)
+    assert_close(found[-1], torch.tensor(ways))
+    assert_close(found.sum(-1), torch.ones(3, 4))
+
+
+def test_flow_is_that_of_scipy():
+    looks = layers()
+    pipes = np.zeros((16, 16))
+    for number, weights in enumerate(mixed(looks).numpy()):
+        pipes[(number + 1) * 4 : (number + 2) * 4, number * 4 : (number + 1) * 4] = weights
+    whole = csr_array((pipes * 1e6).round().astype(np.int32))  # it knows whole numbers only
+    for row in (0, 3):
+        wanted = [maximum_flow(whole, 12 + row, token).flow_value / 1e6 for token in range(4)]
+        assert_close(flow(looks, row), torch.tensor(wanted).double(), rtol=0, atol=1e-4)
+
+
+def test_a_pipe_is_as_wide_as_its_narrowest_part():
+    pipes = np.zeros((4, 4))
+    pipes[0, 1], pipes[1, 3], pipes[0, 2], pipes[2, 3] = 3.0, 2.0, 5.0, 1.0
+    assert max_flow(pipes, 0, 3) == pytest.approx(3.0)
+    pipes[1, 2] = 9.0
+    pipes[2, 3] = 4.0
+    assert max_flow(pipes, 0, 3) == pytest.approx(6.0)
+
+
+def test_what_cannot_flow_is_refused():
+    with pytest.raises(ValueError, match="4 tokens, numbered from 0; asked for 9"):
+        flow(layers(), 9)
+    long = axis([f"t{i}" for i in range(700)])
+    wide = Looks("x", (seen(torch.eye(700)[None], query=long, key=long),), ())
+    with pytest.raises(ValueError, match=r"1,400 nodes, more than 1,200.*rollout"):
+        flow(wide)
+    with pytest.raises(ValueError, match="no self-attention"):
+        rollout(Looks("x", (), ()))
