@@ -14,6 +14,7 @@ from served import MARKUP, rooms
 from starlette.testclient import TestClient
 
 import saccade
+from saccade import cli
 from saccade.serving.app import make
 from saccade.serving.guard import MOST
 from saccade.serving.shelf import Shelf, curves
@@ -185,3 +186,12 @@ def test_the_command_serves_until_it_is_stopped(tmp_path):
             assert child.wait(20) == 130
         finally:
             child.kill()
+
+
+def test_looking_without_a_text_opens_the_page(monkeypatch):
+    import saccade.cli.serve as command
+
+    asked = []
+    monkeypatch.setattr(command, "serve", lambda names, port, runs, *, show: asked.append((names, show)) or 0)
+    assert cli.main(["look", "runs/any"]) == 0
+    assert asked == [(("runs/any",), True)]

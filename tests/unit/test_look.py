@@ -271,6 +271,6 @@ def test_the_command_says_what_each_head_does(reader, tmp_path, capsys):
     assert said["tokens"]["read"][1]["name"]
     assert main(["look", run, TEXTS[0], TEXTS[1], "--word", "bank"]) == 0
     assert "layer 2: cosine" in capsys.readouterr().out
-    assert main(["look", run]) == 2
+    assert main(["look", run, "--words"]) == 2
     assert main(["look", run, TEXTS[0], "--word", "bank"]) == 2
     assert "two texts" in capsys.readouterr().err

@@ -69,7 +69,9 @@ def main(
     also: tyro.conf.OmitArgPrefixes[Also] = Also(),  # noqa: B008 - frozen
     out: tyro.conf.OmitArgPrefixes[Out] = Out(),  # noqa: B008 - frozen
 ) -> int:
-    """Where a model looked, and what each of its heads does.
+    """Where a model looked, and what each of its heads does; without a text, the page to type one on.
+
+    saccade look runs/reviews
 
     saccade look runs/reviews "What a lovely film." --html looks.html
 
@@ -91,6 +93,10 @@ def main(
     from saccade.cli.running import guarded
 
     def work() -> int:
+        if not text and (which, also, out) == (Which(), Also(), Out()):
+            from saccade.cli.serve import serve
+
+            return serve((run,), 0, None, show=True)
         _check(text, also)
         if also.ablate:
             return _ablate(run, which, also, out.json)
