@@ -53,6 +53,17 @@ def test_version_and_wrong_calls(capsys):
     assert "2 to 512" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["train", "find-lr"])
+def test_every_task_is_named_where_one_is_asked_for(command, capsys):
+    from saccade.tasks.table import TASKS
+
+    assert main([command]) == 2
+    said = capsys.readouterr().err
+    listed = said[said.index("A task (") + len("A task (") : said.index("),")]
+    names = {name.strip(" │\n") for name in listed.split(",")}
+    assert names == {task.name for task in TASKS}
+
+
 def test_mechanisms_lists_and_draws(tmp_path, capsys):
     from saccade.attention import MECHANISMS
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from saccade import text
 from saccade.cli import main
-from saccade.cli.asking import each_example
+from saccade.cli.asking import each_example, lines_of, typed
 from saccade.cli.engine import Engine
 from saccade.data import Batch, Example, Text
 from saccade.decoding import Bounds, Decoding, Draw, written
@@ -151,6 +151,13 @@ def test_a_pipe_is_read_where_nothing_else_is_given(say):
         code, out, _ = say("generate", "gpt2", *asked, typed=nothing)
         assert (code, len(out.removesuffix("\n"))) == (0, 6)
     assert len(json.loads(say("generate", "gpt2", "--count", "2", "--json", typed="abc\n")[1])["texts"]) == 2
+
+
+def test_a_pipe_is_read_as_a_file_is(tmp_path, monkeypatch):
+    raw = "\ufeffa \ufeffb\r\n\r\nc\rd\ne\r".encode()
+    (tmp_path / "lines.txt").write_bytes(raw)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw), "utf-8", newline="\n"))  # as Python opens it
+    assert list(typed()) == list(lines_of(str(tmp_path / "lines.txt"))) == ["a \ufeffb", "", "c\rd", "e"]
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_line(say, tmp_path, runs):

@@ -1,18 +1,53 @@
-"""What a command asks a model: texts on the command line, from standard input, or from files."""
+"""Which model a command asks, and what: texts on the command line, from standard input, or from files."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from saccade.cli.settings import Wrong
 from saccade.data import DataError, Example, Role
 from saccade.data.read import parse_columns, stream
-from saccade.data.read.source import lines, open_text
+from saccade.data.read.source import MARK, lines, near_directory, open_text
+from saccade.models.model import Model
+from saccade.tasks.opening import open_run
+from saccade.tasks.table import task_class
 from saccade.tasks.tag import split_words
 from saccade.tasks.task import Task
 
 PICTURES = {"caption": ("caption",), "paint": ("image",)}  # one asks by a picture what the other asks for
 STANDARD = "standard input"
 GOLD = ("label", "labels", "target", "tags", "y", "answers")
+USES = {"language": "generate", "span": "answer", "pretrain": "predict", "pair": "predict", "regress": "predict"}
+
+
+def opened(run: str, wanted: str | None = None) -> tuple[Task, Model]:
+    """A model and its task; what is not there is said with what is near, and what does something else with what it does."""
+    try:
+        task, model = open_run(run)
+    except ValueError as error:
+        if Path(run).exists() or not str(error).startswith(f"{run}: "):
+            raise  # found, and wrong in another way
+        raise ValueError(_absent(run, str(error).removeprefix(f"{run}: "))) from error
+    if wanted is None or task.name == wanted:
+        return task, model
+    uses, asked = USES.get(task.name, task.name), USES.get(wanted, wanted)
+    raise ValueError(
+        f"{run} was made for another task, {task.name} ({task.said}): ask it with saccade {uses} {run}. "
+        f"saccade {asked} needs a model made for {wanted} ({task_class(wanted).said}); saccade train {wanted} makes one."
+    )
+
+
+def _absent(run: str, error: str) -> str:
+    """That there is no such directory, what is near, and only then what came of taking it for a name on the hub."""
+    path, what = Path(run), f"{run}: there is no such directory"
+    near = near_directory(path)
+    if near is not None:
+        what += f"; did you mean {near}?"
+    elif str(path.parent) != "." and not path.parent.is_dir():
+        what += f", nor is there {path.parent}."
+    else:
+        what += "."
+    return what if error.startswith("there is no such directory") else f"{what} As a name on the hub: {error}"
 
 
 def examples_of(task: Task, texts: Sequence[str], data: Sequence[str], columns: str) -> list[Example]:
@@ -28,14 +63,44 @@ def each_example(task: Task, texts: Sequence[str], data: Sequence[str], columns:
             raise ValueError("Texts and --data are two ways to ask; use one of them.")
         asked = [role for role in task.roles(data) if role.name not in gold]
         named = {role: column for role, column in parse_columns(columns).items() if role not in gold}
-        yield from stream(data, asked, columns=named)
+        yield from _read(data, asked, named)
         return
     role, *more = (role for role in task.roles([]) if role.name not in gold)
     if more:
         yield from _together([role.name, *(other.name for other in more)], texts)
         return
-    for number, line in enumerate(texts or typed(), 1):
+    rows = _watched(([line] for line in texts or typed()), "Text" if texts else "Line")
+    for number, (line,) in enumerate(rows, 1):
         yield _example(role, line, number)
+
+
+def _read(data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str]) -> Iterator[Example]:
+    """The records of files; what was recognised in them is said once, as soon as it is known."""
+    said: list[str] = []
+    told = 0
+    try:
+        for example in stream(data, roles, columns=columns, said=said):
+            told = tell(said, told)
+            yield example
+    finally:
+        tell(said, told)
+
+
+def tell(said: Sequence[str], told: int = 0) -> int:
+    """Say on standard error what readers recognised, but for lines that were told; gives how many now are."""
+    for line in said[told:]:
+        print(line, file=sys.stderr)
+    return len(said)
+
+
+def _watched(rows: Iterable[list[str]], place: str) -> Iterator[list[str]]:
+    """The same texts; of the first that is empty it is said, since a model answers it all the same."""
+    said = False
+    for number, row in enumerate(rows, 1):
+        if not said and not all(map(str.strip, row)):
+            said = True
+            print(f"{place} {number} is empty, and the answer to an empty text means nothing.", file=sys.stderr)
+        yield row
 
 
 def _together(names: Sequence[str], texts: Sequence[str]) -> Iterator[Example]:
@@ -44,7 +109,8 @@ def _together(names: Sequence[str], texts: Sequence[str]) -> Iterator[Example]:
     if len(texts) % size:
         raise Wrong(f"{len(texts)} texts came, and each question takes {size}: {wanted}. The last is {texts[-1]!r}.")
     rows = (list(texts[i : i + size]) for i in range(0, len(texts), size))
-    for number, row in enumerate(rows if texts else (line.split("\t") for line in typed()), 1):
+    rows = _watched(rows, "Question") if texts else _watched((line.split("\t") for line in typed()), "Line")
+    for number, row in enumerate(rows, 1):
         if len(row) != size:
             what = f"{len(row)} texts where {size} are needed: {wanted}"
             cure = "write them on one line with a tab between them"
@@ -53,7 +119,7 @@ def _together(names: Sequence[str], texts: Sequence[str]) -> Iterator[Example]:
 
 
 def typed() -> Iterator[str]:
-    """The lines of standard input, without their ends."""
+    """The lines of standard input, as those of a file: without their ends, of either kind, and without a byte order mark."""
     if sys.stdin.isatty():
         print("One text a line; Ctrl-D ends.", file=sys.stderr)
     number = 0
@@ -61,7 +127,8 @@ def typed() -> Iterator[str]:
         for line in sys.stdin:
             number += 1
             line.encode()  # in some locales Python reads on over what is no UTF-8
-            yield line.rstrip("\n")
+            text = line.removesuffix("\n").removesuffix("\r")
+            yield text.removeprefix(MARK.decode()) if number == 1 else text
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         found, at = error.object, error.start
         ahead = 1 + found[:at].count(b"\n") if isinstance(found, bytes) else 0  # bytes are read before their lines are

@@ -1,5 +1,6 @@
 """What a file is good for, when nobody says: the first task whose roles its first records fill sensibly."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,7 @@ TASKS: dict[str, tuple[tuple[Role, ...], ...]] = {  # in the order of guessing; 
 }
 SAMPLE = 2_000  # records
 FEW = 20  # records looked at for pictures
+TAG = re.compile(r"[BIESLUM]-.+|[A-Z][A-Z0-9_+=|.-]*\$?|\d{1,2}|[^\w\s]+")  # a span, a part of speech, its number
 ROLLS = {"image", "file_name", "filename", "img", "picture"}  # columns that hold pictures, whatever stands in them
 
 
@@ -110,7 +112,7 @@ def _sensible(task: str, found: list[Example]) -> bool:
     if task == "label":
         labels = {example["label"] for example in found}
         few = len(labels) <= len(found) / 4 if len(found) >= 20 else not any(" " in label for label in labels)
-        return few and not _numbers(found, "text")
+        return few and _brief(found) and not _numbers(found, "text")
     if task == "pair":
         few = len({example["label"] for example in found}) <= max(3, len(found) / 4)
         return few and not _numbers(found, "first") and not _numbers(found, "second")
@@ -124,8 +126,27 @@ def _sensible(task: str, found: list[Example]) -> bool:
         many = (
             len(tags) > len(found) > 1 or len(found) == 1 < len(tags) < 40
         )  # a table of words is one endless sentence
-        return many and len(set(tags)) <= max(3, len(tags) / 4)
+        words = {word for example in found for word in example["words"]}
+        return many and len(set(tags)) <= max(3, len(tags) / 4) and _are_tags(set(tags), words)
     return True
+
+
+def _brief(found: list[Example]) -> bool:
+    """Labels of a word or two, or texts twice as long: two sentences side by side, however often they repeat, are no label."""
+    said = sum(len(example["label"].split()) for example in found)
+    read = sum(len(example["text"].split()) for example in found if "text" in example)
+    return said <= 2 * len(found) or 2 * said <= read
+
+
+def _are_tags(tags: set[str], words: set[str]) -> bool:
+    """Spans, capitals or small numbers throughout; or far fewer than the words, of which a sentence beside them has as many.
+
+    >>> _are_tags({"O", "B-PER"}, {"Ann"}), _are_tags({"NOUN", "DET", "PRP$", "."}, {"a", "cat", "."})
+    (True, True)
+    >>> _are_tags({"le", "chat", "dort", "."}, {"the", "cat", "sleeps", "."})
+    False
+    """
+    return all(map(TAG.fullmatch, tags)) or 4 * len(tags) <= len(words)
 
 
 def _numbers(found: list[Example], name: str) -> bool:

@@ -134,7 +134,7 @@ def _quoted_rows(source: Source, delimiter: str) -> Iterator[Row]:
             yield feed.taken[0][0], error
         except csv.Error as error:
             line, text = feed.taken[0]
-            yield line, _misquoted(source, line, str(text), str(error))
+            yield line, _misquoted(source, (line, str(text)), str(error), delimiter)
             feed.back()
             reader = csv.reader(feed, delimiter=delimiter, strict=True)
         else:
@@ -142,7 +142,8 @@ def _quoted_rows(source: Source, delimiter: str) -> Iterator[Row]:
                 yield feed.taken[0][0], cells
 
 
-def _misquoted(source: Source, line: int, text: str, error: str) -> DataError:
+def _misquoted(source: Source, numbered: tuple[int, str], error: str, delimiter: str) -> DataError:
+    line, text = numbered
     if "unexpected end" in error:
         what, cure = "a quote is opened and never closed", "close it, or write two quotes for one that is meant"
     elif "expected after" in error:
@@ -150,7 +151,7 @@ def _misquoted(source: Source, line: int, text: str, error: str) -> DataError:
     else:
         what, cure = f"not CSV ({error})", "put the cell in quotes"
     at = text.find('"')
-    column = str(text.count(",", 0, max(at, 0)) + 1)
+    column = str(text.count(delimiter, 0, max(at, 0)) + 1)
     return DataError(
         what, file=source.path, line=line, column=column, value=text[max(at, 0) :].rstrip("\n")[:50], cure=cure
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 from saccade.data.item import DataError, Role
@@ -85,7 +86,8 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
     chosen: dict[str, list[str]] = {}
     for role in ask.roles:
         if role.name in ask.columns:
-            chosen[role.name] = [_named(source, ask, role, part, names) for part in ask.columns[role.name].split(",")]
+            parts = ask.columns[role.name].split(",")
+            chosen[role.name] = [_named(source, role, part, records) for part in parts]
     for role in ask.roles:
         if role.name not in chosen and not numbered:
             found = _known(role, names, {name for used in chosen.values() for name in used})
@@ -101,7 +103,7 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
         chosen[left[0].name] = names
     for role in left:
         if role.name not in chosen:
-            raise _unknown(source, role, role.known, names)
+            raise _unknown(source, role, role.known, records, taken=[name for used in chosen.values() for name in used])
     return Choice({role.name: chosen[role.name] for role in ask.roles})
 
 
@@ -125,8 +127,9 @@ def _check_roles(source: Source, ask: Ask) -> None:
             )
 
 
-def _named(source: Source, ask: Ask, role: Role, given: str, names: list[str]) -> str:
+def _named(source: Source, role: Role, given: str, records: Sequence[Record]) -> str:
     """The column that the caller means: its name, else its number."""
+    names = _names(records)
     if given in names:
         return given
     near = [name for name in names if plain_name(name) == plain_name(given)]
@@ -134,19 +137,55 @@ def _named(source: Source, ask: Ask, role: Role, given: str, names: list[str]) -
         return near[0]
     if given.isdecimal() and 1 <= int(given) <= len(names):
         return names[int(given) - 1]
-    raise _unknown(source, role, (given,), names)
+    raise _unknown(source, role, (given,), records)
 
 
-def _unknown(source: Source, role: Role, wanted: Sequence[str], names: list[str]) -> DataError:
+def _unknown(
+    source: Source, role: Role, wanted: Sequence[str], records: Sequence[Record], *, taken: Sequence[str] = ()
+) -> DataError:
+    names = _names(records)
     plain = {plain_name(name): name for name in names}
-    near = [match for name in wanted for match in get_close_matches(plain_name(name), plain, n=1, cutoff=0.7)]
-    hold = [name for name in names if set(plain_name(name).split("_")) & set(wanted)]
-    guess = plain[near[0]] if near else hold[0] if hold else names[-1] if names else "NAME"
+    close = [get_close_matches(plain_name(name), plain, n=1, cutoff=0.7) for name in wanted]
+    near = [plain[match] for found in close for match in found]
+    near += [name for name in names if set(plain_name(name).split("_")) & set(wanted)]
+    guess = near[0] if near else _likeliest(role, [name for name in names if name not in taken], records)
     there = ", ".join(names if len(names) <= 12 else [*names[:12], f"and {len(names) - 12:,} more"])
     sought = ", ".join(list(wanted)[:6]) or role.name
     what = f"no column for {role.name}: looked for {sought}; there are {there or 'none'}"
-    cure = f"name it: --columns {role.name}={guess}" + (" (the nearest)" if near or hold else "")
+    written = str(names.index(guess) + 1) if "," in guess else guess  # a comma would end its name there
+    cure = f"name it: --columns {quote(f'{role.name}={written}')}" + (" (the nearest)" if near else "")
     return DataError(what, file=source.path, line=1, cure=cure)
+
+
+def _likeliest(role: Role, names: list[str], records: Sequence[Record]) -> str:
+    """The column to name where no name is near: of texts the longest, of labels the few that repeat."""
+    cells = _cells(names, records)
+    worded = [name for name in names if any(isinstance(record.fields.get(name), str) for record in records)]
+    worded = [name for name in worded if not all(map(is_number, filter(None, cells[name])))]
+    varied = [name for name in names if len(set(cells[name])) > 1]
+    if role.kind in ("text", "texts", "line", "words") and worded:
+        return _longest(worded, cells)
+    if role.kind in ("label", "labels", "tags") and varied:
+        return _fewest(varied, cells)
+    return names[-1] if names else "NAME"
+
+
+def _cells(names: list[str], records: Sequence[Record]) -> dict[str, list[str]]:
+    return {name: [str(record.fields.get(name, "")).strip() for record in records] for name in names}
+
+
+def _longest(names: Sequence[str], cells: Mapping[str, list[str]]) -> str:
+    return max(names, key=lambda name: sum(map(len, cells[name])))
+
+
+def _richest(names: Sequence[str], cells: Mapping[str, list[str]]) -> str:
+    """The column of the most different words: tags are few, however long."""
+    return max(names, key=lambda name: len({word for cell in cells[name] for word in cell.split()}))
+
+
+def _fewest(names: Sequence[str], cells: Mapping[str, list[str]]) -> str:
+    """The column of few and short values."""
+    return min(names, key=lambda name: len(set(cells[name])) * (1 + sum(map(len, cells[name]))))
 
 
 def _known(role: Role, names: list[str], used: set[str]) -> str | None:
@@ -181,7 +220,7 @@ def _by_content(
     left: list[Role], names: list[str], chosen: dict[str, list[str]], records: Sequence[Record], *, guess: bool
 ) -> None:
     """Fill the roles left over by what stands in the columns; without `guess` only all the numbers that nobody claims."""
-    cells = {name: [str(r.fields.get(name, "")).strip() for r in records] for name in names}
+    cells = _cells(names, records)
     used = {name for columns in chosen.values() for name in columns}
     free = [name for name in names if name not in used and sum(map(bool, cells[name])) > len(records) / 10]
     numeric = [name for name in free if all(map(is_number, filter(None, cells[name]))) and plain_name(name) not in IDS]
@@ -197,9 +236,9 @@ def _by_content(
         elif role.kind == "image":
             found = [name for name in free if any(cell.lower().endswith(PICTURES) for cell in cells[name])][:1]
         elif role.kind in ("label", "labels") and len(free) > texts:
-            found = [min(free, key=lambda name: len(set(cells[name])) * (1 + sum(map(len, cells[name]))))]
+            found = [_fewest(free, cells)]
         elif texts == 1 and free:
-            found = [max(free, key=lambda name: sum(map(len, cells[name])))]
+            found = [(_richest if any(other.kind == "tags" for other in left) else _longest)(free, cells)]
         elif role.kind in ("text", "line"):
             found = [name for name in free if name not in numeric][:1] or free[:1]
         if found:

@@ -9,6 +9,7 @@ from saccade.data.read.record import TEXTUAL, Ask, Format
 from saccade.data.read.source import Source
 
 TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+MARKS = "\t,;|"  # between cells, in the order in which they are tried
 MOSTLY = 0.9  # of the lines, so that one bad row does not change the format
 
 
@@ -18,15 +19,23 @@ def _delimited(delimiter: str, source: Source, ask: Ask) -> bool:
     sample = source.sample()
     if own is None and all(role.kind == "line" for role in ask.roles):
         return False  # running text may have tabs and commas
-    even = {mark: cells.evenness(sample, mark) >= MOSTLY for mark in "\t,;"}
     if own is not None:
-        others = [mark for mark in even if even[mark] and mark != own]
-        if not even[own] and others and not any(own in line for line in sample):
-            own = others[0]  # the name says CSV, and tabs are what is there
-        return delimiter == own
-    if delimiter == "\t":
-        return even["\t"]
-    return even[delimiter] and (len(ask.roles) > 1 or _named(sample[0], delimiter, ask))
+        return delimiter == _mark(sample, own)
+    if cells.evenness(sample, delimiter) < MOSTLY:
+        return False
+    return delimiter == "\t" or len(ask.roles) > 1 or _named(sample[0], delimiter, ask)
+
+
+def _mark(sample: list[str], own: str) -> str:
+    """What stands between the cells: what the name says, unless that cuts them unevenly and another mark does not.
+
+    Texts have commas and hardly ever tabs, so a comma is overruled by what cuts every line alike; a tab only where there is none.
+    """
+    there = any(own in line for line in sample)
+    if (own == "\t" and there) or cells.evenness(sample, own) == 1.0:
+        return own
+    least = 1.0 if there else MOSTLY
+    return next((mark for mark in MARKS if mark != own and cells.evenness(sample, mark) >= least), own)
 
 
 def _named(line: str, delimiter: str, ask: Ask) -> bool:
@@ -52,6 +61,7 @@ FORMATS = [
     Format("TSV", partial(_delimited, "\t"), cells.tsv),
     Format("CSV", partial(_delimited, ","), partial(cells.csv_with, ",")),
     Format("CSV with ;", partial(_delimited, ";"), partial(cells.csv_with, ";")),
+    Format("CSV with |", partial(_delimited, "|"), partial(cells.csv_with, "|")),
     Format("plain text", _anything, lines.plain, columns=False),
 ]
 BINARY = ("Parquet", "Arrow", "idx", "MIDI")

@@ -1,14 +1,17 @@
 """Is the first line of a table its column names? By known names, or by not being like the lines below it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import median_low
 
 from saccade.data.item import DataError
 from saccade.data.read.record import Ask, plain_name
 from saccade.data.read.source import Source
 
-NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")
+NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")  # of a column, without the marks that end a sentence
+LONGEST = 100  # characters of any name: surveys write the question there
 ROWS = 20  # from which on a first line with labels found nowhere else is telling
+NOTHING = {"n/a", "na", "none", "null", "missing", "unknown", "-", "--", "?"}  # no name, but a value that is not there
 
 
 def find_header(source: Source, ask: Ask, name: str, rows: list[list[str]]) -> list[str] | None:
@@ -38,23 +41,56 @@ def _refuse_twins(source: Source, names: list[str]) -> None:
 
 
 def _unlike(first: Sequence[str], rest: list[list[str]]) -> bool:
-    """A name above numbers, or names above columns that never hold them again.
+    """Words above figures or dates; or names above labels that never are one of them, or above texts all much longer.
 
     >>> _unlike(["remark", "points"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
     True
     >>> _unlike(["fine", "4"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
     False
+    >>> _unlike(["What did you think?", "When?"], [["good", "3/5/2019"], ["bad", "4/5/2019"]])
+    True
     """
     rest = [row for row in rest if len(row) == len(first)]
-    if not all(NAME.fullmatch(cell) and not is_number(cell) for cell in first if cell) or len(rest) < 2:
+    if len(rest) < 2:
         return False
     columns = [[cell.strip() for cell in column if cell.strip()] for column in zip(*rest, strict=True)]
-    if any(name and column and all(map(is_number, column)) for name, column in zip(first, columns, strict=True)):
+    pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]
+    if not all(_may_name(name, column) for name, column in pairs):
+        return False
+    if any(column and all(map(is_figure, column)) for _, column in pairs):
         return True
-    few = [set(column) for column in columns if column and len(set(column)) <= len(column) / 10]
-    return (
-        len(rest) >= ROWS and bool(few) and not any(name in column for name, column in zip(first, columns, strict=True))
-    )
+    if len(rest) < ROWS or not all(
+        NAME.fullmatch(name) or _dwarfed(name, median_low, column) for name, column in pairs
+    ):
+        return False
+    if any(column and len(set(column)) <= len(column) / 10 for _, column in pairs):
+        return True
+    return len(pairs) > 1 and all(NAME.fullmatch(name) and _dwarfed(name, min, column) for name, column in pairs)
+
+
+def _may_name(cell: str, column: list[str]) -> bool:
+    """A name is a line of words that says something and does not stand among what it names."""
+    plain = len(cell) <= LONGEST and "\n" not in cell and cell.lower() not in NOTHING
+    return plain and not is_figure(cell) and cell not in column
+
+
+def _dwarfed(cell: str, which: Callable[[list[int]], int], column: list[str]) -> bool:
+    """The shortest text of a column, or whichever is chosen by its length, is more than twice as long as a cell."""
+    return bool(column) and which([len(text) for text in column]) > 2 * len(cell)
+
+
+def is_figure(text: str) -> bool:
+    """A number, a date, a time, a price or a share: more digits than letters, and no letter first.
+
+    >>> [is_figure(text) for text in ("3", "-1e5", "12 Jan 2020", "2020-01-05T10:00Z", "£3.50", "80 %", "4/5", "nan")]
+    [True, True, True, True, True, True, True, True]
+    >>> [is_figure(text) for text in ("x10", "Stars (1-5)", "3 of the best films", "one", "")]
+    [False, False, False, False, False]
+    """
+    if is_number(text):
+        return True
+    digits, letters = sum(map(str.isdigit, text)), sum(map(str.isalpha, text))
+    return digits > letters and not text[:1].isalpha()
 
 
 def is_number(text: str) -> bool:

@@ -1,5 +1,6 @@
 """What a reader is asked for and what it gives: raw fields by column, each record with its line."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from saccade.data.item import DataError, Role
 from saccade.data.read.source import Source
 
 TEXTUAL = ("text", "line")
+REMARK = re.compile(r"(?<=\w)\s*\([^()]*\)\s*$")
 
 
 class Record(NamedTuple):
@@ -54,9 +56,9 @@ class Format:
 
 
 def plain_name(name: str) -> str:
-    """Column names compared without case, spaces and dashes.
+    """Column names compared without case, spaces and dashes, and without a remark in brackets behind them.
 
-    >>> plain_name(" File-Name ")
-    'file_name'
+    >>> plain_name(" File-Name "), plain_name("Stars (1-5)")
+    ('file_name', 'stars')
     """
-    return name.strip().lower().replace(" ", "_").replace("-", "_")
+    return REMARK.sub("", name).strip().lower().replace(" ", "_").replace("-", "_")

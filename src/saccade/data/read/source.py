@@ -107,6 +107,16 @@ def _near(path: Path) -> str:
     )
 
 
+def near_directory(path: Path) -> Path | None:
+    """The directory beside a path that is not there which has nearly its name."""
+    try:
+        there = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+    except OSError:
+        return None
+    near = get_close_matches(path.name, there, n=1)
+    return path.with_name(near[0]) if near else None
+
+
 def chunks(path: Path) -> Iterator[bytes]:
     """The bytes of a file a megabyte at a time, unpacked if it is gzip by content, within the bounds."""
     try:
