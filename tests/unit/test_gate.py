@@ -147,6 +147,7 @@ def test_a_reason_opens_the_gate_and_stands_on_the_card(run, tmp_path, capsys):
     (run / "audit.json").unlink()
     out = tmp_path / "out"
     assert main(["export", str(run), str(out), "--unaudited", "only for a *demo* <now>"]) == 0
+    assert "loads in   saccade" in capsys.readouterr().out
     text = (out / "README.md").read_text()
     assert "**Not audited, not described.**" in text
     assert "for this reason: only for a \\*demo\\* &lt;now&gt;" in text

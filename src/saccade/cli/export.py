@@ -1,5 +1,6 @@
 """`saccade export RUN DIR`: a model as a directory that other programs read, with a card that answers for it."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -45,9 +46,16 @@ def _export(run: str, directory: Path, head: str | None, reason: str | None) -> 
     model = load(run, head=head)
     print(model.report)
     print(f"written    {save(model, directory, card=card)}")
+    print(f"loads in   {_readers(directory)}")
     if reason:
         print(f"saccade export: {directory} is not answered for; its card gives your reason.", file=sys.stderr)
     return 0
+
+
+def _readers(directory: Path) -> str:
+    """Which programs read what was written, as its config says."""
+    classes = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("architectures")
+    return f"saccade, and transformers as {classes[0]}" if classes else "saccade alone: nobody has published this family"
 
 
 def _card(run: str, reason: str | None) -> str:
