@@ -50,7 +50,27 @@ def rows() -> list[tuple[str, str, str, str]]:
             )
         else:
             found.append((f"{key}: exponent of n", "at most 1.15", f"{figure:.2f}", command))
-    return found + models() + training() + writing()
+    return found + models() + training() + writing() + looking()
+
+
+def looking() -> list[tuple[str, str, str, str]]:
+    """What looking costs in time and in memory."""
+    record = json.loads((RESULTS / "looking.json").read_text())
+    passes, memory, command = record["passes"], record["memory"], "`python benchmarks/looking.py`"
+    said = f"looking at all layers and heads, {passes['tokens']} tokens, BERT's base size"
+    found = [
+        (f"{said}: over the forward pass", "at most 2", span(passes["a look over the forward pass"]), command),
+        (
+            f"{said}: times as fast as BertViz, to a finished page",
+            "at least 1.5",
+            span(passes["times as fast as BertViz, to a finished page"]),
+            command,
+        ),
+    ]
+    for how in ("pooled", "every weight"):
+        peak = f"{memory[how]['peak MB']} MB, of which {memory[how]['before MB']} before the look"
+        found.append((f"looking at one layer, {memory['tokens']:,} tokens, {how}: memory", "below 1,500 MB", peak, command))
+    return found
 
 
 def models() -> list[tuple[str, str, str, str]]:

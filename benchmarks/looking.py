@@ -45,8 +45,8 @@ def encoder(length: int):
 
 
 def text_of(tokens: int) -> str:
-    """So many tokens of one byte, with those that the tokenizer puts around them."""
-    return (LETTERS * (tokens // len(LETTERS) + 1))[: tokens - 2]
+    """So many tokens of one byte."""
+    return (LETTERS * (tokens // len(LETTERS) + 1))[:tokens]
 
 
 def passes() -> dict:
