@@ -69,7 +69,9 @@ def looking() -> list[tuple[str, str, str, str]]:
     ]
     for how in ("pooled", "every weight"):
         peak = f"{memory[how]['peak MB']} MB, of which {memory[how]['before MB']} before the look"
-        found.append((f"looking at one layer, {memory['tokens']:,} tokens, {how}: memory", "below 1,500 MB", peak, command))
+        found.append(
+            (f"looking at one layer, {memory['tokens']:,} tokens, {how}: memory", "below 1,500 MB", peak, command)
+        )
     return found
 
 

@@ -55,7 +55,9 @@ def _export(run: str, directory: Path, head: str | None, reason: str | None) -> 
 def _readers(directory: Path) -> str:
     """Which programs read what was written, as its config says."""
     classes = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("architectures")
-    return f"saccade, and transformers as {classes[0]}" if classes else "saccade alone: nobody has published this family"
+    return (
+        f"saccade, and transformers as {classes[0]}" if classes else "saccade alone: nobody has published this family"
+    )
 
 
 def _card(run: str, reason: str | None) -> str:
