@@ -1,4 +1,5 @@
 """The page in a real browser: what is drawn is what was computed, everything can be reached, and text stays text."""
+# ruff: noqa: F811 - fixtures are imported, and then arguments
 
 import re
 import statistics
@@ -6,6 +7,7 @@ import statistics
 import numpy as np
 import pytest
 import torch
+from browsing import address, browser, folder, known, page  # noqa: F401 - fixtures
 from PIL import Image
 from served import MARKUP, loud, serving
 
