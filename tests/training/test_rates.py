@@ -121,10 +121,10 @@ def test_rates_decay_and_freezing_reach_what_they_should(family):
     assert {0, 1, 2, 3} <= set(level.values())
     names = {id(p): name for name, p in named.items()}
 
-    told = {names[id(p)]: share for p, share in shares(model, Config(layer_rate=0.5))}
+    told = {names[id(p)]: share for _, p, share in shares(model, Config(layer_rate=0.5))}
     assert told == {name: 0.5 ** (4 - level[name]) for name in named}
     for freeze in (0, 1, 2, 3, -1):
-        learnt = {names[id(p)] for p, _ in shares(model, Config(freeze=freeze))} if head or freeze >= 0 else set()
+        learnt = {names[id(p)] for _, p, _ in shares(model, Config(freeze=freeze))} if head or freeze >= 0 else set()
         stays = {
             name for name in named if name.startswith("body.") and (freeze < 0 or (freeze and level[name] <= freeze))
         }

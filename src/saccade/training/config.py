@@ -14,6 +14,7 @@ class Config:
     tokens: int = 4096  # in one step, padding counted
     rows: int = 0  # the most examples in one step; 0: as many as the tokens allow
     parts: int = 1  # in which a step is read, one after the other: less memory, the same result
+    optimizer: str = "adamw"  # or muon: the matrices inside the layers move as far in every direction
     rate: float = 1e-3  # the highest learning rate
     schedule: str = "linear"  # after the warm-up: linear, cosine, inverse_sqrt or constant
     warmup: float = 0.1  # of all steps, or a number of steps from 1 up
@@ -49,6 +50,7 @@ class Config:
                     f"train.{item.name} is {value}; it has to be {'above 0' if item.name in positive else '0 or more'}."
                 )
         for name, known in (
+            ("optimizer", ("adamw", "muon")),
             ("schedule", tuple(SCHEDULES)),
             ("precision", ("float32", "bfloat16")),
             ("device", DEVICES),
@@ -56,6 +58,8 @@ class Config:
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"train.{name} is {getattr(self, name)!r}; known are {', '.join(known)}.")
+        if self.optimizer == "muon" and self.shard:
+            raise ValueError("train.optimizer muon needs whole matrices, and train.shard cuts them: leave one out.")
         if not 0 <= self.average < 1:
             raise ValueError(f"train.average is {self.average}; a share below 1 is needed, such as 0.999.")
 

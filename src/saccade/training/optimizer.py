@@ -1,4 +1,4 @@
-"""What is learnt and how fast: AdamW on groups of parameters that differ in rate and decay."""
+"""What is learnt and how fast: AdamW, or Muon, on groups of parameters that differ in rate and decay."""
 
 import re
 from collections.abc import Iterator
@@ -7,31 +7,37 @@ import torch
 from torch import nn
 
 from saccade.training.config import Config
+from saccade.training.muon import Muon
 
 LAYER = re.compile(r"\b(?:layers?|stages)\.(\d+)\b")
 
 
 def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:
-    """AdamW over what is not frozen. Matrices decay, biases and norms do not; lower layers may learn more slowly.
+    """What `config.optimizer` says, over what is not frozen. Matrices decay, biases and norms do not; lower layers may
+    learn more slowly.
 
     Each group has its own `share` of the rate, which the loop sets at every step.
     """
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for parameter, share in shares(model, config):
+    groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
+    for name, parameter, share in shares(model, config):
         matrix = parameter.dim() > 1 and parameter.shape[:2] != (1, 1)  # ViT's one vector for the whole is (1, 1, W)
-        decay = config.decay if matrix else 0.0
-        groups.setdefault((share, decay), []).append(parameter)
+        turned = config.optimizer == "muon" and parameter.dim() == 2 and bool(LAYER.search(name))
+        groups.setdefault((share, config.decay if matrix else 0.0, turned), []).append(parameter)
     if not groups:
         raise ValueError(
             "Nothing is left to learn: every parameter is frozen. Lower train.freeze, or give the model a head."
         )
-    made = [{"params": members, "share": share, "weight_decay": decay} for (share, decay), members in groups.items()]
+    made = [
+        {"params": members, "share": share, "weight_decay": decay, "turned": turned}
+        for (share, decay, turned), members in groups.items()
+    ]
     fused = all(parameter.device.type in ("cpu", "cuda") for members in groups.values() for parameter in members)
-    return torch.optim.AdamW(made, lr=config.rate, betas=(0.9, 0.98), eps=1e-8, fused=fused)
+    kind = Muon if config.optimizer == "muon" else torch.optim.AdamW
+    return kind(made, lr=config.rate, betas=(0.9, 0.98), eps=1e-8, fused=fused)
 
 
-def shares(model: nn.Module, config: Config) -> Iterator[tuple[nn.Parameter, float]]:
-    """Each parameter that is learnt, and its share of the rate; the others are told to stay as they are."""
+def shares(model: nn.Module, config: Config) -> Iterator[tuple[str, nn.Parameter, float]]:
+    """Each parameter that is learnt, its name and its share of the rate; the others are told to stay as they are."""
     named = list(model.named_parameters())
     depth = 1 + max((_layer(name) for name, _ in named), default=-1)
     for name, parameter in named:
@@ -43,7 +49,7 @@ def shares(model: nn.Module, config: Config) -> Iterator[tuple[nn.Parameter, flo
         )
         parameter.requires_grad_(not frozen)
         if not frozen:
-            yield parameter, config.layer_rate ** (above + 1) if body else 1.0
+            yield name, parameter, config.layer_rate ** (above + 1) if body else 1.0
 
 
 def _layer(name: str) -> int:
