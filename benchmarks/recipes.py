@@ -164,7 +164,7 @@ def section(recipe: Recipe, record: Record | None) -> str:
     if promise is not None:
         found.append(f"**Promised** {promise.bound} on {promise.split}, within {promise.minutes:g} minutes.")
         found.append(f"**Reached** {reached(recipe, record)}.\n")
-        found.append(f"{promise.why}\n")
+        found += [f"{said}\n" for said in (promise.why, promise.tried and f"Tried: {promise.tried}") if said]
     if record is None:
         return "\n".join(found)
     where = record["machine"]

@@ -222,6 +222,17 @@ def test_a_set_is_fetched_once_and_unpacked(server, tmp_path, monkeypatch, capsy
     assert list((tmp_path / "lost").iterdir()) == []
 
 
+def test_the_digest_of_a_file_in_a_zip_is_that_of_the_file(server, tmp_path):
+    file = File("fra.txt", f"{server}/set.zip", "inside/fra.txt")
+    digest = hashlib.sha256(b"Go.\tVa !\n").hexdigest()
+    entry = Set("tried", "said", "a licence", "a page", (replace(file, sha256=digest),))
+    get_set(entry, tmp_path / "out", None)
+    assert (tmp_path / "out" / "fra.txt").is_file()
+    with pytest.raises(DataError, match=rf"its SHA-256 is {digest}, not 00"):
+        get_set(replace(entry, files=(replace(file, sha256="00" * 32),)), tmp_path / "other", None)
+    assert list((tmp_path / "other").iterdir()) == []
+
+
 def test_a_mirror_takes_the_place_of_the_network(tmp_path, capsys):
     mirror = tmp_path / "mirror" / "sick"
     mirror.mkdir(parents=True)

@@ -47,7 +47,8 @@ def _fetched(files: Sequence[File], out: Path) -> None:
     first = files[0]
     zipped = bool(first.member)
     path = out / (first.url.rpartition("/")[2] if zipped else first.name)
-    download(Wanted(first.url, first.megabytes * MEGA, first.sha256), path, _shown(path))
+    digest = "" if zipped else first.sha256  # that of a file in a zip is of what comes out of it
+    download(Wanted(first.url, first.megabytes * MEGA, digest), path, _shown(path))
     if zipped:
         try:
             for file in files:
@@ -67,9 +68,13 @@ def _unpacked(path: Path, file: File, out: Path) -> None:
                 what = f"{file.member} unpacks to {info.file_size:,} bytes, as no real text does"
                 raise DataError(what, file=path, cure="unpack it yourself if you trust it, and use --mirror DIR")
             part = out / f".{file.name}.part"
-            with packed.open(info) as source, part.open("wb") as target:
-                shutil.copyfileobj(source, target)
-            part.replace(out / file.name)
+            try:
+                with packed.open(info) as source, part.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+                _checked(part, file)
+                part.replace(out / file.name)
+            finally:
+                part.unlink(missing_ok=True)
     except (zipfile.BadZipFile, KeyError) as error:
         what = f"is no zip with {file.member} in it ({error})"
         raise DataError(what, file=path, cure="fetch it yourself, and give the directory with --mirror DIR") from None
@@ -87,17 +92,24 @@ def _copied(file: File, entry: Set, out: Path, mirror: Path) -> Path:
     if size > file.megabytes * MEGA:
         what = f"has {size:,} bytes where at most {file.megabytes} MB are expected"
         raise DataError(what, file=found, cure="check that it is the right file")
-    if file.sha256 and found.name == file.name:
-        with found.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        if digest != file.sha256:
-            what = f"its SHA-256 is {digest}, not {file.sha256}"
-            raise DataError(what, file=found, cure="it is not the published file; fetch that")
+    if found.name == file.name:
+        _checked(found, file)
     part = out / f".{found.name}.part"
     shutil.copyfile(found, part)
     part.replace(out / found.name)
     print(f"written    {out / found.name}, {size:,} bytes")
     return out / found.name
+
+
+def _checked(path: Path, file: File) -> None:
+    """Refuse what is not the published file, where its digest is known."""
+    if not file.sha256:
+        return
+    with path.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != file.sha256:
+        what = f"its SHA-256 is {digest}, not {file.sha256}"
+        raise DataError(what, file=path, cure="it is not the published file; fetch that")
 
 
 def _shown(path: Path) -> Callable[[int, int], None]:

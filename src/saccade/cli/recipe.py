@@ -38,7 +38,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a recipe reaches, in how many minutes of two cores, and why it is made as it is."""
+    """What a recipe reaches, in how many minutes of two cores, why it is made as it is, and what did not help."""
 
     score: str
     minutes: float
@@ -46,6 +46,7 @@ class Promise:
     at_most: float | None = None
     split: str = "test"
     why: str = ""
+    tried: str = ""  # and given up
 
     def __post_init__(self) -> None:
         if self.at_least is not None and self.at_most is not None:
@@ -110,7 +111,21 @@ def recipe(name: str) -> Recipe:
     raise Wrong(f"There is no task or recipe {name!r}; {nearest(name, [task.name for task in TASKS] + list(known))}")
 
 
-RUN = ("task", "data", "model", "columns", "said", "family", "digest", "set", "files", "parts", "weights", "inputs")
+RUN = (
+    "task",
+    "data",
+    "model",
+    "columns",
+    "said",
+    "family",
+    "digest",
+    "set",
+    "files",
+    "parts",
+    "weights",
+    "inputs",
+    "twins",
+)
 
 
 def _read(name: str, text: str, where: str) -> Recipe:
@@ -150,6 +165,6 @@ def _promise(raw: Mapping[str, Any], where: str) -> Promise:
         if key not in raw:
             raise Wrong(f"{where}: [promise] does not say its {key}; write {key} = ...")
     try:
-        return Promise(**{**raw, "why": raw.get("why", "").strip()})
+        return Promise(**{key: value.strip() if isinstance(value, str) else value for key, value in raw.items()})
     except ValueError as error:
         raise Wrong(f"{where}: [promise]: {error}") from None

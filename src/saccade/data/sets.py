@@ -12,7 +12,7 @@ MEGA = 10**6
 
 @dataclass(frozen=True)
 class File:
-    """One file of a set: its name here, its address, what it is called inside a zip, and the most it may weigh."""
+    """One file of a set: its name here, its address, what it is called inside a zip, the most it may weigh, its digest."""
 
     name: str
     url: str = ""
@@ -50,7 +50,14 @@ def _plain(*names: str) -> tuple[File, ...]:
 
 ANKI = "https://www.manythings.org/anki"
 TATOEBA = "CC BY 2.0 (tatoeba.org, manythings.org/anki)"
-WIKITEXT = "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-raw-v1.zip"
+WIKITEXT = (
+    "https://wikitext.smerity.com/wikitext-2-raw-v1.zip"  # of the first author; the first home of the set is gone
+)
+WIKIPEDIA = {
+    "train": "6707892fa3788b5ab9ed78ab5ff37d9fe825f6011a2ad4fcd6a6d467f0e7da57",
+    "valid": "4cd0f6876d07a413aa911261ff6d363c72d757d47f0fdd6015702014c89cb9c7",
+    "test": "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08",
+}
 REELS = [f"reels{part}" for part in ("a-c", "d-g", "h-l", "m-q", "r-t", "u-z")]
 TUNES = ["ashover", "hpps", "jigs", "morris", "playford", *REELS, "slip", "waltzes", "xmas"]
 SHAKESPEARE = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -131,9 +138,9 @@ SETS = {
             "articles of Wikipedia, raw",
             "CC BY-SA 3.0",
             "https://huggingface.co/datasets/Salesforce/wikitext",
-            _zipped(
-                WIKITEXT,
-                {f"{part}.raw.txt": f"wikitext-2-raw/wiki.{part}.raw" for part in ("train", "valid", "test")},
+            tuple(
+                File(f"{part}.raw.txt", WIKITEXT, f"wikitext-2-raw/wiki.{part}.raw", sha256=digest)
+                for part, digest in WIKIPEDIA.items()
             ),
         ),
         Set(
