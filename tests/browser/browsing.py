@@ -4,9 +4,12 @@ import shutil
 from urllib.parse import urlparse
 
 import pytest
-from served import rooms, serving
+from served import MARKUP, rooms, serving
 
 from saccade.serving.shelf import Shelf
+from saccade.training.report import write_report
+
+ANSWERS = 3  # wrong ones of a run, in its report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "the page is tested in a browser, and there is none here: install the package `chromium` of your system"
@@ -31,7 +34,11 @@ def folder(tmp_path_factory):
         (home / name).mkdir()
         lines = "".join(f'{{"step": {i}, "loss": {loss / (i + 1)}}}\n' for i in range(30))
         (home / name / "metrics.jsonl").write_text(lines, encoding="utf-8")
-        (home / name / "report.html").write_text("<h1>a report</h1>", encoding="utf-8")
+        (home / name / "model").mkdir()
+        (home / name / "model" / "README.md").write_text(f"# {name}\n\nKnows nothing. {MARKUP}\n", encoding="utf-8")
+        answers = [{"text": f"what {name} read", "answer": MARKUP, "gold": f"{i}"} for i in range(ANSWERS)]
+        facts, scores = [("task", "label")], ["dev: accuracy 0.5"]
+        write_report(home / name / "report.html", title=name, facts=facts, metrics=[], scores=scores, examples=answers)
     return home
 
 

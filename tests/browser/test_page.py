@@ -7,7 +7,7 @@ import statistics
 import numpy as np
 import pytest
 import torch
-from browsing import address, browser, folder, known, page  # noqa: F401 - fixtures
+from browsing import ANSWERS, address, browser, folder, known, page  # noqa: F401 - fixtures
 from PIL import Image
 from served import MARKUP, loud, serving
 
@@ -187,6 +187,28 @@ def test_runs_are_compared(page):
     assert page.locator("text=report").count() == 2
 
 
+def test_a_run_shows_its_answers_and_its_card(page, folder, tmp_path):
+    """Two at a time, as text and nothing else; pressed again they go."""
+    page.click("header >> text=Runs")
+    page.click("button[aria-label='answers of quick']")
+    page.wait_for_selector("[data-open='quick']")
+    page.click("button[aria-label='answers of slow']")
+    page.wait_for_selector("[data-open='quick slow']")
+    cells = page.locator("[aria-label='worst answers of slow'] td").all_inner_texts()
+    assert cells == [cell for i in range(ANSWERS) for cell in ("what slow read", MARKUP, f"{i}")]
+    assert page.locator(".texts th").all_inner_texts() == ["text", "answer", "gold"] * 2
+    page.screenshot(path=tmp_path / "runs.png")
+    page.click("button[aria-label='answers of quick']")
+    page.wait_for_selector("[data-open='slow']")
+    assert page.locator("[aria-label='worst answers of quick']").count() == 0
+    with page.expect_popup() as coming:
+        page.click("a[aria-label='card of quick']")
+    card = coming.value
+    card.wait_for_load_state()
+    assert card.locator("pre").inner_text().strip() == (folder / "quick/model/README.md").read_text().strip()
+    assert card.locator("img").count() == 0
+
+
 @pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.nightly)])
 def test_text_stays_text(page, count):
     """As tokens, as words, as names of models; the page fixture fails on any dialog, request or error."""
@@ -215,6 +237,9 @@ def test_nobody_is_shut_out(page, view, theme):
     else:
         page.click(f"header >> text={view.title()}")
         page.wait_for_selector("[data-ready]")
+        if view == "runs":
+            page.click("button[aria-label='answers of slow']")
+            page.wait_for_selector("[data-open]")
     found = Axe().run(page).response["violations"]
     serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert serious == []

@@ -14,10 +14,12 @@ from served import MARKUP, rooms
 from starlette.testclient import TestClient
 
 import saccade
+from hostile.markup import hostile
 from saccade import cli
 from saccade.serving.app import make
 from saccade.serving.guard import MOST
 from saccade.serving.shelf import Shelf, curves
+from saccade.training.report import write_report
 from saccade.viewer import pages
 
 
@@ -127,7 +129,8 @@ def test_only_this_machine_may_ask(client):
 )
 def test_only_the_files_of_the_page_are_served(client, path):
     assert client.get(f"/page/{path}").status_code == 404
-    assert client.get(f"/api/report/{path}").status_code in (400, 404)
+    for kind in ("report", "card", "samples"):
+        assert client.get(f"/api/{kind}/{path}").status_code in (400, 404)
 
 
 def test_every_file_of_the_page_comes_whole_and_asks_for_nothing_elsewhere(client):
@@ -146,7 +149,29 @@ def test_runs_are_told_even_while_they_are_written(client):
     assert run["curves"] == {"loss": [[1, 3.5], [2, 2.5]]}
     assert client.get("/api/report/first").text == "<p>hello"
     assert client.get("/api/report/second").status_code == 400
+    assert client.get("/api/samples/first").json() == {"heads": [], "rows": []}
+    answer = client.get("/api/card/first")
+    assert (answer.status_code, answer.json()["error"]) == (400, "The run 'first' has no model/README.md.")
     assert len(curves([{"step": i, "loss": 1.0} for i in range(10_000)])["loss"]) <= 400
+
+
+def test_the_answers_of_a_run_are_those_of_its_report(client, tmp_path):
+    """Whatever was answered comes back as it was, and not as what it might mean on a page."""
+    words = [word for word in hostile() if word.isprintable() and word.strip() == word and 0 < len(word) < 200]
+    rows = [{"text": word, "answer": f"{i}"} for i, word in enumerate(words[:40])]
+    write_report(tmp_path / "first" / "report.html", title="x", facts=[], metrics=[], scores=[], examples=rows)
+    told = client.get("/api/samples/first").json()
+    assert told == {"heads": ["text", "answer"], "rows": [[row["text"], row["answer"]] for row in rows]}
+
+
+def test_the_card_of_a_run_is_the_one_that_was_written(client, tmp_path):
+    (tmp_path / "first" / "model").mkdir()
+    (tmp_path / "first" / "model" / "README.md").write_text("<b>beside the weights</b>", encoding="utf-8")
+    assert "&lt;b&gt;beside the weights" in client.get("/api/card/first").text
+    (tmp_path / "first" / "card.html").write_text("<h1>a card</h1>", encoding="utf-8")
+    answer = client.get("/api/card/first")
+    assert answer.text == "<h1>a card</h1>"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
 
 def test_a_bug_tells_nothing_to_the_one_who_asks(client, known, monkeypatch):

@@ -129,3 +129,23 @@ def test_every_head_and_layer_can_be_switched_off(family):
                 one = answer(model, batch)
             with without(model, [layer]):
                 assert_close(one, answer(model, batch), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", [f for f in TEXTS if f.name in ("bert", "gpt2", "t5", "longformer")], ids=names)
+def test_layers_that_nobody_looks_at_do_not_change_those_that_are(family):
+    model, batch = rough(family), example(family)
+    whole = saccade.look(model, batch)
+    ran: list[str] = []
+    placed = [
+        layer.register_forward_hook(lambda *_: ran.append(""))
+        for n, layer in model.named_modules()
+        if n.endswith("layers.1")
+    ]
+    for one in saccade.look(model, batch, layers=[0]):
+        same = next(m for m in whole if (m.name, m.side) == (one.name, one.side))
+        assert torch.equal(one.weights, same.weights)
+    assert ("" in ran) == (family.name != "bert")  # of a reader without a task the pass ends where the look does
+    for hook in placed:
+        hook.remove()
+    with torch.no_grad():
+        assert answer(model, batch).isfinite().all()

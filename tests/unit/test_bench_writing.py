@@ -177,6 +177,24 @@ def test_the_summary_by_hand(tmp_path):
     assert out["held MB"] == {"saccade": 3, "transformers": 3}
 
 
+def test_both_sides_of_the_memory_stand_beside_each_other(tmp_path):
+    with open(tmp_path / "model.safetensors", "wb") as file:
+        file.truncate(400_000_000)  # 100 million weights of four bytes
+    (tmp_path / "config.json").write_text('{"n_embd": 1000, "n_layer": 10}', encoding="utf-8")
+    base = Work("generate", "", "", str(tmp_path), rows=2, prompt=60, new=41)
+    found = {
+        replace(base, who="saccade", precision="auto"): runs([1, 1, 1], [[1], [2]], held_mb=120.4),
+        replace(base, who="transformers", precision="float32"): runs([4, 4, 4], [[1], [2]], precision="float32"),
+    }
+    out = writing_summary.summary(found, [], "tokens/s")
+    assert out["weights MB"] == {"saccade": 100, "transformers": 400}
+    assert out["keys and values MB"] == {"saccade": 16}  # 2 x 10 layers x 1,000 numbers x 4 bytes x 2 rows x 100 tokens
+    assert out["allowed MB"] == {"saccade": 131}
+    lines = [line.strip() for line in table({"two": out}).splitlines()]
+    assert "allowed MB: saccade 131" in lines
+    assert lines.index("allowed MB: saccade 131") + 1 == lines.index("held MB: saccade 120; transformers 3")
+
+
 def test_texts_are_counted_as_sentences_and_each_of_ours_is_compared():
     works = [Work("student", who, "int8", "", lines="x") for who in WRITERS["student"]]
     said = {work: runs([time], ["um", "dois"]) for work, time in zip(works, (4, 2, 8, 1), strict=True)}

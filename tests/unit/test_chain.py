@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from saccade.engine import native
+from saccade.engine import loading, native
 from saccade.engine.chain import Chain, Room
 from saccade.parts.position import Rotary
 
@@ -18,14 +18,14 @@ W, H, G, D, INNER, LIMIT = 24, 6, 2, 4, 52, 17
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def both(request, monkeypatch):
     """Every test here holds for the compiled operators and for what stands in for them."""
-    native._library.cache_clear()
+    loading._library.cache_clear()
     if request.param == "plain":
         monkeypatch.setenv("SACCADE_NATIVE", "0")
     elif not native.ready():
         pytest.skip(native.why())
     yield request.param
     monkeypatch.undo()
-    native._library.cache_clear()
+    loading._library.cache_clear()
 
 
 def packed(rows, columns):

@@ -139,3 +139,33 @@ def test_a_translation_says_which_word_became_which(translator, tmp_path, capsys
     assert len(read_pharaoh(said["alignment"])) == len(said["target_words"])
     assert main([*asked, "--align", "--beams", "2", "--n-best", "2"]) == 2
     assert "leave --n-best out" in capsys.readouterr().err
+
+
+def known_alignments(path, count=6):
+    rows = ["source\ttarget\talignment", *("\t".join(row) for row in sentences(count))]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_the_commands_find_the_best_head_on_known_alignments(translator, tmp_path, capsys):
+    run, file = str(translator.save(tmp_path / "run")), known_alignments(tmp_path / "known.tsv")
+    assert main(["look", run, "--best-head", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"layer": 0, "head": 1, "later": True}
+    assert main(["look", run, "--best-head", file]) == 0
+    assert "aligned by layer 0, head 1, one step later, whose alignment error rate is 0.0" in capsys.readouterr().out
+    source, target, links = next(sentences(1, seed=5))
+    assert main(["look", run, source, target, "--align", "--best-head", file]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == links
+    asked = ["translate", run, "a1 a2", "--engine", "plain", "--length", "5", "--forbid", "a1"]
+    assert main([*asked, "--align", "--best-head", file, "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["by"] == "layer 0, head 1, one step later"
+    assert f"6 sentences of {file}" in said.err
+
+
+def test_a_file_without_alignments_finds_no_head(translator, tmp_path, capsys):
+    run = str(translator.save(tmp_path / "run"))
+    (tmp_path / "plain.tsv").write_text("source\ttarget\na1\tb1\n", encoding="utf-8")
+    assert main(["look", run, "--best-head", str(tmp_path / "plain.tsv")]) == 3
+    assert "alignment" in capsys.readouterr().err
+    assert main(["look", run, "a1", "--best-head", known_alignments(tmp_path / "k.tsv"), "--head", "0"]) == 2

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from saccade.engine import building, fallback, native
+from saccade.engine import building, fallback, loading, native
 
 compiled = pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
 
@@ -22,10 +22,10 @@ compiled = pytest.mark.skipif(not native.ready(), reason=native.why() or "compil
 @pytest.fixture
 def afresh(monkeypatch):
     """Let a test change the surroundings, and forget afterwards what was decided in them."""
-    native._library.cache_clear()
+    loading._library.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
-    native._library.cache_clear()
+    loading._library.cache_clear()
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
@@ -163,8 +163,8 @@ def test_a_copy_owns_its_weights():
 @compiled
 def test_the_generic_code_agrees_bit_for_bit(afresh):
     """The same file without AVX2: 32-bit sums are exact, and nothing else may be rounded otherwise."""
-    fast = native.open_library(building.build(native.SOURCES, "-march=native"))
-    slow = native.open_library(building.build(native.SOURCES, "-DSACCADE_PLAIN"))
+    fast = loading.open_library(building.build(loading.SOURCES, "-march=native"))
+    slow = loading.open_library(building.build(loading.SOURCES, "-DSACCADE_PLAIN"))
     packed = native.Packed(torch.randn(101, 203), torch.randn(101))
     for m in (1, 2, 3, 4, 7):
         x, outs = torch.randn(m, 203), []
@@ -308,8 +308,8 @@ def pooled(tmp_path, late=0.0):
         time.sleep(max(late, 3 * (time.perf_counter() - begin)) if late else 0)
 
     # a copy of the file has globals of its own, so that the pool of everybody else stays as it is
-    shutil.copy(building.build(native.SOURCES, "-march=native"), tmp_path / "own.so")
-    library = native.open_library(tmp_path / "own.so")
+    shutil.copy(building.build(loading.SOURCES, "-march=native"), tmp_path / "own.so")
+    library = loading.open_library(tmp_path / "own.so")
     size = ctypes.CDLL(torch._C.__file__).omp_get_max_threads
     library.saccade_pool(ctypes.cast(run, ctypes.c_void_p), ctypes.cast(size, ctypes.c_void_p))
     packed, x, out = native.Packed(torch.randn(640, 320)), torch.randn(1, 320), torch.empty(1, 640)
@@ -391,7 +391,7 @@ def test_a_memory_of_another_layout_is_refused():
 
 def test_it_can_be_switched_off(afresh):
     afresh.setenv("SACCADE_NATIVE", "0")
-    native._library.cache_clear()
+    loading._library.cache_clear()
     assert not native.ready()
     assert native.why() == "SACCADE_NATIVE=0 switches the compiled operators off"
 
@@ -407,11 +407,11 @@ def test_no_compiler_no_library_and_no_noise(afresh, tmp_path, capfd):
     afresh.delenv("CXX", raising=False)
     afresh.setenv("XDG_CACHE_HOME", str(tmp_path))
     afresh.setenv("PATH", str(tmp_path))
-    native._library.cache_clear()
+    loading._library.cache_clear()
     assert not native.ready()
     assert "no C++ compiler" in native.why()
     assert native.Packed(torch.eye(3))(torch.eye(3)).equal(torch.eye(3))
-    native._library.cache_clear()
+    loading._library.cache_clear()
     afresh.setenv("CXX", compiler(tmp_path / "broken", "echo 'no such header' >&2; exit 1"))
     assert not native.ready()
     assert "cannot compile native.cpp: no such header" in native.why()
@@ -425,7 +425,7 @@ def test_a_cache_that_others_can_write_is_not_trusted(afresh, tmp_path):
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     with pytest.raises(building.CannotBuild, match="yours alone to write"):
-        building.build(native.SOURCES)
+        building.build(loading.SOURCES)
 
 
 def test_two_builders_leave_one_whole_file(afresh, tmp_path):
@@ -434,8 +434,8 @@ def test_two_builders_leave_one_whole_file(afresh, tmp_path):
     script = f'echo x >> {tmp_path}/runs; for last; do :; done; printf one > "$last"; sleep 0.2; printf two >> "$last"'
     afresh.setenv("CXX", compiler(tmp_path / "slow", script))
     with ThreadPoolExecutor(2) as pool:
-        made = list(pool.map(lambda _: building.build(native.SOURCES), range(2)))
-    made.append(building.build(native.SOURCES))
+        made = list(pool.map(lambda _: building.build(loading.SOURCES), range(2)))
+    made.append(building.build(loading.SOURCES))
     assert len(set(made)) == 1
     assert made[0].read_text(encoding="utf-8") == "onetwo"
     assert list(made[0].parent.iterdir()) == [made[0]]

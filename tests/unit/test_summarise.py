@@ -223,4 +223,4 @@ def test_from_the_sample_to_a_summary_by_the_verb(tmp_path, capsys):
     assert main(["summarise", run, "Oslo City met Lima City on Monday.", "--json"]) == 0
     assert next(iter(json.loads(capsys.readouterr().out))) == "summary"
     assert main(["translate", run, "a"]) == 4
-    assert "was made to summarise, not to translate" in capsys.readouterr().err
+    assert "was made for another task, summarise" in capsys.readouterr().err

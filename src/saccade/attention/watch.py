@@ -20,9 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saccade.heap import give_back
+
 Chunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
 Reduced = tuple[Tensor | None, Tensor | None]  # (weights, columns)
-CHUNK = 2**22  # numbers computed at a time: 16 MB in float32, and a few times that in between
+CHUNK = 2**20  # numbers computed at a time: 4 MB in float32, and a few times that in between
+ROWS = 16  # computed at a time however long they are: all keys are read again for each lot
+LARGE = 2**26  # bytes of a piece before and after which memory that is free is given back
 LIMIT = 2**29  # numbers kept of one module without being asked to choose: 2 GB in float32
 
 
@@ -50,8 +54,16 @@ class _Kept:
             shape = list(part.shape)
             shape[self.axis] = self.count
             self.all = part.new_empty(shape)
+            self._tidy()
         self.all.narrow(self.axis, self.done, part.size(self.axis)).copy_(part)
         self.done += part.size(self.axis)
+        if self.done == self.count:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Beside a large piece, what the pass and the chunks before it have freed would count for much."""
+        if self.all.nbytes >= LARGE:
+            give_back()
 
 
 @dataclass(frozen=True)
@@ -235,7 +247,7 @@ def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, ro
         )
 
     def chunks() -> Iterator[tuple[Tensor, Tensor]]:
-        for some in wanted.split(max(1, CHUNK // max(1, a_row))):
+        for some in wanted.split(max(ROWS, CHUNK // max(1, a_row))):
             part = weights(some).detach()
             if grid and not whole:
                 part = part.flatten(axis + 1)  # keys by number, row by row

@@ -15,6 +15,8 @@ from saccade.cores import cores
 if TYPE_CHECKING:
     from saccade.studies.writing_work import Work
 
+SIDES = ("weights MB", "keys and values MB", "allowed MB", "held MB")  # what is held of memory, beside what may be
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -129,7 +131,7 @@ def table(figures: dict[str, dict[str, Any]]) -> str:
         for kind in ("tokens/s", "sentences/s", "seconds", "share of the memory's speed"):
             if kind in figure:
                 lines.append(f"  {kind}: " + ", ".join(f"{who} {spanned(x)}" for who, x in figure[kind].items()))
-        for kind in ("precision", "weights MB", "held MB", "peak MB", "missing"):
+        for kind in ("precision", *SIDES, "peak MB", "missing"):
             if figure.get(kind):
                 lines.append(f"  {kind}: " + "; ".join(f"{who} {x}" for who, x in figure[kind].items()))
     return "\n".join(lines)

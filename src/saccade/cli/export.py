@@ -35,6 +35,7 @@ def main(
 
 def _export(run: str, directory: Path, head: str | None, reason: str | None) -> int:
     from saccade.cli.settings import Wrong
+    from saccade.models.cut import whole
     from saccade.models.load import load
     from saccade.models.save import save
 
@@ -45,6 +46,9 @@ def _export(run: str, directory: Path, head: str | None, reason: str | None) -> 
     card = _card(run, reason)
     model = load(run, head=head)
     print(model.report)
+    if model.kept and model.family.names is not None:  # others know one number of heads for all layers
+        model = whole(model)
+        print("zeros      stand where heads were removed, so that the shape is the published one")
     print(f"written    {save(model, directory, card=card)}")
     print(f"loads in   {_readers(directory)}")
     if reason:

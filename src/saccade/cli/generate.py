@@ -64,10 +64,10 @@ def main(
     from saccade.cli.running import guarded
 
     def work() -> int:
+        from saccade.cli.asking import opened
         from saccade.cli.settings import Wrong
         from saccade.decoding.ways import Ways
         from saccade.tasks.language import Language
-        from saccade.tasks.opening import open_run
         from saccade.tasks.task import need_tokenizer
         from saccade.tasks.validity import kind_of
 
@@ -76,7 +76,7 @@ def main(
             _refused(text, asked, chosen.check())
         except ValueError as error:
             raise Wrong(str(error)) from None
-        task, model = open_run(run)
+        task, model = opened(run)
         task = getattr(task, "doing", task)  # of pretraining, what it does
         if not isinstance(task, Language):
             raise ValueError(

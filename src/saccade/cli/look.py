@@ -9,7 +9,7 @@ import tyro
 
 if TYPE_CHECKING:
     from saccade.explain.agreement import Agreement
-    from saccade.explain.align import Alignment
+    from saccade.explain.align import Alignment, Where
     from saccade.explain.looks import Looks
 
 
@@ -23,6 +23,8 @@ class Out:
     """A picture; .svg and .pdf by the name of the file."""
     save: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """The maps as data, for saccade.explain.looks.Looks.load."""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """With --remove: the directory of the smaller model, which must not exist yet."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON: answer, tokens, and every head in numbers."""
 
@@ -47,6 +49,8 @@ class Also:
 
     align: tyro.conf.FlagCreatePairsOff[bool] = False
     """Of a translation, which word became which: 0-0 1-2, and as a matrix in --html and --png."""
+    best_head: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Align by the head that errs least on these sentences (source, target, alignment); without a text, say which it is."""
     agree: tyro.conf.FlagCreatePairsOff[bool] = False
     """Whether the answer depends on what each layer points at: by gradients, and by taking tokens away."""
     word: str = ""
@@ -59,6 +63,8 @@ class Also:
     """With --ablate: so many of them at most."""
     rounds: int = 40
     """With --ablate: draws of the examples for the intervals."""
+    remove: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LAYER.HEAD")] = ()
+    """Heads to leave out for good, such as 0.3 1.2 or across.1.0; takes no text, and writes a smaller model to --out."""
 
 
 def main(
@@ -83,6 +89,8 @@ def main(
 
     saccade look runs/reviews --ablate --layer 0
 
+    saccade look runs/reviews --remove 0.3 1.2 --out runs/smaller
+
     Args:
         run: A run, or any directory with a model.
         text: A text, or two: a pair, or what a writer reads and is to write; a picture file for a model that sees.
@@ -97,25 +105,39 @@ def main(
             from saccade.cli.serve import serve
 
             return serve((run,), 0, None, show=True)
-        _check(text, also)
+        _check(text, which, also, out)
+        if also.remove:
+            from saccade.cli.removing import removed
+
+            return removed(run, also.remove, out.out, as_json=out.json)
         if also.ablate:
             return _ablate(run, which, also, out.json)
         if also.word:
             return _contexts(run, text, also.word, out.json)
+        if also.best_head and not text:
+            return _best_head(run, which, also.best_head, out.json)
         return _look(run, text, which, also, out)
 
     return guarded("look", work)
 
 
-def _check(text: tuple[str, ...], also: Also) -> None:
+def _check(text: tuple[str, ...], which: Which, also: Also, out: Out) -> None:
     """Say at once what is missing."""
     from saccade.cli.settings import Wrong
 
+    if also.remove and (text or also.ablate):
+        raise Wrong(
+            "--remove leaves heads out for good: it takes no text, and --ablate is asked before it or after it."
+        )
+    if out.out and not also.remove:
+        raise Wrong("--out is where --remove writes a smaller model; pictures and data go to --html, --png and --save.")
     if also.ablate and text:
         raise Wrong("--ablate judges heads by many examples and takes no text; give them with --data.")
     if also.word and len(text) != 2:
         raise Wrong(f"--word compares a word in two texts; {len(text)} came.")
-    if not also.ablate and not 1 <= len(text) <= 2:
+    if also.best_head and which.head:
+        raise Wrong("--best-head finds the head by itself; leave --head out.")
+    if not (also.ablate or also.remove or also.best_head) and not 1 <= len(text) <= 2:
         raise Wrong(f"{len(text)} texts came; one is needed, or two that belong together.")
     if min(also.examples, also.rounds) < 2:
         raise Wrong(f"--examples is {also.examples} and --rounds {also.rounds}; an interval needs at least 2 of each.")
@@ -128,13 +150,27 @@ def _look(run: str, text: tuple[str, ...], which: Which, also: Also, out: Out) -
     from saccade.explain.told import as_json, more, summary
 
     given = text[0] if len(text) == 1 else (text[0], text[1])
+    where = _found_head(run, which, also.best_head)[0] if also.best_head else None
     found = look(run, given, layers=which.layer or None, heads=which.head or None, decoding=Decoding(beams=which.beams))
+    aligned = align(found, where) if also.align or where else None
     found = found.to_words() if which.words else found
-    aligned = align(found) if also.align else None
     agreed = _agreed(run, given, Decoding(beams=which.beams)) if also.agree else []
     for line in _written(found, aligned, out):
         print(f"saccade look: {line}", file=sys.stderr)
     print(as_json(found, aligned, agreed) if out.json else "\n".join([*summary(found), *more(aligned, agreed)]))
+    return 0
+
+
+def _found_head(run: str, which: Which, file: str) -> "tuple[Where, str]":
+    from saccade.cli.aligning import head_on
+    from saccade.explain.asked import opened
+
+    return head_on(opened(run)[1], file, which.layer or None)
+
+
+def _best_head(run: str, which: Which, file: str, as_json: bool) -> int:
+    where, said = _found_head(run, which, file)
+    print(json_text.dumps({"layer": where.layer, "head": where.head, "later": where.later}) if as_json else said)
     return 0
 
 

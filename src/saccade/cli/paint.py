@@ -52,11 +52,10 @@ def _paint(
     given: dict[str, Any],
     as_json: bool,
 ) -> int:
-    from saccade.cli.asking import examples_of
+    from saccade.cli.asking import examples_of, opened
     from saccade.tasks.answering import answers
-    from saccade.tasks.opening import open_run
 
-    task, model = open_run(run, "paint")
+    task, model = opened(run, "paint")
     task = type(task)(replace(task.config, **given))
     found, asked = answers(task, model, examples_of(task, texts, data, columns))
     out.mkdir(parents=True, exist_ok=True)

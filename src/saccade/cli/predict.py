@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 VERBS = ("label", "tag", "translate", "summarise", "caption")
 WRITING = ("translate", "summarise", "caption")
 ALIGN = "After each translation and a tab, which word became which: 0-0 1-2, source - target."
+BEST = "With --align: a file of sentences (source, target, alignment); the head that errs least on them aligns."
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,15 @@ def call(verb: str, argv: Sequence[str]) -> int:
         columns: str = "",
         json: tyro.conf.FlagCreatePairsOff[bool] = False,
         align: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=ALIGN)] = False,
+        best_head: Annotated[str, tyro.conf.arg(metavar="FILE", help=BEST)] = "",
         decoding: tyro.conf.OmitArgPrefixes[Decoding] = Decoding(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
     ) -> int:
         asked = Asked(text, data, columns)
-        if align:
+        if align or best_head:
             from saccade.cli.aligning import write_aligned
 
-            return write_aligned(run, asked, as_json=json, decoding=decoding, engine=engine)
+            return write_aligned(run, asked, as_json=json, decoding=decoding, engine=engine, best_head=best_head)
         return write(verb, run, asked, as_json=json, decoding=decoding, engine=engine)
 
     does = translating if verb == "translate" else writing if verb in WRITING else named

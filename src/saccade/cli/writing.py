@@ -30,17 +30,16 @@ def write(verb: str, run: str, asked: Asked, *, as_json: bool, decoding: Decodin
     from saccade.cli.running import guarded
 
     def work() -> int:
-        from saccade.cli.asking import each_example
+        from saccade.cli.asking import each_example, opened
         from saccade.cli.settings import Wrong
         from saccade.decoding.ways import Ways
-        from saccade.tasks.opening import open_run
         from saccade.tasks.task import need_tokenizer
 
         try:
             decoding.check()
         except ValueError as error:
             raise Wrong(str(error)) from None
-        task, model = open_run(run, verb)
+        task, model = opened(run, verb)
         tokenizer = need_tokenizer(model).target
         model = engine.ready(model)  # under the same name, so that a plain model does not stay beside its fast form
         ways = Ways(decoding, model, tokenizer)

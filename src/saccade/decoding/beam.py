@@ -147,7 +147,9 @@ def search(
                 cover.reorder(index)
                 sofar = sofar.pick(rows)
             sofar = sofar.then(tokens)
-            scores = model.step(Text(torch.tensor(tokens, device=scores.device)[:, None]), state)[:, -1]
+            new = torch.tensor(tokens, device=scores.device)[:, None]
+            del scores  # of all words for all beams: two of them at a time would be the most that a search holds
+            scores = model.step(Text(new), state)[:, -1]
             cover.add()
     return run.found(best)
 

@@ -10,6 +10,7 @@ for texts and log-probabilities, are in `stop`.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,6 +24,13 @@ from saccade.models.model import Model
 from saccade.parts.state import State
 
 Choose = Callable[[Tensor], Tensor]  # scores (B, V) to tokens (B,)
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A state that lays out space for what will come, and is told how much that is."""
+
+    def expect(self, tokens: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,8 @@ def begin(model: Writer, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar
         )
     if not prompt:
         return state, torch.zeros(0, 0), Sofar([], [], limit)
+    if isinstance(state, Expecting):
+        state.expect(text.tokens.size(1) + limit - 1)  # the last token is written and not read
     scores = model.last(text, state) if isinstance(model, Model) else text.last(model.step(text, state))
     return state, scores, Sofar(prompt, [[] for _ in prompt], limit)
 

@@ -1,4 +1,4 @@
-// Several operators of native.cpp in one call, for one new token a row: chain.py writes the list, this file walks it.
+// Several operators of native.cpp in one call, for one new token a row: chain.py writes the list, steps.py its form, this file walks it.
 #include <algorithm>
 #include <cstdint>
 

@@ -88,9 +88,8 @@ class Links:
             key, value = (now.memory.extend(f"{path}{name}", shape) for name in ("key", "value"))
             return Room(key.whole, value.whole, now.lengths, now.seen(key.whole.size(2)), origin=key.origin)
         assert now.across is not None, "a layer that looks across is given a memory"
-        keys, values = branch._keys(now.across, now.memory.at(path[:-1]))
-        group, keep = now.memory.group(f"{path}key"), now.across_keep
-        keys, values, keep = keys[::group], values[::group], None if keep is None else keep[::group]
+        keys, values, group = branch.few(now.across, now.memory.at(path[:-1]))
+        keep = None if now.across_keep is None else now.across_keep[::group]
         return Room(keys, values, now.whole(keys.size(2), len(keys)), keep, group)
 
     def _turns(self, now: Now, rows: int) -> Tensor:

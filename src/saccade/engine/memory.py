@@ -11,67 +11,12 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from saccade.engine import native
+from saccade.engine.rooms import Room, Shared, count, space
+from saccade.heap import give_back
 from saccade.parts.state import Mark, Slot, State
 
-FIRST = 64  # tokens that a room holds at least
-
-
-class Room(Slot):
-    """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it.
-
-    Rows that have changed places need not have been moved: `origin` (B, K) then says in which row of the whole each place of a
-    row lies. What comes next is written to the row's own places.
-    """
-
-    def __init__(self, whole: Tensor, length: int, axis: int, *, private: bool = True, origin: Tensor | None = None):
-        self.__dict__.update(whole=whole, length=length, axis=axis, grows=True, private=private, origin=origin)
-
-    whole: Tensor
-    length: int
-    private: bool  # whether nobody was given a view of it, so that it may be written anew once it is left
-    origin: Tensor | None
-
-    @property
-    def tensor(self) -> Tensor:  # type: ignore[override]
-        assert self.axis is not None, "a room grows along an axis"
-        if self.origin is not None:
-            return self.settled().tensor
-        self.shown()
-        return self.whole.narrow(self.axis, 0, self.length)
-
-    def shown(self) -> None:
-        """Somebody may look at it from now on, at any time."""
-        self.__dict__["private"] = False
-
-    def placed(self, rows: Tensor) -> Tensor | None:
-        """The origin of these rows, (B, K): what comes next will lie in the row itself. None: this room must be moved."""
-        if self.axis != 2 or self.whole.dim() != 4:
-            return None
-        if self.origin is None:
-            origin = rows.to(torch.int32)[:, None].repeat(1, self.whole.size(2))
-        else:
-            origin = self.origin.index_select(0, rows)
-        origin[:, self.length :] = torch.arange(len(rows), dtype=torch.int32, device=rows.device)[:, None]
-        return origin
-
-    def swapped(self, origin: Tensor) -> "Room":
-        """The same space, with rows that lie where `origin` says."""
-        assert self.axis is not None, "a room grows along an axis"
-        return Room(self.whole, self.length, self.axis, private=self.private, origin=origin)
-
-    def settled(self, spare: Tensor | None = None) -> "Room":
-        """A room of the same size, maybe a spare one, with every row in one piece; the space behind is not copied."""
-        assert self.origin is not None, "a room whose rows have not changed places is settled"
-        return Room(native.gather(self.whole, self.origin, self.length, spare), self.length, 2)
-
-    def chosen(self, rows: Tensor) -> "Room":
-        """Some of its rows in a room of the same size, along whatever axis it grows."""
-        assert self.axis is not None, "a room grows along an axis"
-        whole = self.whole.new_empty(len(rows), *self.whole.shape[1:])
-        front = self.whole.narrow(self.axis, 0, self.length)
-        torch.index_select(front, 0, rows, out=whole.narrow(self.axis, 0, self.length))
-        return Room(whole, self.length, self.axis)
+FIRST = 64  # tokens that a room holds at least, if it is not said how many will come
+AHEAD = 4  # times what is there: so far a room is made for what is said to come
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +40,7 @@ class Memory(State):
         if root is None:
             self._moments: list[ref[Moment]] = []
             self._spare: dict[str, Tensor] = {}  # rooms that were left, for the next who moves
+            self._end = 0  # tokens that there will be in the end, if somebody has said so
 
     @staticmethod
     def of(state: State) -> "Memory":
@@ -106,6 +52,10 @@ class Memory(State):
 
     def at(self, name: str) -> "Memory":
         return Memory(self._root, f"{self._path}{name}.")
+
+    def expect(self, tokens: int) -> None:
+        """So many tokens will come at most: rooms are made as large as that, and no larger."""
+        self._root._end = self.length + tokens
 
     def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
         """Write x behind what was there, and return it all; the room moves only when it is full."""
@@ -130,19 +80,39 @@ class Memory(State):
             room = Room(slot.whole, end, axis, private=slot.private, origin=slot.origin)
         else:
             shape = list(x.shape)
-            shape[axis] = max(FIRST, 2 * end)
-            room = Room(x.new_empty(shape), end, axis)
+            shape[axis] = self._size(end)
+            room = Room(space(shape, x), end, axis)
             if slot is not None:
                 room.whole.narrow(axis, 0, start).copy_(slot.tensor)
         slots[path] = room
         return room
 
+    def _size(self, end: int) -> int:
+        """Tokens that a room is made for which has to hold so many now."""
+        known = self._root._end
+        return min(known, max(FIRST, AHEAD * end)) if known > end else max(FIRST, 2 * end)
+
+    def spread(self, times: int) -> None:
+        """As ever; what does not grow is kept once for all rows of a group."""
+        root = self._root
+        if not root._slots:
+            super().spread(times)  # which refuses
+        first = next(iter(root._slots.values()))
+        device = (first.whole if isinstance(first, Room) else first.tensor).device
+        shared = {name: Shared(slot.tensor, slot.axis, times) for name, slot in root._slots.items() if not slot.grows}
+        root._slots = {name: slot for name, slot in root._slots.items() if name not in shared}
+        self.reorder(torch.arange(count(first), device=device).repeat_interleave(times))
+        root._slots |= shared
+        give_back()  # what reading the source took, before there are several of everything else
+
     def reorder(self, rows: Tensor) -> None:
         """As ever; where a room has enough rows nothing is moved but the table of where they lie, the same for all layers."""
         root = self._root
         rooms = {name: slot for name, slot in root._slots.items() if isinstance(slot, Room)}
-        root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms}
+        shared = {name: slot.chosen(rows) for name, slot in root._slots.items() if isinstance(slot, Shared)}
+        root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms.keys() | shared.keys()}
         super().reorder(rows)
+        root._slots |= shared
         origins: dict[Hashable, Tensor | None] = {}
         for name, room in rooms.items():
             like = id(room.origin), room.whole.shape[1:], room.length, room.axis
@@ -154,16 +124,20 @@ class Memory(State):
     def _settle(self, path: str, room: Room) -> None:
         """Move the rows of a room to where they belong; the space that is left serves the next who moves."""
         root = self._root
-        root._slots[path] = room.settled(root._spare.pop(path, None))
-        if room.private:  # new memory has to be cleared by the system first, which takes longer than copying
+        root._slots[path] = settled = room.settled(root._spare.pop(path, None))
+        if room.private and room.whole.shape == settled.whole.shape:
+            # new memory has to be cleared by the system first, which takes longer than copying
             root._spare[path] = room.whole
 
-    def group(self, path: str) -> int:
-        """How many rows beside each other share what is remembered there: the beams of a text share its source."""
-        root = self._root
-        slot = root._slots.get(path)
-        shared = slot is not None and not slot.grows and slot.tensor is root._alike.get(path)
-        return root._times if shared else 1
+    def few(self, name: str) -> Tensor | None:
+        """What is remembered, with one row for all rows beside each other that share it: beams share their source."""
+        slot = self._root._slots.get(self._path + name)
+        return slot.few if isinstance(slot, Shared) else None if slot is None else slot.tensor
+
+    def group(self, name: str) -> int:
+        """How many rows share a row of that."""
+        slot = self._root._slots.get(self._path + name)
+        return slot.times if isinstance(slot, Shared) else 1
 
     def mark(self) -> Mark:
         root = self._root

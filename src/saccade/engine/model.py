@@ -7,8 +7,6 @@
 It has its own copy of all that it needs, so drop the plain model to save its memory.
 """
 
-import ctypes
-from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,13 @@ from saccade.engine.choice import COMPILED, Choice, choice
 from saccade.engine.exchange import Exchange
 from saccade.engine.memory import Memory
 from saccade.engine.quantise import Tiles
+from saccade.heap import give_back
 from saccade.models.model import Model
 from saccade.models.painter import Painter
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
+
+LONG = 512  # tokens of all rows together: reading so many takes some megabytes for a moment
 
 
 class Fast(Model):
@@ -39,6 +40,8 @@ class Fast(Model):
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         state, text = super().start(batch)
+        if isinstance(batch.source, Text):
+            _after(batch.source)
         return state if self.choice.precision == COMPILED else Memory.of(state), text
 
     @torch.no_grad()
@@ -59,7 +62,9 @@ class Fast(Model):
     @torch.no_grad()
     def last(self, text: Text, state: State) -> Tensor:
         """The scores (B, V) after the last real token of each row: of a prompt, no other is needed."""
-        return super().last(text, state)
+        scores = super().last(text, state)
+        _after(text)
+        return scores
 
     def train(self, mode: bool = True) -> "Fast":
         if mode:
@@ -106,5 +111,10 @@ def _own(made: nn.Module) -> None:
     """Let go of the plain model: a norm that lies in its file would keep the whole file in memory."""
     for tensor in [*made.parameters(), *made.buffers()]:
         tensor.data = tensor.data.clone()
-    with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless it is told not to
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back()
+
+
+def _after(text: Text) -> None:
+    """A long text has been read: what that took is not needed for one token at a time."""
+    if text.tokens.is_cpu and text.tokens.numel() >= LONG:
+        give_back()

@@ -1,5 +1,5 @@
 // The inner loops of the engine: int8 products, attention of one new token, norms. Plain C functions without torch's
-// headers; native.py compiles them on first use.
+// headers; building.py compiles them on first use.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr long TILE = 32;     // output rows that one pass computes together; native.py packs the weights for it
+constexpr long TILE = 32;     // output rows that one pass computes together; packed.py packs the weights for it
 constexpr long GROUP = 64;    // columns of a row of activations that share a scale, so that one large number spoils few others
 constexpr long AHEAD = 1024;  // bytes between what is multiplied and what is fetched from memory
 constexpr long CHUNK = 98304; // bytes of weights a thread takes at a time: a long run for the processor's own prefetcher

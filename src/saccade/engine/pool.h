@@ -6,7 +6,7 @@
 
 namespace {
 
-// OpenMP's entry points, as native.py finds them in torch.
+// OpenMP's entry points, as loading.py finds them in torch.
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 Parallel parallel = nullptr;
 int (*pool_size)() = nullptr;

@@ -20,7 +20,7 @@ from saccade.engine.packing import PackedSight
 from saccade.engine.quantise import Pack, Packed, joined
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.layer import Sublayer
-from saccade.parts.multihead import Attention, split
+from saccade.parts.multihead import Attention, narrowed, split
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
@@ -86,7 +86,7 @@ class Looking(nn.Module):
 
     def __init__(self, plain: Attention, pack: Pack):
         super().__init__()
-        self.mechanism, self.head_width = plain.mechanism, plain.head_width
+        self.mechanism, self.head_width, self.kept = plain.mechanism, plain.head_width, plain.kept
         heads, key_heads = (linear(part).out_features // plain.head_width for part in (plain.query, plain.key))
         self.looks, self.sizes = heads + key_heads, (heads, key_heads, key_heads)
         self.joint = joined([linear(plain.query), linear(plain.key), linear(plain.value)], pack)
@@ -101,7 +101,7 @@ class Looking(nn.Module):
         q, k, v = self._turned(heads, turn).split(self.sizes, dim=1)  # (B, H or G, T, D)
         if state is not None:
             k, v = state.append("key", k), state.append("value", v)
-        seen = self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2)
+        seen = self.mechanism(q, k, v, narrowed(sight, self.kept)).transpose(1, 2).flatten(2)
         return self.output(sight.gather(seen) if isinstance(sight, PackedSight) else seen, "none", add)
 
     def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
@@ -140,25 +140,30 @@ class Across(nn.Module):
     def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
         assert now.across is not None, "a layer that looks across is given a memory"
         q = now.all_rows(self.query.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H, D)
-        k, v = self._keys(now.across, now.memory.at(path[:-1]))
-        group, keep = now.memory.group(f"{path}key"), now.across_keep
+        k, v, group = self.few(now.across, now.memory.at(path[:-1]))
+        keep = None if now.across_keep is None else now.across_keep[::group]
         if group > 1:  # rows with the same memory look as one row with more heads
             q = q.unflatten(0, (-1, group)).transpose(1, 2).flatten(1, 2)
-            k, v, keep = k[::group], v[::group], None if keep is None else keep[::group]
         seen = native.attend(q, k, v, now.whole(k.size(2), len(k)), self.scale, keep)
         if group > 1:
             seen = seen.unflatten(1, (-1, group)).transpose(1, 2).flatten(0, 1)
         return self.output.forward(now.live_rows(seen.flatten(1)), "none", add)
 
+    def few(self, memory: Tensor, state: Memory) -> tuple[Tensor, Tensor, int]:
+        """Keys and values with one row for all rows beside each other that share it, and how many do."""
+        k, v = state.few("key"), state.few("value")
+        return *(self._made(memory, state) if k is None or v is None else laid(k, v)), state.group("key")
+
     def _keys(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
         k, v = (None, None) if state is None else (state.get("key"), state.get("value"))
-        if k is None or v is None:
-            k, v = (dense(x) for x in split(self.joint(memory), self.head_width).chunk(2, dim=1))
-            if state is not None:
-                state.put("key", k, 2)
-                state.put("value", v, 2)
-        # whoever pads or cuts a state may leave its tensors laid out otherwise
-        return (k, v) if k.stride() == v.stride() and k.stride(2) == k.size(3) else (dense(k), dense(v))
+        return self._made(memory, state) if k is None or v is None else laid(k, v)
+
+    def _made(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
+        k, v = (dense(x) for x in split(self.joint(memory), self.head_width).chunk(2, dim=1))
+        if state is not None:
+            state.put("key", k, 2)
+            state.put("value", v, 2)
+        return k, v
 
 
 class Thinking(nn.Module):
@@ -225,6 +230,11 @@ def scale_of(mechanism: Mechanism, width: int) -> float:
 def dense(x: Tensor) -> Tensor:
     """A copy whose strides follow from its shape, also where an axis has one place only."""
     return x.clone(memory_format=torch.contiguous_format)
+
+
+def laid(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values as the operator reads them: whoever pads or cuts a state may leave its tensors laid out otherwise."""
+    return (k, v) if k.stride() == v.stride() and k.stride(2) == k.size(3) else (dense(k), dense(v))
 
 
 def alone(layer: nn.Module, pack: Pack) -> Packed:

@@ -2,7 +2,8 @@
 
     with without(model, [switch]): ...                  # as if these heads had nothing to say
     for one in importance(task, model, examples): print(one)
-    silence(model, switches).save("smaller")            # the same for good, in any format
+    silence(model, switches)                            # the same for good: zeros, and the shape stays
+    remove(model, switches).save("smaller")             # the same for good, and what they took is saved
 
 A head that is off passes zeros to the output projection. Squeeze-and-excitation that is off lets all channels pass; a
 recurrent layer that is off says nothing.
@@ -22,6 +23,7 @@ from saccade.attention.mechanism import Mechanism
 from saccade.attention.watch import watchable
 from saccade.data import Example
 from saccade.explain.places import FAR, LAYER, side_of
+from saccade.models import cut
 from saccade.models.model import Model
 from saccade.parts.multihead import Attention
 from saccade.parts.squeeze import SqueezeExcite
@@ -41,6 +43,11 @@ class Switch:
     side: str
     layer: int
     head: int | None = None
+
+    @property
+    def name(self) -> str:
+        """A name that stays the same from look to look: side, kind, layer and head."""
+        return f"{self.side or 'all'}.{self.kind}.{self.layer}.{'all' if self.head is None else self.head}"
 
     def __str__(self) -> str:
         which = "whole" if self.head is None else f"head {self.head}"
@@ -188,6 +195,29 @@ def silence(model: Model, off: Sequence[Switch]) -> Model:
                 with torch.no_grad():
                     output.weight[:, head * width : (head + 1) * width] = 0
     return new
+
+
+def remove(model: Model, off: Sequence[Switch]) -> Model:
+    """A copy without some heads for good, and without their projections; those that are left are numbered anew, from 0."""
+    gone: dict[str, set[int]] = {}
+    for switch in off:
+        name = switch.names[0].rpartition(".")[0].removesuffix(".near").removeprefix("body.")
+        heads = range(heads_of(model, switch.names[0])) if switch.head is None else [switch.head]
+        gone.setdefault(name, set()).update(heads)
+    return cut.remove(model, gone)
+
+
+def named(model: nn.Module, name: str) -> Switch:
+    """The head that a name means: LAYER.HEAD where that says enough, else with its kind and side before it."""
+    known = [one for one in switches(model) if isinstance(one.head, int)]
+    found = [one for one in known if one.name == name or one.name.endswith(f".{name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(f"{name!r} can be {' or '.join(one.name for one in found)}; say which.")
+    names = [one.name for one in known]
+    few = ", ".join(names[:4]) + (f" to {names[-1]}" if len(names) > 4 else "")
+    raise ValueError(f"The model has no head {name!r}; {f'its heads are {few}' if names else 'it has none at all'}.")
 
 
 def _projection(model: Model, name: str) -> tuple[nn.Linear, int]:

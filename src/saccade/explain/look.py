@@ -10,12 +10,12 @@ knows, and is then watched while it reads what it wrote.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 
-from saccade.attention.watch import Everything, Pooled, Reducer, watch
+from saccade.attention.watch import Everything, Pooled, Reducer, watch, watchable
 from saccade.data import Text
 from saccade.decoding.settings import Decoding
 from saccade.explain.asked import Asked, Input, ask, opened
@@ -59,7 +59,7 @@ def look_at(asked: Asked, wanted: Wanted = Wanted(), decoding: Decoding = Decodi
         reduce = wanted.reduce or _reducer(chosen)
         with ExitStack() as stack:
             looks = [stack.enter_context(each) for each in _watching(asked.model, chosen, wanted, reduce)]
-            answer = _pass(asked, written)
+            answer = _pass(asked, written, chosen)
     seen = named([one for some in looks for one in some], chosen, wanted, sides.marked)
     texts = asked.texts if written is None or not written.text else _texts(asked, written)
     text = "" if written is None else written.text
@@ -132,13 +132,37 @@ def _watching(model: Model, chosen: list[Place], wanted: Wanted, reduce: Reducer
         yield watch(model, names, heads=heads, rows=rows, reduce=reduce if reduced else Everything())
 
 
-def _pass(asked: Asked, written: Written | None) -> str:
+class _Enough(Exception):
+    """All that was to be seen has been seen."""
+
+
+@contextmanager
+def _no_further(model: Model, chosen: Sequence[Place]) -> Iterator[None]:
+    """End a pass whose answer nobody waits for after the last module that is looked at, where each is asked once."""
+
+    def stop(*given: object) -> None:
+        raise _Enough
+
+    known = watchable(model)
+    last = known.get(chosen[-1].name) if chosen and all(place.stacked for place in chosen) else None
+    compiled = any(hasattr(part, "_orig_mod") for part in model.modules())  # a graph is not left halfway
+    placed = None if last is None or compiled else last.register_forward_hook(stop)
+    try:
+        with suppress(_Enough):
+            yield
+    finally:
+        if placed is not None:
+            placed.remove()
+
+
+def _pass(asked: Asked, written: Written | None, chosen: Sequence[Place]) -> str:
     """One pass over all there is, and the answer of a reader."""
     model, task = asked.model, asked.task
     batch = asked.batch.to(next(model.parameters()).device)
     if written is None:
         if task is None or not batch.rows or task.name == "pretrain":
-            model(batch)
+            with _no_further(model, chosen):
+                model(batch)
             return ""
         item = batch.rows[0]
         return task.told(task.shown(task.gathered(task.answer(model, batch), [item])[0], item.example))

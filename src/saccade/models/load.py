@@ -11,6 +11,7 @@ from torch import Tensor
 from saccade import text
 from saccade.attention.table import nearest
 from saccade.models import files, hub
+from saccade.models.cut import cut, read_kept
 from saccade.models.family import Family
 from saccade.models.fill import fill
 from saccade.models.labels import LABELLED, MANY, named, read_labels, unnamed
@@ -79,7 +80,7 @@ def load(
     tells apart (or how many); a stored head with another number of them is left, and a new one begun. A weight of the body
     that is missing is an error that lists it.
     """
-    directory = _local(where)
+    directory = local(where)
     raw = files.read_json(directory / "config.json")
     with guarded(str(directory / "config.json")):
         kind = family(_kind(raw, directory))
@@ -91,9 +92,13 @@ def load(
     with guarded(str(directory / "config.json")), shapes():  # nothing is allocated before sizes are checked
         _check_repeats(config, len(found))
         body = kind.build(config)
+    with guarded(str(directory / "config.json")):
+        kept = read_kept(raw) if "saccade" in raw else {}
+        cut(body, kept)
     with shapes():
         top = None if asked is None else kind.head(asked).build(config, body, len(names))
     model = Model(kind, config, body, top, asked, labels=names, many=raw.get("problem_type") == MANY)
+    model.kept = kept
     _fill(model, found, directory, raw, said, labels is not None, dtype)
     model.pooling = read_pooling(directory)
     _speak(model, directory)
@@ -148,7 +153,8 @@ def _speak(model: Model, directory: Path) -> None:
     model.report.said.append(f"unused     special tokens beyond the model's {vocab:,} vectors, up to {last:,}: {where}")
 
 
-def _local(where: str | Path) -> Path:
+def local(where: str | Path) -> Path:
+    """The directory of a model, of a run or of a name on the hub."""
     path = Path(where)
     if path.is_dir():
         if (path / "config.json").exists():
@@ -182,7 +188,7 @@ def _read(kind: Family, raw: dict) -> Any:
             if ours == "activation" and not isinstance(raw.get(theirs, ""), str):
                 raise ValueError(f"{theirs} = {shown(raw[theirs])} where the name of an activation is needed.")
         return kind.read(raw)
-    given = {key: value for key, value in own.items() if key != "family"}
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items() if key != "family"}
     known = [f.name for f in fields(kind.config)]
     for key in given:
         if key not in known:

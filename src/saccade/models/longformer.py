@@ -68,7 +68,8 @@ class TwoLooks(nn.Module):
         if sight.marked is not None:
             at = sight.once("places", lambda: places(sight)).unsqueeze(-1).expand(-1, -1, x.size(-1))  # (B, G, W)
             far = sight.once("far", lambda: Sight(Counted(), q_pos=sight.marked, keep=sight.keep, cross=True))
-            seen = seen.scatter_add(1, at, self.far(x.gather(1, at), far, memory=x))
+            looked = self.far(x.gather(1, at), far, memory=x)  # narrower than x where heads were cut off
+            seen = seen.scatter_add(1, at[..., : looked.size(-1)], looked)
         return self.output(seen)
 
 

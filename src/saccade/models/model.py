@@ -61,6 +61,7 @@ class Model(nn.Module):
         self.tokenizer: Any = None
         self.pooling = Pooling()
         self.carried: dict[str, Tensor] = {}  # published tensors that our body has no use for, to be written again
+        self.kept: dict[str, tuple[int, ...]] = {}  # of attentions that heads were removed from, those that are left
         self.report = Report("built, with new weights")
 
     @property

@@ -56,22 +56,28 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
 
 
 def _config(model: Model) -> dict[str, Any]:
-    """What config.json says; a family without a published form has a table of its own in it."""
+    """What config.json says; what has no published form, such as a model with fewer heads, has a table of its own in it."""
     kind, config = model.family, model.family.current(model.config, model.body)
     labels = write_labels(model.labels, model.many) if model.kind in LABELLED else {}
-    if kind.names is None:
+    if not _is_published(model):
         head = {} if model.kind is None else {"head": model.kind}
-        return {"saccade": {"family": kind.name} | asdict(config)} | head | labels
+        kept = {"kept": model.kept} if model.kept else {}
+        return {"saccade": {"family": kind.name} | asdict(config)} | head | labels | kept
     if model.kind is None:
         return kind.write(config) | {"architectures": [kind.architecture]}
     head = kind.heads[model.kind]
     return kind.write(config) | dict(head.also(config)) | labels | {"architectures": [head.architecture]}
 
 
+def _is_published(model: Model) -> bool:
+    """Whether it goes out in a form that others read too; `cut.whole` gives that of a model with fewer heads."""
+    return model.family.names is not None and not model.kept
+
+
 def _tensors(model: Model) -> dict[str, Tensor]:
     named = dict(model.named_parameters()) | {n: b for n, b in model.named_buffers() if n in model.state_dict()}
     tensors = {name: x.detach() for name, x in named.items()}
-    return tensors if model.family.names is None else _published(model, tensors)
+    return _published(model, tensors) if _is_published(model) else tensors
 
 
 def _published(model: Model, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -3,9 +3,14 @@
 Vaswani et al. 2017 (arXiv 1706.03762). The mechanism is a part; this file only projects, splits and joins.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
 from torch import Tensor, nn
 
 from saccade.attention import Mechanism, ScaledDot, Sight
+from saccade.attention.sight import Bias
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
@@ -16,6 +21,8 @@ class Attention(nn.Module):
     `key_heads` fewer than heads share keys and values in groups; `head_width` and `value_width` (of one head) are free;
     `output=False` leaves the joined heads as they are, without the last projection.
     """
+
+    kept: tuple[int, ...] | None = None  # the heads that are left, where some were cut off after it was built
 
     def __init__(
         self,
@@ -74,7 +81,7 @@ class Attention(nn.Module):
                 q, k = turn(q), turn(k)
             if state is not None:
                 k, v = state.append("key", k), state.append("value", v)
-        return self.output(self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2))
+        return self.output(self.mechanism(q, k, v, narrowed(sight, self.kept)).transpose(1, 2).flatten(2))
 
     def _across(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, (B, H, K, D): the same at every step, hence made once."""
@@ -91,3 +98,30 @@ class Attention(nn.Module):
 def split(x: Tensor, width: int) -> Tensor:
     """(B, L, H·D) to (B, H, L, D)."""
     return x.unflatten(-1, (-1, width)).transpose(1, 2)
+
+
+class Chosen:
+    """A tilt of the scores for some heads only."""
+
+    def __init__(self, tilt: Bias, heads: tuple[int, ...]):
+        self.tilt, self.heads = tilt, heads
+
+    def __call__(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        if max(x.size(-3) if x.dim() > 2 else 1 for x in (q_pos, k_pos)) == 1:
+            return self.tilt(q_pos, k_pos)[..., list(self.heads), :, :]
+        # positions that differ from head to head: each takes its own
+        places = [[x[..., [i if x.size(-3) > 1 else 0], :, :] for x in (q_pos, k_pos)] for i in range(len(self.heads))]
+        tilts = [self.tilt(*both)[..., [head], :, :] for head, both in zip(self.heads, places, strict=True)]
+        return torch.cat(tilts, dim=-3)
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Those that the tilt learns."""
+        return getattr(self.tilt, "parameters", tuple)()
+
+
+def narrowed(sight: Sight, kept: tuple[int, ...] | None) -> Sight:
+    """What the heads that are left may see; the tilt of a stack is made for all of them."""
+    if kept is None or sight.bias is None:
+        return sight
+    tilt = Chosen(sight.bias, kept)
+    return sight.once(("heads", kept), lambda: replace(sight, bias=tilt, made={}))

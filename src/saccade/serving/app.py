@@ -86,6 +86,14 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
     def report(name: str) -> Response:
         return inside(shelf.report(name))
 
+    @app.get("/api/card/{name}")
+    def card(name: str) -> Response:
+        return inside(shelf.card(name))
+
+    @app.get("/api/samples/{name}")
+    def samples(name: str) -> dict[str, Any]:
+        return shelf.samples(name)
+
     @app.get("/api/lessons")
     def lessons() -> list[dict[str, Any]]:
         return [lesson.described() for lesson in LESSONS.values()]

@@ -61,7 +61,7 @@ class Room:
     def __init__(self, run: str | Path | Model, name: str = ""):
         self.name = name or ("model" if isinstance(run, Model) else Path(run).name)
         self.task, self.model = opened(run)
-        self.switches = {called(one): one for one in switches(self.model)}
+        self.switches = {one.name: one for one in switches(self.model)}
         self._looks: OrderedDict[int, Looks] = OrderedDict()
         self._number = 0
         self._lock = threading.Lock()
@@ -126,11 +126,6 @@ class Room:
         if not 0 <= map < len(found):
             raise ValueError(f"Look {number} has {len(found)} maps, from 0; asked for {map}.")
         return found[map]
-
-
-def called(switch: Switch) -> str:
-    """A name for a head that stays the same from look to look."""
-    return f"{switch.side or 'all'}.{switch.kind}.{switch.layer}.{'all' if switch.head is None else switch.head}"
 
 
 def switched(name: str, switch: Switch) -> dict[str, Any]:

@@ -1,9 +1,13 @@
-"""The runs of a folder, for the page that compares them: their curves, their scores and their reports."""
+"""The runs of a folder, for the page that compares them: their curves, reports, cards and answers."""
 
 import json
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from saccade.explain.page import page
+from saccade.explain.svg import escape
+from saccade.serving.samples import samples
 
 MOST = 200  # runs of a folder
 POINTS = 300  # of a curve
@@ -22,10 +26,30 @@ class Shelf:
 
     def report(self, name: str) -> bytes:
         """The page of a run that a training has written."""
+        return self._file(name, "report.html").read_bytes()
+
+    def samples(self, name: str) -> dict[str, Any]:
+        """Answers of a run, as its report has them: heads, and rows of text."""
+        return samples(self._file(name, "report.html").read_text(encoding="utf-8", errors="replace"))
+
+    def card(self, name: str) -> str:
+        """The card of a run as a page: the one that `saccade card` wrote, or else the text beside its weights."""
+        if (self._run(name) / "card.html").is_file():
+            return self._file(name, "card.html").read_text(encoding="utf-8", errors="replace")
+        text = self._file(name, "model/README.md").read_text(encoding="utf-8", errors="replace")
+        return page(f"The card of {name}", [("README.md", f"<pre>{escape(text)}</pre>")])
+
+    def _run(self, name: str) -> Path:
         path = {one.name: one for one in self._found()}.get(name)
-        if path is None or not (path / "report.html").is_file():
-            raise ValueError(f"There is no report of a run {name!r} here.")
-        return (path / "report.html").read_bytes()
+        if path is None:
+            raise ValueError(f"There is no run {name!r} here.")
+        return path
+
+    def _file(self, name: str, file: str) -> Path:
+        path = self._run(name) / file
+        if not path.is_file():
+            raise ValueError(f"The run {name!r} has no {file}.")
+        return path
 
     def _found(self) -> list[Path]:
         if self.folder is None or not self.folder.is_dir():

@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from saccade.studies.measure import high_water
 from saccade.studies.turns import Found, Lost, Rival, rounds, serve
+from saccade.studies.writing_held import Held
 from saccade.studies.writing_rivals import WRITERS
 from saccade.studies.writing_summary import amount, summary, unit
 from saccade.studies.writing_work import Work
@@ -36,25 +36,19 @@ def child(work: Work) -> tuple[Found, Callable[..., Found]]:
     writer = WRITERS[work.kind][work.who]
     for module in writer.modules:
         import_module(module)
-    start, base = time.perf_counter(), resident()
+    start, held = time.perf_counter(), Held()
     precision, write = writer.make(work)
     loaded = time.perf_counter() - start
 
     def turn(new: int) -> Found:
+        held.begin()
         begin = time.perf_counter()
         written = write(new)
         seconds = time.perf_counter() - begin
-        held, peak = (resident() - base) / 1e6, (high_water()[0] or 0) / 1e6
-        return {"seconds": seconds, "written": written, "held_mb": held, "peak_mb": peak, "precision": precision}
+        most, peak = (size / 1e6 for size in held.end())
+        return {"seconds": seconds, "written": written, "held_mb": most, "peak_mb": peak, "precision": precision}
 
     return {"seconds": loaded}, turn
-
-
-def resident() -> int:
-    """Bytes of memory that this process holds now, where the system says so; 0 elsewhere."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)
 
 
 def _reader(threads: int) -> Callable[..., Found]:

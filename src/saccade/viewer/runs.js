@@ -1,7 +1,18 @@
-// The runs of a folder: their curves in one picture, their scores, and their reports.
+// The runs of a folder: their curves in one picture, their reports, their cards, and what they answered.
 
 import { curves } from "/page/chart.js";
 import { ask, busy, make } from "/page/tell.js";
+
+async function answers(name) {
+  const found = await busy(`reading the answers of ${name}`, () => ask(`/api/samples/${encodeURIComponent(name)}`));
+  if (!found) return undefined;
+  const title = make("h2", {}, "Worst answers of ", make("bdi", { text: name }));
+  if (!found.rows.length) return make("section", {}, title, make("p", { text: "Its report shows none: nothing it was asked at the end was wrong, or its task has no such table." }));
+  const cell = (tag, given) => (text) => make(tag, given, make("bdi", { text }));
+  const head = make("thead", {}, make("tr", {}, ...found.heads.map(cell("th", { scope: "col" }))));
+  const rows = found.rows.map((row) => make("tr", {}, ...row.map(cell("td", {}))));
+  return make("section", {}, title, make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": `worst answers of ${name}` }, make("table", { class: "texts" }, head, make("tbody", {}, ...rows))));
+}
 
 export async function runs() {
   const all = await busy("reading the runs", () => ask("/api/runs"));
@@ -10,6 +21,22 @@ export async function runs() {
   const shown = new Set(all.slice(0, 4).map((run) => run.name));
   let kind = kinds[0];
   const stage = make("div", { class: "parts" });
+  const samples = make("div", { class: "panels" });
+  const opened = new Map();
+  const toggle = async (name, button) => {
+    if (opened.has(name)) {
+      opened.get(name).remove();
+      opened.delete(name);
+    } else {
+      const found = await answers(name);
+      if (!found || opened.has(name)) return;
+      opened.set(name, found);
+      samples.append(found);
+    }
+    button.setAttribute("aria-pressed", String(opened.has(name)));
+    samples.dataset.open = [...opened.keys()].join(" ");
+  };
+  const link = (there, kind, name) => (there ? make("a", { href: `/api/${kind}/${encodeURIComponent(name)}`, text: kind, target: "_blank", rel: "noopener", "aria-label": `${kind} of ${name}` }) : "");
   const draw = () => {
     const lines = Object.fromEntries(all.filter((run) => shown.has(run.name) && run.curves[kind]).map((run) => [run.name, run.curves[kind]]));
     stage.replaceChildren(Object.keys(lines).length ? curves({ title: kind, x: "step", y: kind, lines }) : make("p", { text: `None of the chosen runs has ${kind}.` }));
@@ -18,11 +45,11 @@ export async function runs() {
   const pick = make("select", { "aria-label": "what is drawn", onchange: (event) => ((kind = event.target.value), draw()) }, ...kinds.map((name) => make("option", { text: name, value: name })));
   const rows = all.map((run) => {
     const box = make("input", { type: "checkbox", checked: shown.has(run.name), "aria-label": `show ${run.name}`, onchange: (event) => (event.target.checked ? shown.add(run.name) : shown.delete(run.name), draw()) });
-    const report = run.report ? make("a", { href: `/api/report/${encodeURIComponent(run.name)}`, text: "report", target: "_blank", rel: "noopener" }) : "";
+    const wrong = run.report ? make("button", { type: "button", text: "answers", "aria-pressed": "false", "aria-label": `answers of ${run.name}`, onclick: (event) => toggle(run.name, event.currentTarget) }) : "";
     const last = run.curves.loss?.at(-1);
-    return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: last ? String(last[0]) : "" }), make("td", { text: last ? last[1].toFixed(4) : "" }), make("td", {}, report));
+    return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: last ? String(last[0]) : "" }), make("td", { text: last ? last[1].toFixed(4) : "" }), make("td", {}, link(run.report, "report", run.name)), make("td", {}, link(run.card, "card", run.name)), make("td", {}, wrong));
   });
-  const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
+  const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
   draw();
-  return make("section", { "aria-label": "runs" }, make("div", { class: "row" }, make("label", {}, "draw", pick)), stage, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+  return make("section", { "aria-label": "runs" }, make("div", { class: "row" }, make("label", {}, "draw", pick)), stage, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), samples);
 }

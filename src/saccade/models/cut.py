@@ -1,0 +1,183 @@
+"""Heads that are left out for good: projections cut down to the heads that are kept, and made whole again with zeros.
+
+    smaller = remove(model, {"stack.layers.0.attention.branch": {1, 3}})     # the others answer as if these said nothing
+    whole(smaller)                                                          # the shape of its config: zeros where heads were
+
+An attention goes by its name in the body. What is left of it stands in config.json under "kept", as numbers of the heads that its
+config speaks of, so that loading builds the smaller model; in the model itself heads are numbered anew, from 0.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from torch import nn
+
+from saccade.attention import BigBird, Hashed
+from saccade.models.longformer import TwoLooks
+from saccade.models.model import Model
+from saccade.models.shapes import shapes
+from saccade.parts.multihead import Attention
+from saccade.text.files import shown
+
+Kept = Mapping[str, Sequence[int]]  # name of an attention -> heads that are left
+
+
+def remove(model: Model, gone: Mapping[str, Iterable[int]]) -> Model:
+    """A copy without some heads, by the name of their attention in the body and as they are numbered now."""
+    new = deepcopy(model)
+    kept: dict[str, list[int]] = {}
+    for name, heads in gone.items():
+        count = count_of(_looks(new.body, name)[0])
+        beyond = sorted(set(heads) - set(range(count)))
+        if beyond:
+            raise ValueError(f"{name} has {count} heads, numbered from 0; asked to remove {beyond[0]}.")
+        kept[name] = [head for head in range(count) if head not in set(heads)]
+    cut(new.body, kept)
+    for name, heads in kept.items():
+        before = new.kept.get(name, range(max(heads) + 1))
+        new.kept[name] = tuple(before[head] for head in heads)
+    return new
+
+
+def cut(body: nn.Module, kept: Kept) -> None:
+    """Cut attentions down, in place, to the heads that are kept."""
+    for name, heads in kept.items():
+        looks = _looks(body, name)
+        for look in looks:
+            _check(name, look, heads)
+        for look in looks:
+            groups = _groups(look, heads)
+            _keep_rows(look.query, heads, look.head_width)
+            if look.key is not look.query:
+                _keep_rows(look.key, groups, look.head_width)
+            _keep_rows(look.value, groups, look.value_width)
+            if isinstance(look.mechanism, Hashed):  # a rotation for each head
+                look.mechanism.rotations = look.mechanism.rotations[:, list(heads)]
+            look.kept = tuple(heads) if look.kept is None else tuple(look.kept[head] for head in heads)
+        _keep_columns(_output(body, name), heads, looks[0].value_width)
+
+
+def whole(model: Model) -> Model:
+    """A copy in the shape that its config says, with zeros where heads were removed: it answers the same."""
+    new = deepcopy(model)
+    with shapes():
+        full = model.family.build(model.config)
+    for name, heads in model.kept.items():
+        for look, wide in zip(_looks(new.body, name), _looks(full, name), strict=True):
+            if isinstance(look.mechanism, Hashed):
+                raise ValueError(f"The rotations of the heads that {name} has lost are gone; it is saved as it is.")
+            groups = _groups(wide, heads)
+            _spread_rows(look.query, heads, look.head_width, wide.query.out_features)
+            if look.key is not look.query:
+                _spread_rows(look.key, groups, look.head_width, wide.key.out_features)
+            _spread_rows(look.value, groups, look.value_width, wide.value.out_features)
+            look.kept = None
+        wide = _output(full, name)
+        _spread_columns(_output(new.body, name), heads, _looks(full, name)[0].value_width, wide.in_features)
+    new.kept = {}
+    return new
+
+
+def read_kept(raw: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """What a config.json says of the heads that are left; whatever is no table of numbers is refused."""
+    told = raw.get("kept", {})
+    if not isinstance(told, dict):
+        raise ValueError(f"kept = {shown(told)} where a table of attentions and their heads is needed.")
+    for name, heads in told.items():
+        if not isinstance(heads, list) or not all(type(head) is int for head in heads):
+            raise ValueError(f"kept.{shown(name)} = {shown(heads)} where a list of heads is needed.")
+    return {name: tuple(heads) for name, heads in told.items()}
+
+
+def count_of(look: Attention) -> int:
+    """How many heads an attention has."""
+    return look.query.out_features // look.head_width
+
+
+def _looks(body: nn.Module, name: str) -> list[Attention]:
+    """The attention of that name; of Longformer's two looks, both."""
+    try:
+        part = body.get_submodule(name)
+    except AttributeError:
+        raise ValueError(f"The model has no attention {shown(name)}.") from None
+    if isinstance(part, TwoLooks):
+        return [part.near, part.far]
+    if not isinstance(part, Attention) or not isinstance(part.output, nn.Linear):
+        raise ValueError(
+            f"{shown(name)} has no heads with projections of their own, so none can be removed; switch it off with "
+            "saccade.explain.ablate.without."
+        )
+    return [part]
+
+
+def _output(body: nn.Module, name: str) -> nn.Linear:
+    output = body.get_submodule(name).output
+    assert isinstance(output, nn.Linear), "known since its looks are"
+    return output
+
+
+def _check(name: str, look: Attention, heads: Sequence[int]) -> None:
+    """Say what cannot be cut so."""
+    count = count_of(look)
+    if not heads:
+        raise ValueError(f"{name} would be left without a head, and one is the least; leave one of its {count}.")
+    if list(heads) != sorted(set(heads)) or not 0 <= heads[0] <= heads[-1] < count:
+        raise ValueError(f"{name} has {count} heads, numbered from 0 and upwards; got {shown(list(heads))}.")
+    if isinstance(look.mechanism, BigBird):
+        raise ValueError(
+            f"{name} draws blocks for each of its {count} heads, so none can be removed; silence them instead "
+            "(saccade.explain.ablate.silence)."
+        )
+    size = _size(look)
+    left = Counter(head // size for head in heads)
+    if len(set(left.values())) > 1:
+        raise ValueError(
+            f"In {name}, {size} heads at a time share one key head ({', '.join(map(str, range(size)))} the first), and of those "
+            f"that are left each group has as many; here {dict(sorted(left.items()))} of each are left. Remove whole groups, "
+            "or as many heads of every group."
+        )
+
+
+def _size(look: Attention) -> int:
+    """How many heads share one key head."""
+    return count_of(look) // (look.key.out_features // look.head_width)
+
+
+def _groups(look: Attention, heads: Sequence[int]) -> list[int]:
+    """The key heads that these heads look at."""
+    return sorted({head // _size(look) for head in heads})
+
+
+def _keep_rows(layer: nn.Linear, heads: Sequence[int], width: int) -> None:
+    """Of a projection into heads, those of some."""
+    for name, x in list(layer.named_parameters()):
+        made = x.detach().unflatten(0, (-1, width))[list(heads)].flatten(0, 1)
+        setattr(layer, name, nn.Parameter(made, requires_grad=x.requires_grad))
+    layer.out_features = len(heads) * width
+
+
+def _keep_columns(layer: nn.Linear, heads: Sequence[int], width: int) -> None:
+    """Of a projection out of heads, those of some."""
+    x = layer.weight
+    made = x.detach().unflatten(1, (-1, width))[:, list(heads)].flatten(1)
+    layer.weight = nn.Parameter(made, requires_grad=x.requires_grad)
+    layer.in_features = len(heads) * width
+
+
+def _spread_rows(layer: nn.Linear, heads: Sequence[int], width: int, size: int) -> None:
+    """The way back: zeros for the heads between."""
+    for name, x in list(layer.named_parameters()):
+        made = x.new_zeros(size, *x.shape[1:])
+        made.view(-1, width, *x.shape[1:])[list(heads)] = x.detach().unflatten(0, (-1, width))
+        setattr(layer, name, nn.Parameter(made, requires_grad=x.requires_grad))
+    layer.out_features = size
+
+
+def _spread_columns(layer: nn.Linear, heads: Sequence[int], width: int, size: int) -> None:
+    x = layer.weight
+    made = x.new_zeros(len(x), size)
+    made.view(len(x), -1, width)[:, list(heads)] = x.detach().unflatten(1, (-1, width))
+    layer.weight = nn.Parameter(made, requires_grad=x.requires_grad)
+    layer.in_features = size

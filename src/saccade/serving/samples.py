@@ -1,0 +1,48 @@
+"""A run's answers, read back from the table that its report shows them in: rows of text under heads."""
+
+from html.parser import HTMLParser
+from typing import Any
+
+MOST = 50  # rows
+
+
+class _Cards(HTMLParser):
+    """The first table of the kind `cards`; whatever else a page holds is passed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: list[str] = []
+        self.rows: list[list[str]] = []
+        self._inside = self._done = False
+        self._cell: list[str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table" and ("class", "cards") in attrs and not self._done:
+            self._inside = True
+        elif self._inside and tag == "tr":
+            self.rows.append([])
+        elif self._inside and tag in ("th", "td"):
+            self._cell = []
+
+    def handle_data(self, data: str) -> None:
+        if self._cell is not None:
+            self._cell.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table" and self._inside:
+            self._inside, self._done = False, True
+        elif tag in ("th", "td") and self._cell is not None:
+            (self.heads if tag == "th" else self.rows[-1]).append("".join(self._cell))
+            self._cell = None
+
+
+def samples(report: str) -> dict[str, Any]:
+    """The heads and rows of a report's table of answers.
+
+    >>> samples('<table class="cards"><tr><th>text</th></tr><tr><td><bdi>a &lt; b</bdi></td></tr></table>')
+    {'heads': ['text'], 'rows': [['a < b']]}
+    """
+    reader = _Cards()
+    reader.feed(report)
+    reader.close()
+    return {"heads": reader.heads, "rows": [row for row in reader.rows if len(row) == len(reader.heads)][:MOST]}
