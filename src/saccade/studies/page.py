@@ -1,0 +1,42 @@
+"""The tables of docs/studies.md, made from the records of the studies: never by hand.
+
+    python -m saccade.studies.page docs/studies.md docs/results/studies      # a record for each study, NAME.json
+
+Between `<!-- study NAME -->` and `<!-- end -->` stands what the record says, or that there is none.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from saccade.studies.table import STUDIES, study
+
+NONE = "Not measured yet."
+PLACE = re.compile(r"(<!-- study (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def page(text: str, records: Path) -> str:
+    """A page with the tables of all records that there are."""
+
+    def made(found: re.Match[str]) -> str:
+        name = found[2]
+        if name not in STUDIES:
+            raise ValueError(f"the page has a place for the study {name!r}; known are {', '.join(STUDIES)}.")
+        return f"{found[1]}{section(name, records / f'{name}.json')}\n{found[3]}"
+
+    return PLACE.sub(made, text)
+
+
+def section(name: str, path: Path) -> str:
+    """What is known of one study, as Markdown."""
+    if not path.is_file():
+        return NONE
+    record = json.loads(path.read_text(encoding="utf-8"))
+    tables = [grid.markdown() for grid in study(name).tables(record)]
+    return "\n\n".join([*tables, f"Measured on {record['date']}, {record['machine']['cpu']}."])
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    where.write_text(page(where.read_text(encoding="utf-8"), Path(sys.argv[2])), encoding="utf-8")

@@ -1,0 +1,121 @@
+"""The study of pretraining: shares of labels that lie within each other, intervals by another path, and a whole one, small."""
+
+import json
+import math
+import statistics
+from collections import Counter
+
+import pytest
+import torch
+
+from saccade.data import Example
+from saccade.models.load import load
+from saccade.studies import pretraining
+from saccade.studies.learning import STUDENT, margin, points
+from saccade.studies.pretraining import BEGINNINGS, SHARES, STUDY, Share, drawn, members
+from saccade.studies.study import Plan, conclude, turns
+from saccade.training.events import Refused, Result
+
+TINY = {"word_width": 8, "width": 8, "layers": 1, "heads": 2, "inner": 8, "vocab": 300}
+
+
+def labelled(count: int) -> list[Example]:
+    return [Example({"text": f"text {i}", "label": "ab"[i % 3 == 0]}) for i in range(count)]
+
+
+def test_a_share_has_each_label_in_its_proportion_and_lies_within_a_larger_one_of_the_same_seed():
+    rows = labelled(300)
+    small, large = ([example["text"] for example in drawn(rows, part, 4)] for part in (0.1, 0.5))
+    assert set(small) < set(large)
+    assert Counter(example["label"] for example in drawn(rows, 0.1, 4)) == {"a": 20, "b": 10}
+    assert small != [example["text"] for example in drawn(rows, 0.1, 5)]
+    assert sorted(example["text"] for example in drawn(rows, 1.0, 4)) == sorted(example["text"] for example in rows)
+
+
+def test_a_label_that_is_rare_is_never_left_out():
+    rows = [*labelled(20), Example({"text": "rare", "label": "z"})]
+    assert "z" in {example["label"] for example in drawn(rows, 0.01, 0)}
+
+
+def test_students_quantiles_are_those_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    assert pytest.approx([stats.t.ppf(0.975, df) for df in range(1, len(STUDENT) + 1)], abs=5e-4) == STUDENT
+
+
+def test_an_interval_holds_draws_and_test_alike():
+    score = lambda value: {"value": value, "low": value - 0.03, "high": value + 0.03}
+    ours, theirs = [0.60, 0.66, 0.63], [0.55, 0.58, 0.58]
+    found = points({"x": [*map(score, ours)], "y": [*map(score, theirs)]}, 70, against="y")
+    drawn = 4.303 * statistics.stdev(ours) / math.sqrt(3)
+    assert found["x"].high - found["x"].value == pytest.approx(math.sqrt(drawn**2 + 0.03**2))
+    assert found["x"].gain is not None
+    assert found["x"].gain["value"] == pytest.approx(0.06)
+    assert found["x"].gain["high"] - 0.06 == pytest.approx(4.303 * statistics.stdev([0.05, 0.08, 0.05]) / math.sqrt(3))
+    assert found["y"].gain is None
+    assert margin([0.5]) == 0.0
+
+
+def test_both_read_for_equally_long_and_all_learn_from_the_same_labels(tmp_path):
+    found = {member.name: member for member in members(Plan(tmp_path, ("text.txt", "labels"), minutes=60))}
+    assert found["masked"].minutes == found["replaced"].minutes
+    assert found["masked"].job.model == found["replaced"].job.model
+    assert len(found) == 2 + len(BEGINNINGS) * sum(share.draws for share in SHARES)
+    assert sum(member.minutes for member in found.values()) < 60
+    for share in SHARES:
+        for number in range(share.draws):
+            jobs = [found[f"{share.name}-{one.name}-{number}"].job for one in BEGINNINGS]
+            assert len({job.data for job in jobs}) == 1
+            assert {job.model.rsplit("/", 1)[1] for job in jobs} == {"nothing", "masked", "replaced"}
+            kept = ("rate", "decay")
+            others = [{k: v for k, v in job.train_fields.items() if k not in kept} for job in jobs]
+            assert others[0] == others[1] == others[2]
+
+
+def test_one_set_alone_is_refused(tmp_path):
+    with pytest.raises(Refused, match="text first and the labelled data last"):
+        members(Plan(tmp_path, ("sst2",)))
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A plan of seconds: a text, labelled lines, and a reader of a few numbers."""
+    monkeypatch.setattr(pretraining, "SIZES", TINY)
+    monkeypatch.setattr(pretraining, "SHARES", (Share(0.25, 2, 1, 64, 1), Share(1.0, 1, 1, 64, 1)))
+    (tmp_path / "text.txt").write_text("the good film was long .\nthe bad film was short .\n" * 40)
+    for split, count in (("train", 24), ("dev", 8), ("test", 12)):
+        rows = [f"the {'good' if i % 2 else 'bad'} film {i}\t{i % 2}\n" for i in range(count)]
+        (tmp_path / f"{split}.tsv").write_text("".join(rows))
+    (tmp_path / "labels").mkdir()
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.tsv").rename(tmp_path / "labels" / f"{split}.tsv")
+    return Plan(tmp_path / "out", (str(tmp_path / "text.txt"), str(tmp_path / "labels")), minutes=0.01)
+
+
+def test_a_small_study_goes_through_and_is_not_carried_out_twice(small):
+    for turn in turns(STUDY, small):
+        assert not turn.trained
+        assert isinstance(list(turn.events)[-1], Result)
+    record = conclude("pretraining", STUDY, small)
+    for name, line in record["curves"].items():
+        runs = [[f"{share.name}-{name}-{n}" for n in range(share.draws)] for share in pretraining.SHARES]
+        for point, some in zip(line, runs, strict=True):
+            told = [json.loads((small.out / run / "result.json").read_text()) for run in some]
+            values = [next(s["value"] for s in one["scores"]["test"] if s["name"] == "accuracy") for one in told]
+            assert point["scores"] == values
+            assert point["labels"] == told[0]["examples"]["train"]
+    assert [point["labels"] for point in record["curves"]["masked"]] == [6, 24]
+    assert record["majority"] == 0.5
+    assert [len(grid.rows) for grid in STUDY.tables(record)] == [3, 2, 2]
+    assert (small.out / "plot.png").stat().st_size > 1000
+    assert [turn.trained for turn in turns(STUDY, small)] == [True] * 11
+
+
+def test_all_begin_with_the_same_weights_and_the_same_tokens(small):
+    pretraining.prepare(small)
+    one, other = (load(small.out / name) for name in ("new", "nothing"))
+    assert one.config.dropout < other.config.dropout
+    for (name, mine), theirs in zip(one.body.state_dict().items(), other.body.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs), name
+    assert one.tokenizer is not None
+    assert other.tokenizer is not None
+    assert one.tokenizer.encode("the good film").ids == other.tokenizer.encode("the good film").ids

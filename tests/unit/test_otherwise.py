@@ -1,0 +1,158 @@
+"""The comparison with what one would otherwise pick: times, scores and pieces, and the page that is made from the record."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from saccade.data import Example
+from saccade.data.item import Table
+from saccade.data.split import Splits
+from saccade.tasks.metrics import accuracy
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    """A script of benchmarks/ by name, as it is when it is run there."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    names = ("recipes", "otherwise", "rival_trainer", "rival_eole")
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        made = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, made)
+        spec.loader.exec_module(made)
+        return made
+
+    yield load
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def splits(examples):
+    return Splits(Table(examples), Table(examples[:1]), Table(examples))
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ([(1.0, "xx"), (2.1, "xy"), (4.0, "yy")], {"1": (0.5, 1.0), "2": (1.0, 2.1), "4": (0.5, 4.0)}),
+        ([(1.4, "xx"), (1.7, "xy")], {"1": (0.5, 1.4), "2": (1.0, 1.7), "4": (1.0, 1.7)}),  # it ended early
+        ([(4.2, "xy")], {"1": None, "2": None, "4": (1.0, 4.2)}),  # nothing to score before
+    ],
+)
+def test_each_time_has_the_score_of_that_time_or_the_last_before_it(benchmark, told, wanted):
+    script = benchmark("otherwise")
+    rival = script.Rival("Other", {}, lambda asked: ((minutes, list(answers)) for minutes, answers in told))
+    rows = [Example({"text": "a", "label": "x"}), Example({"text": "b", "label": "y"})]
+    asked = script.Asked(splits(rows), None, Path("out"), (1.0, 2.0, 4.0))
+    found = script.timed(rival, asked, "accuracy")
+    assert {time: one and (one["value"], one["minutes"]) for time, one in found.items()} == wanted
+
+
+def test_rivals_are_scored_by_our_own_functions(benchmark):
+    script = benchmark("otherwise")
+    rows = [Example({"label": label}) for label in "xyxxy"]
+    assert script.scored("accuracy", rows, list("xxxxy")) == vars(accuracy(list("xyxxy"), list("xxxxy")))
+
+
+def test_the_page_tells_what_the_record_says_and_what_is_not_measured(benchmark):
+    script = benchmark("otherwise")
+    score = {"name": "bleu", "value": 41.26, "low": 39.9, "high": 42.5, "count": 9, "minutes": 4.0}
+    machine = {"cpu": "a cpu", "cores": 2, "torch": "2"}
+    line = {"settings": {"rate": 2}, "scores": {"10": score}, "date": "2030-01-01", "machine": machine}
+    made = script.page({"translate": {"Eole": line}})
+    assert "| Eole | 41.3 (39.9 to 42.5), after 4.0 min |" in made
+    assert "rate 2" in made
+    assert made.count("Not measured yet") == len(script.MATCHES) - 1
+    share = script._cell({**score, "value": 0.9, "low": 0.88, "high": 0.92}, 4.0)
+    assert share == "90.0 (88.0 to 92.0)"
+
+
+def test_the_page_in_docs_is_made_from_the_record(benchmark):
+    script = benchmark("otherwise")
+    assert script.page(script._read(script.RECORD)) == script.PAGE.read_text(encoding="utf-8")
+
+
+class Pieces:
+    """A tokenizer that cuts words into pieces of two letters, between two marks."""
+
+    def __call__(self, words, **settings):
+        owner = [None, *(i for i, word in enumerate(words) for _ in range(0, len(word), 2)), None]
+        return Read(input_ids=list(range(len(owner))), owner=owner)
+
+
+class Read(dict):
+    def __init__(self, *, input_ids, owner):
+        super().__init__(input_ids=input_ids)
+        self.owner = owner
+
+    def word_ids(self):
+        return self.owner
+
+
+def test_gold_tags_laid_on_pieces_come_back_as_they_were(benchmark):
+    trainer = benchmark("rival_trainer")
+    tags = object.__new__(trainer.Tags)
+    tags.names, tags.tokenizer = ["B-x", "I-x", "O"], Pieces()
+    rows = [
+        Example({"words": ["Anna", "of", "Leeds"], "tags": ["B-x", "O", "I-x"]}),
+        Example({"words": ["a"], "tags": ["O"]}),
+    ]
+    laid = [row["labels"] for row in tags.rows(rows, gold=True)]
+    assert laid[0] == [-100, 0, -100, 2, 1, -100, -100, -100]
+    sure = [torch.nn.functional.one_hot(torch.tensor(row).clamp(min=0), 3).float() for row in laid]
+    assert tags.answers(rows, sure) == [row["tags"] for row in rows]
+
+
+def test_eole_reads_and_writes_our_pieces(benchmark, tmp_path, monkeypatch):
+    eole = benchmark("rival_eole")
+    monkeypatch.setattr(eole, "VOCAB", 300)
+    rows = [Example({"source": f"I see {i} cats.", "target": f"Je vois {i} chats, né ?"}) for i in range(9)]
+    tokenizer = eole.learnt(rows)
+    eole._write(tmp_path / "test.said", tokenizer, [row["target"] for row in rows])
+    monkeypatch.setattr(eole, "_run", lambda *words: None)
+    asked = SimpleNamespace(out=tmp_path, eole=None)
+    assert eole.translated(asked, tokenizer, Path("test")) == [row["target"] for row in rows]
+
+
+def test_only_checkpoints_that_a_time_asks_for_are_kept(benchmark, tmp_path):
+    eole = benchmark("rival_eole")
+    found = []
+    for number, at in enumerate((1.0, 4.0, 9.9, 10.4, 15.0, 21.0, 30.0)):
+        (tmp_path / f"step_{number}").mkdir()
+        found = eole.spared([*found, (at, tmp_path / f"step_{number}")], (10.0, 20.0, 40.0))
+    assert [at for at, _ in found] == [9.9, 15.0, 30.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_2", "step_4", "step_6"]
+
+
+def test_our_own_run_goes_on_from_time_to_time_and_is_left_alone_when_it_has_ended(benchmark, tmp_path, monkeypatch):
+    script = benchmark("otherwise")
+    calls = []
+
+    def trained(call, check):
+        calls.append(call[-1])
+        out = Path(call[call.index("--out") + 1])
+        out.mkdir(exist_ok=True)
+        why = "train.max_time = 1 minutes" if len(calls) == 1 else "the end of the schedule"
+        score = {"name": "accuracy", "value": 0.5 + len(calls) / 10, "low": 0.0, "high": 1.0}
+        (out / "result.json").write_text(json.dumps({"why": why, "scores": {"test": [score]}}))
+        (out / "speed.jsonl").write_text("".join(json.dumps({"seconds": 45.0}) + "\n" for _ in calls))
+
+    monkeypatch.setattr(script.subprocess, "run", trained)
+    asked = SimpleNamespace(what="label", runs=tmp_path, minutes=[1.0, 2.0, 4.0])
+    found = script.ours(script.recipes()["sst2"], [Path("sst2")], Path("minilm"), asked)
+    assert calls == ["1.0", "2.0"]
+    assert {time: (one["value"], one["minutes"]) for time, one in found.items()} == {
+        "1": (0.6, 1.0),
+        "2": (0.7, 1.5),
+        "4": (0.7, 1.5),
+    }
