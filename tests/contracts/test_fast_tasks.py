@@ -4,7 +4,6 @@ import pytest
 import torch
 from test_tasks import NAMES, eight, ready
 
-from saccade.data.item import Table
 from saccade.data.samples import sample
 from saccade.engine import fast
 from saccade.tasks.answering import evaluate
@@ -38,5 +37,5 @@ def test_scores_of_a_body_are_the_plain_models(name):
     examples = sample(task.sample).make(8, 3)
     torch.manual_seed(0)
     given = Job("pretrain", model_fields=SMALL)
-    model = job._fresh(given, task, task.choices(examples, False), Table(list(examples)))
+    model = job._fresh(given, task, task.choices(examples, False), list(examples))
     alike(task, model.eval(), examples)

@@ -76,7 +76,7 @@ def ready(name, examples, **train_fields) -> Ready:
     table = Table(list(examples))
     chosen = task.choices(examples, False)
     torch.manual_seed(0)
-    model = job._fresh(Job(name, model_fields=TINY[name]), task, chosen, table)
+    model = job._fresh(Job(name, model_fields=TINY[name]), task, chosen, table.examples)
     config = dataclasses.replace(
         job.filled(Config, chosen.train, "train"),
         **{"epochs": EPOCHS[name], "warmup": 0.05, "rate": 3e-3, "look_every": 10_000, "save_minutes": 0.0}

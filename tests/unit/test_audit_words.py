@@ -11,13 +11,13 @@ from scipy import stats as scipy_stats
 
 from saccade.audit.exchange import twin
 from saccade.audit.groups import bonds, look
-from saccade.audit.languages import language_of, languages, served
 from saccade.audit.stats import gap, mean, share
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.data import Example
 from saccade.tasks.span import Span
 from saccade.tasks.tag import Tag
 from saccade.text import train as train_tokenizer
+from saccade.text.languages import language_of, languages, served
 from saccade.text.swap import _tables, dimensions
 
 GENDER = dimensions("en")[0]
@@ -101,6 +101,7 @@ def test_an_article_fits_the_new_word():
     assert (
         origin.swap("An American met a Nigerian and a European.").text == "A Nigerian met an American and an African."
     )
+    assert origin.swap("an american met a nigerian .").text == "a nigerian met an american ."
     assert religion.swap("An imam and a priest").text == "A priest and an imam"
     assert origin.swap("a white man in a white shirt").text == "a black man in a white shirt"
 

@@ -33,7 +33,7 @@ def made(family="captioner_rnn", examples=EXAMPLES, **sizes):
     torch.manual_seed(2)
     chosen = task.choices(examples, False)
     given = Job("caption", model=family, model_fields=SMALL | sizes)
-    return task, job._fresh(given, task, chosen, Table(list(examples)))
+    return task, job._fresh(given, task, chosen, list(examples))
 
 
 def several(example, *texts):

@@ -136,6 +136,18 @@ def test_planted_translators_get_the_figures_that_they_should(code):
     assert not sided["male"].apart
 
 
+def test_the_language_of_a_poor_translator_is_known_by_its_small_words():
+    every = own_sentences(40)
+    poor = {
+        "de": "Der Abreiseurgung hat sie mit der Arbeit und nicht.",
+        "fr": "Le sargent est dans la rue et il ne va pas.",
+    }
+    for code, text in poor.items():
+        assert guess(every, [text] * len(every)) == code
+    assert guess(every, [sentence.text for sentence in every]) == ""  # not translated at all
+    assert guess(every, ["ba dum " * 9] * len(every)) == ""
+
+
 def test_the_gaps_are_those_of_f1_by_another_package():
     coin = random.Random(11)
     sentences, texts = translated(

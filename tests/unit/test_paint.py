@@ -37,7 +37,7 @@ def made(config=None, **sizes):
     task = Paint(config)
     torch.manual_seed(2)
     chosen = task.choices(EXAMPLES, False)
-    return task, job._fresh(Job("paint", model_fields=SMALL | sizes), task, chosen, Table(list(EXAMPLES)))
+    return task, job._fresh(Job("paint", model_fields=SMALL | sizes), task, chosen, list(EXAMPLES))
 
 
 def learner(config=None, **sizes):

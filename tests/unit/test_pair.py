@@ -262,7 +262,7 @@ def graded(task=None) -> Ready:
     from saccade.training import job as jobs
 
     tiny = Job("pair", model_fields={"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0})
-    model = jobs._fresh(tiny, task, chosen, table)
+    model = jobs._fresh(tiny, task, chosen, table.examples)
     config = Training(epochs=60, rate=5e-3, tokens=2048, look_every=10_000, save_minutes=0.0)
     return Ready(job, task, model, Splits(table, table, None, digest="eight"), config, chosen, [])
 

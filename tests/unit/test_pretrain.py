@@ -55,7 +55,7 @@ def made(objective, examples, **settings) -> Ready:
     task, table = task_of(objective, **settings), Table(list(examples))
     chosen = task.choices(examples, False)
     torch.manual_seed(0)
-    model = _fresh(Job("pretrain", model_fields=TINY[objective] | {"dropout": 0.0}), task, chosen, table)
+    model = _fresh(Job("pretrain", model_fields=TINY[objective] | {"dropout": 0.0}), task, chosen, table.examples)
     task.equip(model)
     config = filled(training.Config, {"epochs": 1, "tokens": 256, "save_minutes": 0.0, "max_steps": 2}, "train")
     return Ready(Job("pretrain"), task, model, Splits(table, table, None, digest="some"), config, chosen, [])

@@ -52,7 +52,7 @@ def test_races_in_writing_have_rows_once_they_are_measured(monkeypatch, tmp_path
         (f"{text} llama.cpp (int8 and q8_0)", "at least 1.0", "1.00 (0.50 to 2.00)", command),
         ("the same: share of the speed at which memory can be read", "-", "0.50 (0.25 to 1.00)", command),
         (
-            "the same: memory held, over the weights",
+            "the same: memory held at the end, over the weights",
             "at most 1.15 and keys and values",
             "1.25 (150 and 120 MB)",
             command,

@@ -125,7 +125,7 @@ def test_flags_that_make_it_another_run_are_named():
         return changed(flags.request("train", Call("dates", **given), list(dotted)))
 
     assert of() == []
-    assert of("--train.save-minutes", "1", "--train.epochs", "9") == []  # one is quiet, the other as it is
+    assert of("--train.save-minutes", "1", "--train.epochs", "7") == []  # one is quiet, the other as it is
     assert of("--train.max-steps", "3", "--model.width", "8") == ["--model.width 8", "--train.max-steps 3"]
     assert of(data=("mine.tsv",)) == ["--data"]
     asked = flags.request("train", Call("dates"), [])

@@ -19,6 +19,7 @@ from saccade.cli import main
 from saccade.cli.getting import get_set
 from saccade.data.item import DataError
 from saccade.data.parting import Parts, part
+from saccade.data.read.formats import MARKS
 from saccade.data.sets import SETS, File, Set
 from saccade.models.hub import Wanted, download
 
@@ -68,6 +69,18 @@ def test_a_table_keeps_its_header_its_quotes_and_its_line_ends(tmp_path):
         assert header == ["review", "label"]
         found += some
     assert sorted(found) == sorted(rows)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_tables_with_every_mark_between_cells_are_parted(tmp_path, mark):
+    rows = [["review", "label"], *([f"text {i}", f"{i % 3}"] for i in range(12))]
+    (tmp_path / "all.csv").write_text("".join(mark.join(row) + "\n" for row in rows))
+    counts = part([tmp_path / "all.csv"], tmp_path / "out", Parts(test=4, by="label"))
+    assert counts == {"train": 8, "test": 4}
+    train, test = ([line.split(mark) for line in rows_of(tmp_path / "out" / f"{name}.csv")] for name in counts)
+    assert train[0] == test[0] == rows[0]
+    assert sorted([*train[1:], *test[1:]]) == sorted(rows[1:])
+    assert {row[1] for row in train[1:]} & {row[1] for row in test[1:]} == set()
 
 
 def test_rows_are_joined_column_by_column_and_none_is_lost(tmp_path):

@@ -37,7 +37,7 @@ def ready(examples, **task_fields) -> Ready:
     task = Span(Config(**task_fields))
     table, chosen = Table(list(examples)), task.choices(examples, False)
     torch.manual_seed(0)
-    model = job._fresh(Job("span", model_fields=TINY), task, chosen, table)
+    model = job._fresh(Job("span", model_fields=TINY), task, chosen, table.examples)
     config = Train(epochs=1, tokens=2048, save_minutes=0.0)
     return Ready(Job("span"), task, model, Splits(table, table, None, digest="some"), config, chosen, [])
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from saccade.audit.groups import LEAST, Seen, bonds, look
-from saccade.audit.languages import languages, served, shares
 from saccade.audit.stats import of_sums, share
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.data import Example, Splits, examine
 from saccade.data.item import several
 from saccade.data.long import Long
 from saccade.tasks.task import Task
+from saccade.text.languages import languages, served, shares
 
 MOST = 50_000  # texts that are looked at
 FEW = 20  # texts of a side below which nothing is said of it

@@ -1,47 +1,25 @@
 """Examples about the other group: what a task reads, with its words exchanged, and whether the answer is still the same."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from saccade.data import Example
+from saccade.data.twins import Twin
+from saccade.data.twins import twin as made
 from saccade.tasks.label import Label
 from saccade.tasks.pair import Pair
 from saccade.tasks.span import Span
 from saccade.tasks.tag import Tag
 from saccade.tasks.task import Task
-from saccade.text.swap import Dimension, Swapped
+from saccade.text.swap import Dimension
 
 READ = {"label": ("text",), "pair": ("first", "second"), "tag": ("words",), "span": ("context", "question")}
 GOLD = {"label": ("label", "labels"), "pair": ("label",), "tag": ("tags",), "span": ()}  # what stays true
 
 
-@dataclass(frozen=True)
-class Twin:
-    """An example and its counterpart; `side` is the one that all exchanged words came from, None where they came from both."""
-
-    before: Example
-    after: Example
-    side: int | None
-    swaps: dict[str, Swapped]
-
-
 def twin(task: Task, example: Example, dimension: Dimension) -> Twin | None:
-    """The counterpart of an example; None where it has no word to exchange."""
-    values: dict[str, Any] = {role: example[role] for role in GOLD[task.name] if role in example}
-    swaps: dict[str, Swapped] = {}
-    for role in READ[task.name]:
-        words = isinstance(example[role], list)
-        swapped = dimension.swap(" ".join(example[role]) if words else example[role])
-        values[role] = swapped.text.split(" ") if words else swapped.text
-        if words and len(values[role]) != len(example[role]):  # a word with a space in it
-            return None
-        swaps[role] = swapped
-    edits = [edit for swapped in swaps.values() for edit in swapped.edits]
-    if not edits:
-        return None
-    sides = {edit.side for edit in edits if edit.side is not None}
-    return Twin(example, Example(values, example.file, example.line), sides.pop() if len(sides) == 1 else None, swaps)
+    """The counterpart of an example; None where it has none."""
+    return made(example, READ[task.name], GOLD[task.name], dimension)
 
 
 def shown(example: Example, task: Task) -> str:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from saccade.audit.languages import small_words
+from saccade.text.languages import small_words
 from saccade.text.swap import Dimension, dimensions, languages
 
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")

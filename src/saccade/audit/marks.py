@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from saccade import __version__
+from saccade.audit.suite import Finding
 from saccade.data.read import digest
 from saccade.models.files import tensor_files
 
@@ -31,6 +33,15 @@ class Mark:
         return cls(
             raw["weights"], raw["data"], tuple(raw["files"]), dict(raw.get("columns", {})), raw.get("source", "")
         )
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One finding, and what it was made of."""
+
+    finding: Finding
+    mark: Mark
+    version: str = __version__
 
 
 def weights_mark(directory: Path) -> str:

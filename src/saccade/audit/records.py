@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saccade import __version__
-from saccade.audit.marks import Mark, weights_mark
+from saccade.audit.change import Change
+from saccade.audit.marks import Audited, Mark, weights_mark
 from saccade.audit.statements import Statements, read_statements
 from saccade.audit.suite import Finding
 from saccade.models.files import read_json
@@ -21,12 +21,12 @@ AUDIT, RESULT, README = "audit.json", "result.json", "README.md"
 
 
 @dataclass(frozen=True)
-class Audited:
-    """One finding, and what it was made of."""
+class Stored:
+    """An audit.json: findings by suite, suites that could not run and why, and a comparison with an earlier model."""
 
-    finding: Finding
-    mark: Mark
-    version: str = __version__
+    suites: Mapping[str, Audited] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    change: Change | None = None
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,22 @@ class Records:
     audits: Mapping[str, Audited] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # suites that apply and could not run, and why
     seconds: float | None = None  # of CPU, in training
+    change: Change | None = None  # its figures beside those of an earlier model
 
     @property
     def scores(self) -> list[tuple[str, Score]]:
         """How good it is, by split."""
-        told = self.result.get("scores", {})
-        return [
-            (split, Score(**{k: _number(v) for k, v in one.items()})) for split, found in told.items() for one in found
-        ]
+        return scores_in(self.result)
 
     @property
     def data(self) -> tuple[str, ...]:
         return tuple(self.settings.get("run", {}).get("data", ()))
+
+
+def scores_in(result: Mapping[str, Any]) -> list[tuple[str, Score]]:
+    """The scores of a result.json, each with its split."""
+    told = result.get("scores", {})
+    return [(split, Score(**{k: _number(v) for k, v in one.items()})) for split, found in told.items() for one in found]
 
 
 def model_of(where: str | Path) -> tuple[Path, Path]:
@@ -84,8 +88,7 @@ def task_of(where: str | Path) -> Task | None:
 def open_records(where: str | Path) -> Records:
     """Everything that a directory says of its model."""
     home, model = model_of(where)
-    raw = _audits(home / AUDIT)
-    audits = {name: Audited(Finding.of(one["finding"]), Mark.of(one["mark"]), one["version"]) for name, one in raw[0]}
+    stored = read_audits(home / AUDIT)
     result = read_json(home / RESULT) if (home / RESULT).is_file() else {}
     return Records(
         home,
@@ -95,37 +98,51 @@ def open_records(where: str | Path) -> Records:
         read_json(model / "config.json"),
         read_statements(home),
         weights_mark(model),
-        audits,
-        raw[1],
+        stored.suites,
+        stored.missing,
         _seconds(home / "speed.jsonl"),
+        stored.change,
     )
 
 
-def write_audits(home: Path, found: Mapping[str, Audited], missing: Mapping[str, str]) -> Path:
+def write_audits(home: Path, found: Stored) -> Path:
     """audit.json: what was found now, beside what other suites found before."""
     path = home / AUDIT
-    before, lacked = _audits(path)
-    suites = {name: one for name, one in before if name not in missing}
-    lacked = {name: why for name, why in lacked.items() if name not in found} | dict(missing)
-    suites |= {
-        name: {"finding": one.finding.as_dict(), "mark": asdict(one.mark), "version": one.version}
-        for name, one in found.items()
+    before = read_audits(path)
+    suites = {name: one for name, one in before.suites.items() if name not in found.missing} | dict(found.suites)
+    missing = {name: why for name, why in before.missing.items() if name not in found.suites} | dict(found.missing)
+    told: dict[str, Any] = {
+        "format": 1,
+        "suites": {
+            name: {"finding": one.finding.as_dict(), "mark": asdict(one.mark), "version": one.version}
+            for name, one in suites.items()
+        },
+        "missing": missing,
     }
-    text = json.dumps({"format": 1, "suites": suites, "missing": lacked}, ensure_ascii=False, indent=1)
+    change = found.change
+    if change is None and before.change is not None and not before.change.suites & found.suites.keys():
+        change = before.change  # of figures that still stand
+    if change is not None:
+        told["change"] = change.as_dict()
     beside = path.with_suffix(".part")
-    beside.write_text(text + "\n", encoding="utf-8")
+    beside.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     beside.rename(path)
     return path
 
 
-def _audits(path: Path) -> tuple[list[tuple[str, Any]], dict[str, str]]:
-    """The suites in audit.json as they stand there, and those that could not run."""
+def read_audits(path: Path) -> Stored:
+    """What an audit.json holds; nothing where there is none."""
     if not path.is_file():
-        return [], {}
+        return Stored()
     raw = read_json(path)
     if raw.get("format") != 1 or not isinstance(raw.get("suites"), dict):
         raise ValueError(f"{path}: is no audit that this version reads; remove it and run saccade audit again.")
-    return list(raw["suites"].items()), dict(raw.get("missing", {}))
+    suites = {
+        name: Audited(Finding.of(one["finding"]), Mark.of(one["mark"]), one["version"])
+        for name, one in raw["suites"].items()
+    }
+    change = raw.get("change")
+    return Stored(suites, dict(raw.get("missing", {})), None if change is None else Change.read(change))
 
 
 def _number(value: Any) -> Any:

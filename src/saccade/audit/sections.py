@@ -6,8 +6,9 @@ from typing import Any
 import tomli_w
 
 from saccade import __version__
-from saccade.audit.marks import SHORT, weights_size
-from saccade.audit.records import Audited, Records
+from saccade.audit.change import WARNING
+from saccade.audit.marks import SHORT, Audited, weights_size
+from saccade.audit.records import Records
 from saccade.audit.render import Code, Facts, Part, Section
 from saccade.audit.statements import BLANK, QUESTIONS
 from saccade.audit.suite import Figure, Finding, Grid
@@ -80,7 +81,11 @@ def _data(records: Records, task: Task | None) -> Facts:
     run, counts = records.settings.get("run", {}), records.result.get("examples", {})
     files = ", ".join(run.get("data", ())) or (f"saccade's own sample {task.sample}" if run and task else BLANK)
     told = ", ".join(f"{count:,} {split}" for split, count in counts.items())
-    return Facts((("Files", files), ("Hash", run.get("digest", BLANK)), ("Examples", told or BLANK)))
+    facts = [("Files", files), ("Hash", run.get("digest", BLANK)), ("Examples", told or BLANK)]
+    if twins := run.get("twins"):
+        made = ", ".join(f"{name} {count:,}" for name, count in twins.items() if name != "lexicon") or "none"
+        facts.append(("Twins", f"swapped twins of training examples were learnt beside them (task.augment): {made}"))
+    return Facts(tuple(facts))
 
 
 def _scores(records: Records) -> Iterator[Part]:
@@ -98,6 +103,9 @@ def _scores(records: Records) -> Iterator[Part]:
 def _audits(records: Records, task: Task | None) -> Iterator[Part]:
     for name, audited in records.audits.items():
         yield from _audit(name, audited)
+    if records.change is not None and records.change.weights == records.weights:
+        yield records.change.grid
+        yield " ".join([*records.change.notes, WARNING])
     for name, why in records.missing.items():
         yield f"The suite {name} was not run: {why}."
     for name, why in reasons(task).items():

@@ -66,6 +66,7 @@ class Finding:
     grids: tuple[Grid, ...] = ()
     examples: Grid | None = None
     notes: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()  # what the model was forbidden to write
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,6 +83,7 @@ class Finding:
             tuple(_grid(one) for one in raw.get("grids", ())),
             None if examples is None else _grid(examples),
             tuple(raw.get("notes", ())),
+            tuple(raw.get("rule", ())),
         )
 
 
@@ -99,6 +101,7 @@ class Subject:
     splits: Splits | None = None
     by: str = ""  # the column by which scores are told apart; its values are the role of that name
     sentences: tuple[Path, ...] = ()  # test sentences of the user's own
+    forbidden: tuple[str, ...] = ()  # words that the model may not write
     told: Callable[[int, int | None], None] = field(default=lambda done, of: None)
 
     def need_model(self) -> Model:
@@ -113,6 +116,7 @@ class Suite:
     name: ClassVar[str]
     said: ClassVar[str]  # one line for a person
     reads: ClassVar[tuple[str, ...]] = ()  # what it needs of a subject beside the model: "held", "splits"
+    writes: ClassVar[bool] = False  # it judges texts that the model writes, so words can be forbidden there
 
     def unfit(self, task: Task) -> str:
         """Why it says nothing of models for a task; "" where it applies."""

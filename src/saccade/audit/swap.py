@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.audit.by import disaggregated
-from saccade.audit.exchange import READ, Twin, carried, judged, said, shown, twin
-from saccade.audit.languages import shares
+from saccade.audit.exchange import READ, carried, judged, said, shown, twin
 from saccade.audit.stats import mean, share
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.data import Example
+from saccade.data.twins import Twin
 from saccade.tasks.answering import answers
 from saccade.tasks.label import Label
 from saccade.tasks.pair import Pair
 from saccade.tasks.task import Task
-from saccade.text.swap import CONTROL, Dimension, dimensions, languages
+from saccade.text.swap import CONTROL, Dimension, dimensions, spoken
 
 MOST = 2_000  # texts of a dimension that are asked about
 FEW = 20  # cases below which nothing is said
 LABELS = 4  # whose direction is given
 SHOWN = 20  # examples that are kept
-PART = 0.1  # of the texts that have to be in a language for its words to be exchanged
 BASELINE = (
     "A model that does not look at the group changes no answer, and its right answers are equally many on both sides: every "
     "difference is read against 0. How often an answer changes is read against the control, plain words exchanged for plain "
@@ -61,7 +60,7 @@ class Swap(Suite):
 
     def run(self, subject: Subject) -> Finding:
         task = subject.task
-        found = _languages(task, subject.held)
+        found = spoken(shown(example, task) for example in subject.held[:MOST])
         figures, few, rows = [], [], []
         control = _control(subject, found)
         if control is not None:
@@ -70,7 +69,7 @@ class Swap(Suite):
         for dimension in (one for code in found for one in dimensions(code)):
             asked = _asked(subject, dimension)
             if len(asked) < FEW:
-                few.append(f"{_called(dimension)} ({len(asked)})")
+                few.append(f"{dimension.called} ({len(asked)})")
                 continue
             figures += _figures(task, dimension, asked, base)
             rows += _rows(task, dimension, asked)
@@ -83,17 +82,6 @@ class Swap(Suite):
             notes.append(f"Fewer than {FEW} texts have a word to exchange, so nothing is said of {', '.join(few)}.")
         shown_ones = examples if rows else None
         return Finding(self.name, (*figures, *more), BASELINE, LIMITS, grids, shown_ones, (*notes, *remarks))
-
-
-def _languages(task: Task, examples: Sequence[Example]) -> list[str]:
-    """The languages of a fair part of the texts that have words to exchange; English, where nothing can be told."""
-    counts = shares(shown(example, task) for example in examples[:MOST])
-    total = sum(counts.values())
-    return [code for code in languages() if counts.get(code, 0) >= PART * total] or ["en"]
-
-
-def _called(dimension: Dimension) -> str:
-    return dimension.name if dimension.language == "en" else f"{dimension.name} ({dimension.language})"
 
 
 def _asked(subject: Subject, dimension: Dimension) -> list[Asked]:
@@ -141,7 +129,7 @@ def _numbers(task: Task) -> bool:
 
 def _figures(task: Task, dimension: Dimension, asked: Sequence[Asked], base: float) -> Iterator[Figure]:
     """How often, and which way."""
-    name, (left, right) = _called(dimension), dimension.sides
+    name, (left, right) = dimension.called, dimension.sides
     sided = [one for one in asked if one.pair.side is not None]
     between = f"{left} minus {right}"
     if _numbers(task):
@@ -156,19 +144,20 @@ def _figures(task: Task, dimension: Dimension, asked: Sequence[Asked], base: flo
         values = [float(a) - float(b) for a, b in (one.by_side(one.right) for one in told if one.right is not None)]
         yield mean(f"{name}: right answers, {between}", values, baseline=0.0)
     if isinstance(task, Label) and not task.many and len(sided) >= FEW:
-        yield from _directions(f"{name}:", between, sided)
+        yield from _directions(task, f"{name}:", between, sided)
 
 
-def _directions(front: str, between: str, asked: Sequence[Asked]) -> list[Figure]:
+def _directions(task: Task, front: str, between: str, asked: Sequence[Asked]) -> list[Figure]:
     """How much more often each label is given to one side than to the other, the largest differences first."""
     sides = [one.by_side((one.before, one.after)) for one in asked]
-    labels = dict.fromkeys(label for pair in sides for label in pair)
+    given = {label for pair in sides for label in pair}
+    labels = [label for label in task.labels if label in given or len(task.labels) == 2]
     made = [
         mean(f"{front} {label!r}, {between}", [float(a == label) - float(b == label) for a, b in sides], baseline=0.0)
         for label in labels
     ]
-    if len(made) == 2:  # of two labels one says all
-        return made[:1]
+    if len(made) == 2:  # of two labels one says all: the last, so that two audits can be compared
+        return made[1:]
     return sorted(made, key=lambda one: -abs(one.value))[:LABELS]
 
 
@@ -182,7 +171,7 @@ def _rows(task: Task, dimension: Dimension, asked: Sequence[Asked]) -> list[tupl
         order.append((seen[one.before, one.after], one))
     order.sort(key=lambda item: item[0])
     return [
-        (_called(dimension), shown(a.pair.before, task), _told(a.before), shown(a.pair.after, task), _told(a.after))
+        (dimension.called, shown(a.pair.before, task), _told(a.before), shown(a.pair.after, task), _told(a.after))
         for _, a in order[: SHOWN // 4]
     ]
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
+    from saccade.audit.change import Change
     from saccade.audit.marks import Mark
-    from saccade.audit.suite import Finding, Subject, Suite
+    from saccade.audit.suite import Finding, Grid, Subject, Suite
     from saccade.tasks.task import Task
 
 Files = Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")]
@@ -18,7 +19,7 @@ Files = Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")]
 
 @dataclass(frozen=True)
 class Asked:
-    """Which data are asked about."""
+    """Which data are asked about, under which rule, and beside which other model."""
 
     data: Files = ()
     """Data of your own with answers; none: those of the run."""
@@ -28,6 +29,10 @@ class Asked:
     """A column of the data: scores are also given for each of its values."""
     sentences: Files = ()
     """Test sentences of your own, in the form that the suite knows, such as CrowS-Pairs or StereoSet."""
+    forbidden: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Words, or several words, a line each, that the model may not write in suites that read what it writes."""
+    before: Annotated[str, tyro.conf.arg(metavar="RUN|FILE")] = ""
+    """A run that was audited before something was done about it, or its audit.json: both in one table."""
 
 
 def main(
@@ -45,10 +50,12 @@ def main(
 
     saccade audit label --data reviews.tsv
 
+    saccade audit runs/after --before runs/reviews
+
     Args:
         run: A run, a directory with a model, or the name of a task: then its data are audited before there is a model.
         suite: Only these suites: data, swap, pairs and others that saccade audit --suite list names.
-        asked: Which data are asked about.
+        asked: Which data are asked about, and what they are read against.
         json: Print JSON.
     """
     from saccade.cli.running import guarded
@@ -57,28 +64,37 @@ def main(
 
 
 def _audit(run: str, names: tuple[str, ...], asked: Asked, as_json: bool) -> int:
-    from saccade.audit.records import Audited, write_audits
+    from saccade.audit.marks import Audited
+    from saccade.audit.records import Stored, write_audits
     from saccade.audit.table import reasons
+    from saccade.cli.audit_before import changed, opened, under
     from saccade.cli.settings import Wrong
 
     if names == ("list",):
         return _list(as_json)
     if asked.sentences and len(names) != 1:
         raise Wrong("--sentences are for one suite; name it with --suite, such as --suite pairs.")
+    before = opened(asked.before) if asked.before else None
     task, subject, mark = _subject(run, asked)
+    if before is not None and subject.model is None:
+        raise Wrong(f"--before compares two models, and {run} is a task; name a run.")
     suites, missing = _chosen(run, names, task, subject)
     found: dict[str, Audited] = {}
     for suite in suites:
         finding = _run(suite, subject)
-        found[suite.name] = Audited(finding, _marked(mark, suite, subject))
+        found[under(finding)] = Audited(finding, _marked(mark, suite, subject))
         if not as_json:
             _print(finding)
-    written = None if subject.model is None else write_audits(Path(run), found, missing)
+    change = None if before is None else changed(before, found, run)
+    written = None if subject.model is None else write_audits(Path(run), Stored(found, missing, change))
     others = reasons(task)
     if as_json:
         told = {"suites": {name: one.finding.as_dict() for name, one in found.items()}, "missing": missing}
+        told |= {} if change is None else {"change": change.as_dict()}
         print(json_text.dumps(told | {"unfit": others, "written": written and str(written)}, ensure_ascii=False))
         return 0
+    if change is not None:
+        _print_change(change)
     for name, why in {**missing, **({} if names else others)}.items():
         print(f"{name}: not run, as {why}.")
     if written is not None:
@@ -102,6 +118,7 @@ def _subject(run: str, asked: Asked) -> "tuple[Task, Subject, Mark]":
     from saccade.audit.marks import Mark, weights_mark
     from saccade.audit.records import model_of
     from saccade.audit.suite import Subject
+    from saccade.cli.audit_before import forbidden_in
     from saccade.cli.audit_data import data_of
     from saccade.tasks.opening import open_run
     from saccade.tasks.table import TASKS
@@ -115,7 +132,7 @@ def _subject(run: str, asked: Asked) -> "tuple[Task, Subject, Mark]":
         (task, model), weights = open_run(run), weights_mark(home)
     data = data_of(run, task, asked)
     mark = Mark("") if data is None else data.mark
-    subject = Subject(task, model, by=asked.by, sentences=sentences)
+    subject = Subject(task, model, by=asked.by, sentences=sentences, forbidden=forbidden_in(asked.forbidden))
     if data is not None:
         subject = replace(subject, held=data.held, splits=data.splits)
     return task, subject, replace(mark, weights=weights)
@@ -133,6 +150,8 @@ def _chosen(run: str, names: tuple[str, ...], task: "Task", subject: "Subject") 
     for suite in suites:
         if why := suite.unfit(task):
             raise Wrong(f"the suite {suite.name} does not apply to {run}: {why}.")
+    if subject.forbidden and not (names and all(suite.writes for suite in suites)):
+        raise Wrong("--forbidden is for suites that read what a model writes; name them, such as --suite regard.")
     if subject.model is None:
         return [suite for suite in suites if suite.name == "data"], {}
     missing = {}
@@ -170,10 +189,23 @@ def _print(finding: "Finding") -> None:
     for note in finding.notes:
         print(f"  {note}")
     for grid in (*finding.grids, *([finding.examples] if finding.examples else [])):
-        print(f"\n  {grid.title}")
-        for row in (grid.heads, *grid.rows[:12]):
-            print("    " + "  ".join(cell if len(cell) < 60 else cell[:57] + "..." for cell in row))
-        if len(grid.rows) > 12:
-            print(f"    and {len(grid.rows) - 12} more in audit.json")
+        _print_grid(grid, most=12)
     print(f"\n  Read against: {finding.baseline}\n  Not shown: {finding.limits}", flush=True)
     sys.stdout.flush()
+
+
+def _print_grid(grid: "Grid", *, most: int) -> None:
+    print(f"\n  {grid.title}")
+    for row in (grid.heads, *grid.rows[:most]):
+        print("    " + "  ".join(cell if len(cell) < 60 else cell[:57] + "..." for cell in row))
+    if len(grid.rows) > most:
+        print(f"    and {len(grid.rows) - most} more in audit.json")
+
+
+def _print_change(change: "Change") -> None:
+    """Both audits beside each other, and the warning that belongs to them."""
+    from saccade.audit.change import WARNING
+
+    _print_grid(change.grid, most=len(change.rows))
+    for line in (*change.notes, WARNING):
+        print(f"  {line}", flush=True)

@@ -165,6 +165,7 @@ def _promise(raw: Mapping[str, Any], where: str) -> Promise:
         if key not in raw:
             raise Wrong(f"{where}: [promise] does not say its {key}; write {key} = ...")
     try:
-        return Promise(**{key: value.strip() if isinstance(value, str) else value for key, value in raw.items()})
+        told: dict[str, Any] = {key: value.strip() if isinstance(value, str) else value for key, value in raw.items()}
+        return Promise(**told)
     except ValueError as error:
         raise Wrong(f"{where}: [promise]: {error}") from None

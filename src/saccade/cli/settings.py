@@ -100,6 +100,7 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     need = found.need
     if (need.set and not data) or (need.weights and not model):
         raise Wrong(f"the recipe {found.name} needs {need}.")
+    _refuse_twins(found, dotted)
     kinds = _kinds(found, model, data, dotted)
     _check(found, kinds)
     given = _parse(kinds, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)
@@ -167,6 +168,15 @@ def _known(find: Callable[[], Any]) -> Any:
         return find()
     except ValueError as error:
         raise Wrong(str(error)) from None
+
+
+def _refuse_twins(found: Recipe, dotted: Sequence[str]) -> None:
+    """A task that takes no twins says why, and which take them."""
+    from saccade.tasks.twins import refusal
+
+    asked = "augment" in found.tables["task"] or any(word.split("=")[0] == "--task.augment" for word in dotted)
+    if asked and (why := refusal(found.task)):
+        raise Wrong(why)
 
 
 def _check(recipe: Recipe, kinds: Mapping[str, type]) -> None:

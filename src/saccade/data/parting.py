@@ -20,6 +20,7 @@ from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source, lines, open_source, whole_text
 
 SAMPLE = 200  # records looked at to find the column
+PARTED = ("TSV", "CSV", "CSV with ;", "CSV with |", "JSON lines", "ABC", "FASTA", "plain text")
 BY = Role("by", known=tuple(sorted({name for role in ROLES.values() for name in role.known})))  # any known header
 
 
@@ -101,7 +102,7 @@ def _opened(path: Path, parts: Parts) -> tuple[str, list[Piece]]:
     form = find_format(source, ask)
     if form.name == "JSON":
         return _articles(source, parts.by)
-    if form.name not in ("TSV", "CSV", "CSV with ;", "JSON lines", "ABC", "FASTA", "plain text"):
+    if form.name not in PARTED:
         cure = "give a table, JSON, JSON lines, ABC, FASTA or plain text"
         raise DataError(f"{form.name} is not parted", file=path, value=path.name, cure=cure)
     if parts.by and not form.columns:

@@ -32,12 +32,13 @@ class Config:
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     smoothing: float = 0.0  # of the labels
     metric: str = "accuracy"  # what training watches: accuracy, macro_f1 or mcc
-    augment: Literal["none", "flip", "crop", "both"] = "none"  # pictures, by chance, while they are learnt
+    augment: Literal["none", "flip", "crop", "both", "swap"] = "none"  # pictures, by chance; swap: texts, by twins
 
 
 class Label(Task):
     name = "label"
     watched = ("accuracy", "macro_f1", "mcc")
+    exchanged = ("text",)
     said = "one label, or several, for a text or a picture: sentiment, topic, kind"
     Config = Config
     head = "label"
@@ -48,7 +49,7 @@ class Label(Task):
         super().__init__(config, labels)
         self.many = self.config.many
         self.seen: bool | None = None  # a picture, not a text; None until data or a model say
-        self.altered = augmentation(self.config.augment)
+        self.altered = augmentation("none" if self.config.augment == "swap" else self.config.augment)
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         if paths and self.seen is None:

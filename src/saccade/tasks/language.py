@@ -7,7 +7,7 @@ the first and the one after it, so that every token is learnt once an epoch.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -24,12 +24,17 @@ from saccade.tasks.validity import kind_of
 @dataclass(frozen=True)
 class Config:
     length: int = 256  # tokens of a window
+    context: int = (
+        0  # of those, so many are read before the ones that are scored; takes longer, says what is known mid-text
+    )
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     check: str = "none"  # what each record is, for `generate --check`: none, smiles, abc, protein or midi
+    augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
 
 
 class Language(Task):
     name = "language"
+    exchanged = ("text",)
     said = "the next word, character or byte of a running text"
     Config = Config
     writes = True
@@ -65,13 +70,16 @@ class Language(Task):
         return (example["text"] for example in examples)
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Windows that lie one after the other and share their border token: what is scored, each token once."""
+        """Windows in which each token is scored once: they share a border token, and as many before it as `context` says."""
         ids = self.ids(examples, model)
-        length = self.window(model)
+        length, context = self.window(model), self.context
         if len(ids) < 2:
             raise DataError(f"a text of {len(ids)} tokens has nothing to foresee", cure="give a longer text")
-        windows = [ids[start : start + length + 1] for start in range(0, len(ids) - 1, length)]
-        return [Item(Example({"ids": window}), window[:-1], gold=window[1:]) for window in windows]
+        if not 0 <= context < length:
+            raise ValueError(f"task.context is {context}; it has to be below the {length} tokens of a window.")
+        starts = range(0, max(1, len(ids) - 1 - context), length - context)
+        windows = [(ids[start : start + length + 1], context if start else 0) for start in starts]
+        return [Item(Example({"ids": ids, "known": known}), ids[:-1], gold=ids[1:]) for ids, known in windows]
 
     def ids(self, examples: Sequence[Example], model: Model) -> np.ndarray:
         """All lines as one row of ids."""
@@ -81,6 +89,11 @@ class Language(Task):
             lines = [example["text"] for example in examples[start : start + 1000]]
             rows += [np.array(found.ids, np.int32) for found in tokenizer.encode_batch(lines, special=False)]
         return np.concatenate(rows) if rows else np.zeros(0, np.int32)
+
+    @property
+    def context(self) -> int:
+        """Tokens of a window that are read before those that are scored."""
+        return self.config.context
 
     def window(self, model: Model) -> int:
         return min(self.config.length, model.limit or self.config.length)
@@ -103,10 +116,11 @@ class Language(Task):
         out = []
         for item in batch.rows:
             one = self.batch([item]).to(next(model.parameters()).device)
-            x, gold = self._thought(model, one)
+            known = item.example.values.get("known", 0)  # tokens that an earlier window was scored by
+            x, gold = (found[known:] for found in self._thought(model, one))
             nats = float(word_loss(model.body.head, x, gold))
-            size = len(tokenizer.decode(item.gold.tolist(), special=True).encode())
-            out.append({"nats": nats, "tokens": len(item.gold), "bytes": size})
+            size = len(tokenizer.decode(gold.tolist(), special=True).encode())
+            out.append({"nats": nats, "tokens": len(gold), "bytes": size})
         return out
 
     def _thought(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -41,10 +41,12 @@ class Config:
     smoothing: float = 0.0  # of the labels
     centre: float = 0.0  # of the numbers: their mean, taken from the training data
     spread: float = 1.0  # their deviation, likewise
+    augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
 
 
 class Pair(Task):
     name = "pair"
+    exchanged = ("first", "second")
     said = "what two texts are to each other: entailment, paraphrase, similarity"
     Config = Config
     head = "label"

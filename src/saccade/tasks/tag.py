@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,10 +31,12 @@ class Config:
     length: int = 256  # the most tokens that are read at once; longer texts are read in pieces
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     smoothing: float = 0.0
+    augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
 
 
 class Tag(Task):
     name = "tag"
+    exchanged = ("words",)
     said = "a tag for each word: names of people, places and things"
     Config = Config
     head = "tag"

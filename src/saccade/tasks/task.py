@@ -74,6 +74,7 @@ class Task:
     many = False  # several labels at once
     lone = False  # a step cannot be shared by processes, nor read in parts
     watched: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
+    exchanged: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment swap` exchanges
     cuts: bool = True  # a text longer than task.length loses its end; otherwise it is read in pieces
     named: Mapping[str, str] = MappingProxyType({})  # the columns that the user named, role by role
     noticed: tuple[str, ...] = ()  # what `fit` saw in the data, in lines for a person

@@ -5,14 +5,19 @@
 'His mother gave him her old car, and he thanked her.'
 """
 
+import hashlib
 import re
 import tomllib
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from saccade.text.languages import shares
+
+PART = 0.1  # of the texts that have to be in a language for its words to be exchanged
 CONTROL = "control"  # the dimension of words that stand for no group
 NEXT = re.compile(r"\s+([\w'’-]+)")
 HER, HIS = ("him", "his"), ("her", "hers")  # what an object, and what a possession becomes
@@ -53,6 +58,20 @@ class Swapped:
             return place + shift + len(last.new) - (last.end - last.start)
         return last.start + shift
 
+    def by_word(self, before: str) -> "Swapped":
+        """The same with every exchange of several words as exchanges of one word each; both sides have equally many.
+
+        >>> text = "a white man"
+        >>> [(edit.start, edit.new) for edit in dimensions("en")[1].swap(text).by_word(text).edits]
+        [(2, 'black'), (8, 'man')]
+        """
+        edits = [
+            Edit(edit.start + old.start(), edit.start + old.end(), new, edit.side)
+            for edit in self.edits
+            for old, new in zip(re.finditer(r"\S+", before[edit.start : edit.end]), edit.new.split(), strict=True)
+        ]
+        return Swapped(self.text, tuple(edits))
+
 
 @dataclass(frozen=True)
 class Dimension:
@@ -63,6 +82,11 @@ class Dimension:
     sides: tuple[str, str]
     other: dict[str, tuple[str, int]] = field(repr=False)  # a word in small letters -> its counterpart and its own side
     names: dict[str, tuple[str, int]] = field(repr=False)
+
+    @property
+    def called(self) -> str:
+        """Its name for a person; of other languages than English with the language."""
+        return self.name if self.language == "en" else f"{self.name} ({self.language})"
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -78,7 +102,8 @@ class Dimension:
                 continue
             if article and _article(word, article) != _article(new, article):
                 edits.append(Edit(found.start("article"), found.end("article"), _article(new, article), None))
-            edits.append(Edit(found.start("word"), found.end("word"), _cased(new, word), side))
+            made = new.lower() if text.islower() else _cased(new, word)  # who writes american writes nigerian
+            edits.append(Edit(found.start("word"), found.end("word"), made, side))
         return Swapped(_edited(text, edits), tuple(edits))
 
     def side_of(self, word: str) -> int | None:
@@ -132,9 +157,18 @@ def _edited(text: str, edits: list[Edit]) -> str:
     return "".join([*parts, text[at:]])
 
 
+def _written() -> str:
+    return (files("saccade.text") / "swap.toml").read_text(encoding="utf-8")
+
+
 @cache
 def _raw() -> dict[str, Any]:
-    return tomllib.loads((files("saccade.text") / "swap.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(_written())
+
+
+def lexicon_mark() -> str:
+    """The beginning of the SHA-256 of all words and pairs, so that a changed lexicon is seen."""
+    return hashlib.sha256(_written().encode()).hexdigest()[:12]
 
 
 @cache
@@ -177,3 +211,10 @@ def dimensions(language: str, *, control: bool = False) -> tuple[Dimension, ...]
 def languages() -> tuple[str, ...]:
     """The languages that have words to exchange."""
     return tuple(dict.fromkeys(one.language for one in _tables()))
+
+
+def spoken(texts: Iterable[str]) -> list[str]:
+    """The languages of a fair part of some texts that have words to exchange; English, where nothing can be told."""
+    counts = shares(texts)
+    total = sum(counts.values())
+    return [code for code in languages() if counts.get(code, 0) >= PART * total] or ["en"]

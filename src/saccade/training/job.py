@@ -26,6 +26,7 @@ from saccade.tasks.hidden import revealed
 from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
+from saccade.tasks.twins import Learnt, with_twins
 from saccade.tasks.words import learn_tokenizer
 from saccade.training.config import FREE, Config
 
@@ -69,13 +70,19 @@ class Ready:
     chosen: Choices
     said: list[str]
     shelf: Shards | None = None  # the tokens of a text that is too large to be held
+    learnt: Learnt | None = None  # the training examples with their twins, where the settings ask for them
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """What is learnt from."""
+        return self.splits.train.examples if self.learnt is None else self.learnt.examples
 
     def feed(self, model: Model | None = None) -> Feed:
         """The training examples in batches, for its own model or for a copy of it.
 
         Of a text that is too large to be held these are the tokens that `shelve` wrote, or, before that, some of the text.
         """
-        config, examples = self.config, self.splits.train.examples
+        config, examples = self.config, self.examples
         rows = config.rows or None
         if isinstance(examples, Long) and self.shelf is None:
             examples = examples.some
@@ -84,7 +91,7 @@ class Ready:
 
     def shelve(self, where: Path) -> Iterator[str]:
         """Tokenise a text that is too large to be held, once, into files from which `feed` reads; says how far it is."""
-        texts = self.splits.train.examples
+        texts = self.examples
         if not isinstance(texts, Long):
             return
         work = shelving(self.task, texts, self.model, where, key=self.splits.digest)
@@ -104,6 +111,7 @@ class Ready:
         facts |= {f"task.{key}": value for key, value in asdict(self.task.config).items()}
         facts |= {f"model.{key}": value for key, value in asdict(self.model.config).items()}
         facts |= {f"train.{key}": value for key, value in asdict(self.config).items() if key not in FREE}
+        facts |= {} if self.learnt is None else {"twins": self.learnt.record}
         return facts | {"labels": list(self.task.labels), "weights": self.job.model}
 
 
@@ -114,6 +122,7 @@ def prepare(job: Job) -> Ready:
     splits = _data(job, task)
     task.fit(splits.train.examples)
     splits = revealed(task, splits)
+    learnt = with_twins(task, splits.train.examples)
     stored = is_stored(job.model)
     chosen = task.choices(splits.train.examples, stored)
     config = filled(Config, {**chosen.train, **job.train_fields}, "train")
@@ -129,7 +138,7 @@ def prepare(job: Job) -> Ready:
         model = load(job.model, head=task.head, labels=task.labels or None)
         said += str(model.report).split("\n")
     else:
-        model = _fresh(job, task, chosen, splits.train)
+        model = _fresh(job, task, chosen, splits.train.examples if learnt is None else learnt.examples)
         said.append(f"a new {model.family.name} of {sum(p.numel() for p in model.parameters()):,} parameters")
     if task.writes and not hasattr(model.body, "think"):
         raise ValueError(
@@ -137,8 +146,9 @@ def prepare(job: Job) -> Ready:
         )
     model.many = task.many
     task.equip(model)
-    said = [*_examined(task, model, splits, job), *task.noticed, *said]
-    return Ready(job, task, model, splits, config, chosen, said)
+    twins = [] if learnt is None else [learnt.said]
+    said = [*_examined(task, model, splits, job), *task.noticed, *twins, *said]
+    return Ready(job, task, model, splits, config, chosen, said, learnt=learnt)
 
 
 def _examined(task: Task, model: Model, splits: Splits, job: Job) -> list[str]:
@@ -200,13 +210,13 @@ def _data(job: Job, task: Task) -> Splits:
     return replace(made, said=[f"no --data: the package's own sample {own.name} ({own.said})", *made.said])
 
 
-def _fresh(job: Job, task: Task, chosen: Choices, table: Table) -> Model:
+def _fresh(job: Job, task: Task, chosen: Choices, examples: Sequence[Example]) -> Model:
     family = family_for(job.model or chosen.family, task)
     given = dict(job.model_fields)
     tokenizer = None
     known = {item.name for item in fields(family.config)}
     if "vocab" in known:
-        shown = table.examples.some if isinstance(table.examples, Long) else table.examples
+        shown = examples.some if isinstance(examples, Long) else examples
         texts = list(task.texts(shown))
         tokenizer = learn_tokenizer(
             texts, task.config.pieces, given.get("vocab"), frame=task.frame, running=task.running, extra=task.extra
@@ -220,7 +230,7 @@ def _fresh(job: Job, task: Task, chosen: Choices, table: Table) -> Model:
         config = replace(config, length=task.config.length)
     model = new(family, config, head=task.head, labels=task.labels)
     model.tokenizer = tokenizer
-    task.teach(model, table.examples)
+    task.teach(model, examples)
     return model
 
 

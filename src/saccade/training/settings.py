@@ -20,7 +20,8 @@ def settings(ready: "Ready") -> dict[str, Any]:
             "family": ready.model.family.name,
             "columns": dict(ready.job.columns),
             "digest": ready.splits.digest,
-        },
+        }
+        | ({} if ready.learnt is None else {"twins": ready.learnt.record}),
         "model": asdict(ready.model.config),
         "task": asdict(ready.task.config)
         | ready.task.tuned

@@ -1,7 +1,8 @@
 """Suite `regard`: what a language model writes about people, and whether it depends on who they are."""
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
@@ -14,13 +15,16 @@ from saccade.audit.regard.prompts import Prompt, axes, lecture_prompts, own_prom
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.decoding.many import write_many
 from saccade.decoding.settings import Decoding
-from saccade.decoding.ways import Ways
+from saccade.decoding.ways import Ways, spelt
 from saccade.models.model import Model
 from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.task import Task, need_tokenizer
+from saccade.text.tokenizer import Tokenizer
 
 LENGTH = 20  # tokens of a sample
 SHOWN = 2  # samples of each group in the examples
+NAMED = 8  # forbidden words that a note names
+DRAWN = Decoding(temperature=1.0, top_p=0.95)
 
 BASELINE = (
     "Differences are read against nought: the same beginnings, with somebody else in them. Regard goes from -1, where every text "
@@ -49,6 +53,7 @@ class Sample:
 class Regard(Suite):
     name = "regard"
     said = "generated text: whether people are spoken of differently by who they are"
+    writes = True
 
     def unfit(self, task: Task) -> str:
         doing = task.doing if isinstance(task, Pretrain) else task
@@ -58,20 +63,49 @@ class Regard(Suite):
         return "" if records == "none" else f"the model writes {records}, not sentences about people"
 
     def run(self, subject: Subject) -> Finding:
-        samples = write_samples(subject.need_model(), own_prompts(), told=subject.told)
-        shown = write_samples(subject.need_model(), lecture_prompts())
+        model = subject.need_model()
+        decoding = replace(DRAWN, forbid=writable(subject.forbidden, need_tokenizer(model)))
+        samples = write_samples(model, own_prompts(), decoding=decoding, told=subject.told)
+        shown = write_samples(model, lecture_prompts(), decoding=decoding)
         checks = [own_error(path) for path in subject.sentences if labelled(path)]
-        return judge(samples, shown, checks=[figure for check in checks for figure in check])
+        found = judge(samples, shown, checks=[figure for check in checks for figure in check])
+        if not subject.forbidden:
+            return found
+        note = _rule(subject.forbidden, len(decoding.forbid), samples)
+        return replace(found, rule=subject.forbidden, notes=(*found.notes, note))
 
     def source(self) -> str:
         return sha256("\n".join(prompt.text for prompt in own_prompts(1)).encode()).hexdigest()
+
+
+def writable(words: Sequence[str], tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The words that a tokenizer has tokens for; the others are never written."""
+
+    def known(word: str) -> bool:
+        try:
+            return bool(spelt([word], tokenizer))
+        except ValueError:
+            return False
+
+    return tuple(filter(known, words))
+
+
+def _rule(words: Sequence[str], known: int, samples: Sequence[Sample]) -> str:
+    """What was forbidden, and how often it was written all the same."""
+    found = re.compile(rf"(?i)(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)")
+    again = sum(found.search(sample.written) is not None for sample in samples)
+    named = ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")
+    return (
+        f"Written under a rule, which the weights do not carry: {len(words):,} texts were forbidden ({named}), of which the "
+        f"tokenizer can write {known:,}. In other tokens or letters, {again:,} of {len(samples):,} samples hold one all the same."
+    )
 
 
 def write_samples(
     model: Model,
     prompts: Sequence[Prompt],
     *,
-    decoding: Decoding = Decoding(temperature=1.0, top_p=0.95),  # noqa: B008 - frozen
+    decoding: Decoding = DRAWN,
     told: Callable[[int, int | None], None] = lambda done, of: None,
 ) -> list[Sample]:
     """What a model writes after each prompt."""

@@ -21,6 +21,10 @@ class Causal(Language):
                 "causal reads one running text, token by token; leave out task.texts and task.whole_words."
             )
 
+    @property
+    def context(self) -> int:
+        return 0
+
     def fit(self, examples: Sequence[Example]) -> None:
         """There is nothing to know of the data: records and their checks are an affair of `language`."""
 

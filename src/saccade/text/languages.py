@@ -49,7 +49,7 @@ class Served:
 @cache
 def languages() -> dict[str, Language]:
     """The languages that are known, by code."""
-    raw = tomllib.loads((files("saccade.audit") / "languages.toml").read_text(encoding="utf-8"))
+    raw = tomllib.loads((files("saccade.text") / "languages.toml").read_text(encoding="utf-8"))
     return {
         code: Language(
             code,

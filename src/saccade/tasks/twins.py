@@ -1,0 +1,112 @@
+"""`task.augment swap`: training examples are joined by their counterparts about the other group.
+
+Of every example, and for every dimension of the lexicon that it has a word of, one twin is made with the words of that
+dimension exchanged and its gold as it is. The twins come after all examples, dimension by dimension, in the order of the
+examples. They depend on nothing but the data and the lexicon; which batch they are in depends on the seed, as with all
+others (Lu et al. 2018, arXiv 1807.11714).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from saccade.data import DataError, Example
+from saccade.data.long import Long
+from saccade.data.twins import twin
+from saccade.tasks.task import Task
+from saccade.text.swap import Dimension, dimensions, lexicon_mark, spoken
+
+SWAP = "swap"
+LOOK = 2_000  # texts by which languages are told
+REFUSED = {  # where a twin's gold would be wrong, or nobody could tell
+    "translate": "the translation would have to change with its source, and no list of words knows how",
+    "summarise": "the summary would have to change with its text, also where it says the same in other words",
+    "span": "an answer is a place in a text, and may be the very word that is exchanged",
+    "caption": "the people in a picture stay who they are",
+    "paint": "the people in a picture stay who they are",
+    "regress": "it reads numbers",
+    "pretrain": "what they do to what is learnt for other tasks has not been measured",
+}
+ABLE = "label, pair, tag and language"
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What is learnt from: the training examples and their twins, and how many of those there are by dimension."""
+
+    examples: Sequence[Example]
+    counts: Mapping[str, int]
+    said: str
+
+    @property
+    def record(self) -> dict[str, int | str]:
+        """What a run writes down of its twins, and has to find again when it goes on."""
+        return {**self.counts, "lexicon": lexicon_mark()}
+
+
+def refusal(name: str) -> str:
+    """Why a task takes no twins; "" where it does."""
+    why = REFUSED.get(name)
+    return "" if why is None else f"task.augment: {name} takes no twins of its examples, as {why}; {ABLE} do."
+
+
+def with_twins(task: Task, examples: Sequence[Example]) -> Learnt | None:
+    """The training examples with their twins, where the settings ask for them."""
+    if not task.exchanged or task.config.augment != SWAP:
+        return None
+    work = _work(task, examples.some if isinstance(examples, Long) else examples)
+    made = work.made(examples) if isinstance(examples, Long) else list(work.made(examples))
+    counts: Counter[str] = Counter()
+    numbers: set[int] = set()
+    for name, number, _ in made:
+        counts[name] += 1
+        numbers.add(number)
+    said = _said(counts, len(numbers), len(examples))
+    if isinstance(examples, Long):  # made again whenever they are read
+        some = [*examples.some, *work.twins(examples.some)]
+        joined = Long(lambda: chain(examples, work.twins(examples)), len(examples) + counts.total(), some)
+        return Learnt(joined, dict(counts), said)
+    return Learnt([*examples, *(example for _, _, example in made)], dict(counts), said)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is exchanged, what is kept, and the dimensions one by one."""
+
+    reads: tuple[str, ...]
+    keeps: tuple[str, ...]
+    dimensions: tuple[Dimension, ...]
+
+    def made(self, examples: Iterable[Example]) -> Iterator[tuple[str, int, Example]]:
+        """Every twin with its dimension and the number of its example."""
+        for dimension in self.dimensions:
+            for number, example in enumerate(examples):
+                found = twin(example, self.reads, self.keeps, dimension)
+                if found is not None:
+                    yield dimension.called, number, found.after
+
+    def twins(self, examples: Iterable[Example]) -> Iterator[Example]:
+        return (example for _, _, example in self.made(examples))
+
+
+def _work(task: Task, examples: Sequence[Example]) -> _Work:
+    if examples and not all(role in examples[0] for role in task.exchanged):
+        raise DataError(
+            f"task.augment is {SWAP}, which exchanges words, and these examples have no {' and '.join(task.exchanged)}",
+            file=examples[0].file,
+            line=examples[0].line,
+            cure="for pictures use flip, crop or both",
+        )
+    keeps = tuple(role.name for role in task.roles(()) if role.name not in task.exchanged)
+    codes = spoken(task.texts(examples[:LOOK]))
+    return _Work(task.exchanged, keeps, tuple(one for code in codes for one in dimensions(code)))
+
+
+def _said(counts: Mapping[str, int], touched: int, count: int) -> str:
+    """What is said aloud before training begins."""
+    if not counts:
+        return f"twins  none: no word of the lexicon stands in the {count:,} training examples, so swap changes nothing"
+    told = ", ".join(f"{name} {number:,}" for name, number in counts.items())
+    twins = f"{sum(counts.values()):,} of {touched:,} training examples join them ({told})"
+    return f"twins  {twins}; dev and test stay as they are"
