@@ -7,7 +7,7 @@
 Eole has an environment of its own, made by: python -m venv .venv-eole, then .venv-eole/bin/pip install "torch>=2.10,<2.14" eole
 aiohttp (which Eole 0.6 imports and does not ask for).
 
-One after the other on a machine that does nothing else. A rival has the settings that its own documentation recommends, which
+One after the other on a machine that does nothing else. A rival has its usual settings where our sizes allow, which
 the record states; one that ends before the time is over keeps its score. Training alone is on the clock: not the start, not
 the scoring. Everybody is scored by the same functions on the same test data. Whoever is in the record is not trained again.
 """
@@ -34,7 +34,7 @@ MINUTES = (10.0, 20.0, 40.0)
 HEAD = """# Beside what you would otherwise pick
 
 Scores after 10, 20 and 40 minutes of training on two cores, one after the other on the same machine, each with a 95 % interval
-over the test examples. Training alone is on the clock. A rival has the settings that its own documentation recommends; they
+over the test examples. Training alone is on the clock. A rival has its usual settings, where our sizes and time allow; they
 stand below each table. Whoever ends before the time is over keeps the score, and the minutes it took stand beside it.
 
 This page is written by `python benchmarks/otherwise.py page` from `docs/results/otherwise.json`; the same script with `label`,
