@@ -1,12 +1,17 @@
-"""Windows of a running text: each token is scored once, with the context that the settings say."""
+"""Windows of a running text: each token is scored once, with the context and the look back that the settings say."""
+
+import math
 
 import pytest
 import torch
 
+from saccade.cli.evaluate import changed
 from saccade.data import Batch, Example, Text
 from saccade.models import transformer
 from saccade.models.new import new
+from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.language import Language
+from saccade.tasks.recall import SHARES, SHARP, recalled
 from saccade.text import train as train_tokenizer
 
 TEXT = "the cat sat on the mat and the dog lay by the door while rain fell on the old red roof " * 3
@@ -53,3 +58,72 @@ def test_each_token_is_scored_once_with_its_context(writer, context, size):
 def test_a_context_must_leave_something_to_score(writer):
     with pytest.raises(ValueError, match=r"task\.context is 12; it has to be below the 12 tokens"):
         Language(Language.Config(length=12, context=12)).items([Example({"text": TEXT})], writer)
+
+
+def looked_back(x, gold, nats, size: int) -> list[float]:
+    """By the formula, a token and a forecaster at a time; then Bayes' rule over the forecasters."""
+    grid = [(share, sharp) for share in SHARES for sharp in SHARP]
+    trust = [1 / len(grid)] * len(grid)
+    costs = []
+    for t in range(len(gold)):
+        chances = []
+        for share, sharp in grid:
+            past = range(max(0, t - size), t)
+            weights = [math.exp(sharp * float(torch.cosine_similarity(x[t], x[i], dim=0))) for i in past]
+            again = sum(w for w, i in zip(weights, past, strict=True) if gold[i] == gold[t]) / (sum(weights) or 1.0)
+            chances.append((1 - share) * math.exp(-float(nats[t])) + share * again)
+        chance = sum(a * b for a, b in zip(trust, chances, strict=True))
+        trust = [a * b / chance for a, b in zip(trust, chances, strict=True)]
+        costs.append(-math.log(chance))
+    return costs
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_looking_back_is_its_formula(size, monkeypatch):
+    monkeypatch.setattr("saccade.tasks.recall.ROWS", 16)
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 6, generator=draw)
+    gold = torch.randint(0, 5, (50,), generator=draw)
+    nats = torch.rand(50, generator=draw) * 3
+    found = recalled(x, gold, nats, size)
+    assert found.tolist() == pytest.approx(looked_back(x, gold, nats, size), abs=1e-4)
+
+
+def test_looking_back_is_a_distribution_over_the_next_token():
+    """Whatever comes next, the chances of all that may come add up to one."""
+    draw = torch.Generator().manual_seed(3)
+    x, gold = torch.randn(9, 4, generator=draw), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 0])
+    chances = torch.softmax(torch.randn(9, 3, generator=draw), -1)
+    total = 0.0
+    for last in range(3):
+        words = torch.cat([gold[:-1], torch.tensor([last])])
+        total += math.exp(-float(recalled(x, words, -chances.gather(1, words[:, None])[:, 0].log(), 5)[-1]))
+    assert total == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_text_that_repeats_itself_is_foreseen_by_looking_back(writer):
+    """A model that learnt nothing foresees a repetition far better; in windows and in batches as in one row."""
+    examples = [Example({"text": TEXT})]
+    plain = evaluate(Language(Language.Config(length=24)), writer, examples)[0]
+    task = Language(Language.Config(length=24, recall=100))
+    perplexity, _, alone = evaluate(task, writer, examples)
+    assert alone.name == "perplexity_without_recall"
+    assert alone.value == pytest.approx(plain.value, rel=1e-6)
+    assert perplexity.value < 0.8 * plain.value
+    shown = answers(task, writer, examples)[0][0]
+    assert set(shown) == {"nats", "tokens", "bytes", "alone"}
+
+
+def test_a_recall_below_zero_is_refused(writer):
+    with pytest.raises(ValueError, match=r"task\.recall is -1"):
+        Language(Language.Config(length=12, recall=-1)).items([Example({"text": TEXT})], writer)
+
+
+def test_settings_of_a_task_are_said_anew_for_scoring():
+    config = Language.Config(length=24)
+    assert changed(config, ["context=12", "recall=100"]) == Language.Config(length=24, context=12, recall=100)
+    assert changed(config, []) == config
+    with pytest.raises(ValueError, match=r"the task has no setting 'recal'; did you mean 'recall'\?"):
+        changed(config, ["recal=3"])
+    with pytest.raises(ValueError, match="context is of the kind int, such as 0"):
+        changed(config, ["context=far"])

@@ -12,6 +12,7 @@ STUDIES = {  # name -> what it asks
     "lengths": "attention against one fixed vector: BLEU by the length of the text",
     "pretraining": "what reading without labels is worth: masked and replaced words, then few labels and many",
     "peptides": "does a judge take invented peptides for antimicrobial, more often than the same residues shuffled",
+    "grammar": "which of two sentences a language model finds likelier, the grammatical one or the other (BLiMP)",
 }
 
 

@@ -6,10 +6,11 @@ the first and the one after it, so that every token is learnt once an epoch.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from saccade.data import Batch, DataError, Example, Role, Text
@@ -17,7 +18,8 @@ from saccade.data.item import LINE
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer, word_loss
+from saccade.tasks.recall import recalled
+from saccade.tasks.task import Choices, Item, Task, need_tokenizer, word_costs, word_loss
 from saccade.tasks.validity import kind_of
 
 
@@ -27,6 +29,7 @@ class Config:
     context: int = (
         0  # of those, so many are read before the ones that are scored; takes longer, says what is known mid-text
     )
+    recall: int = 0  # when a text is scored, so many tokens behind are looked back at (Grave et al. 2017)
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     check: str = "none"  # what each record is, for `generate --check`: none, smiles, abc, protein or midi
     augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
@@ -77,6 +80,8 @@ class Language(Task):
             raise DataError(f"a text of {len(ids)} tokens has nothing to foresee", cure="give a longer text")
         if not 0 <= context < length:
             raise ValueError(f"task.context is {context}; it has to be below the {length} tokens of a window.")
+        if self.recall < 0:
+            raise ValueError(f"task.recall is {self.recall}; it is a number of tokens, or 0 for none.")
         starts = range(0, max(1, len(ids) - 1 - context), length - context)
         windows = [(ids[start : start + length + 1], context if start else 0) for start in starts]
         return [Item(Example({"ids": ids, "known": known}), ids[:-1], gold=ids[1:]) for ids, known in windows]
@@ -95,6 +100,11 @@ class Language(Task):
         """Tokens of a window that are read before those that are scored."""
         return self.config.context
 
+    @property
+    def recall(self) -> int:
+        """Tokens behind that are looked back at when a text is scored."""
+        return self.config.recall
+
     def window(self, model: Model) -> int:
         return min(self.config.length, model.limit or self.config.length)
 
@@ -110,18 +120,29 @@ class Language(Task):
         x, gold = self._thought(model, batch)
         return word_loss(model.body.head, x, gold)
 
-    def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
-        """What each window costs in nats, its tokens and its bytes."""
+    def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
+        """What each window costs in nats, its tokens and its bytes; with what `gathered` needs to look back."""
         tokenizer = need_tokenizer(model)
+        x, gold = self._thought(model, batch)
+        sizes = [len(item.source) for item in batch.rows]
         out = []
-        for item in batch.rows:
-            one = self.batch([item]).to(next(model.parameters()).device)
+        for item, thought, words in zip(batch.rows, x.split(sizes), gold.split(sizes), strict=True):
             known = item.example.values.get("known", 0)  # tokens that an earlier window was scored by
-            x, gold = (found[known:] for found in self._thought(model, one))
-            nats = float(word_loss(model.body.head, x, gold))
-            size = len(tokenizer.decode(gold.tolist(), special=True).encode())
-            out.append({"nats": nats, "tokens": len(gold), "bytes": size})
+            nats = word_costs(model.body.head, thought[known:], words[known:])
+            size = len(tokenizer.decode(words[known:].tolist(), special=True).encode())
+            out.append({"nats": float(nats.sum()), "tokens": len(nats), "bytes": size})
+            if self.recall:
+                out[-1]["seen"] = (thought[known:].half(), words[known:], nats)
         return out
+
+    def gathered(self, answers: Sequence[dict[str, Any]], items: Sequence[Item]) -> list[dict[str, float]]:
+        """The same, where the windows look back at those before them; what they cost without is `alone`."""
+        if not self.recall:
+            return list(answers)
+        seen = (torch.cat(parts) for parts in zip(*(answer.pop("seen") for answer in answers), strict=True))
+        costs = recalled(*seen, self.recall).split([answer["tokens"] for answer in answers])
+        pairs = zip(answers, costs, strict=True)
+        return [{**answer, "nats": float(cost.sum()), "alone": answer["nats"]} for answer, cost in pairs]
 
     def _thought(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """The vectors before the head and the tokens that follow, (N, W) and (N,)."""
@@ -138,7 +159,11 @@ class Language(Task):
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
         nats = [answer["nats"] for answer in answers]
         tokens, size = ([int(answer[key]) for answer in answers] for key in ("tokens", "bytes"))
-        return [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, size)]
+        found = [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, size)]
+        if self.recall:
+            alone = metrics.perplexity([answer["alone"] for answer in answers], tokens)
+            found.append(replace(alone, name="perplexity_without_recall"))
+        return found
 
     def shown(self, answer: dict[str, float], example: Example) -> dict[str, Any]:
         return {"perplexity": math.exp(min(700.0, answer["nats"] / max(1, answer["tokens"])))} | answer

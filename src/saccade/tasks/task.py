@@ -218,6 +218,13 @@ def word_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 
     return torch.stack(parts).sum()
 
 
+def word_costs(head: WordHead | Any, x: Tensor, gold: Tensor) -> Tensor:
+    """What each of (N,) words costs in nats after its vector, (N,); the same, word by word, and not to learn from."""
+    rows = max(1, CHUNK // head.score.out_features)
+    pairs = zip(x.split(rows), gold.split(rows), strict=True)
+    return torch.cat([F.cross_entropy(head(a), b, reduction="none") for a, b in pairs])
+
+
 def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
     """The summed loss of a writer on the targets of a batch: the vocabulary is scored at real tokens only."""
     target = batch.target

@@ -25,6 +25,10 @@ class Causal(Language):
     def context(self) -> int:
         return 0
 
+    @property
+    def recall(self) -> int:
+        return 0
+
     def fit(self, examples: Sequence[Example]) -> None:
         """There is nothing to know of the data: records and their checks are an affair of `language`."""
 
