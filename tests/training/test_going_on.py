@@ -8,6 +8,7 @@ from small import SIZES, TRAIN, ended, left, ready
 
 from saccade import cli
 from saccade.training.events import Refused
+from saccade.training.likeness import same
 from saccade.training.run import run
 
 
@@ -30,6 +31,17 @@ def test_a_run_refuses_to_go_on_with_other_settings(home, change, words):
     with pytest.raises(Refused, match=f"out cannot go on.*{re.escape(words)}.*--out"):
         list(run(ready(home, **change), home / "out"))
     assert (home / "out" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_checkpoint_that_is_older_than_a_setting_goes_on_where_the_setting_is_its_default(home):
+    now = ready(home, max_steps=4)
+    older = {name: value for name, value in now.fixed().items() if name not in ("train.optimizer", "task.smoothing")}
+    same(older, now, home / "out")
+    with pytest.raises(Refused, match=r"task\.smoothing was 0\.0 and is 0\.1"):
+        same(older, ready(home, of={"smoothing": 0.1}), home / "out")
+    gone = {**now.fixed(), "train.retired": 3}
+    with pytest.raises(Refused, match=r"train\.retired was 3 and is 'not there'"):
+        same(gone, now, home / "out")
 
 
 def test_a_run_refuses_other_data_and_other_labels(home, capsys):

@@ -30,7 +30,15 @@ SCORES = {  # by task: what it gives, and what is made of it
     "tag": {"span_f1"},
     "span": {"f1", "exact_match"},
     "summarise": {"rouge_1", "rouge_2", "rouge_l"},
-    "language": {"perplexity", "perplexity_without_recall", "bits_per_byte", "word_perplexity", "validity", "uniqueness", "novelty"},
+    "language": {
+        "perplexity",
+        "perplexity_without_recall",
+        "bits_per_byte",
+        "word_perplexity",
+        "validity",
+        "uniqueness",
+        "novelty",
+    },
 }
 MINE = """[run]
 task = "label"

@@ -3,6 +3,7 @@
 import hashlib
 import tomllib
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from saccade.training.packing import from_json, to_json
 from saccade.training.world import World
 
 
-def same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
-    """Refuse to go on with other data, settings or labels than a checkpoint was made with."""
-    now = from_json(to_json(now))  # as the other was: a tuple has become a list
+def same(before: dict[str, Any], ready: Ready, out: Path) -> None:
+    """Refuse to go on with other data, settings or labels than a checkpoint was made with.
+
+    A setting that is newer than the checkpoint had its default then, as every new setting leaves all as it was.
+    """
+    now = from_json(to_json(ready.fixed()))  # as the other was: a tuple has become a list
+    before = from_json(to_json(usual(ready))) | before
     changed = [
         f"{name} was {before.get(name, 'not there')!r} and is {now.get(name, 'not there')!r}"
         for name in {**before, **now}
@@ -26,6 +31,18 @@ def same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
             f"{out} cannot go on, since what it learns from has changed: {shown}. "
             "Go back to what it was, or name a new directory with --out."
         )
+
+
+def usual(ready: Ready) -> dict[str, Any]:
+    """The defaults of all settings that have one, by the names that `Ready.fixed` gives them, but for those that may change."""
+    tables = {"task": ready.task.config, "model": ready.model.config, "train": ready.config}
+    known = ready.fixed()
+    return {
+        name: field.default if field.default_factory is MISSING else field.default_factory()
+        for table, config in tables.items()
+        for field in fields(config)
+        if (name := f"{table}.{field.name}") in known and (field.default, field.default_factory) != (MISSING, MISSING)
+    }
 
 
 def other_world(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

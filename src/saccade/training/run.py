@@ -56,7 +56,7 @@ class Run:
         if found is None:
             self._cut(0)
             return
-        same(found.facts["fixed"], self.ready.fixed(), self.out)
+        same(found.facts["fixed"], self.ready, self.out)
         self.learner.restore({group: found.tensors(group) for group in found.groups}, found.step)
         self.progress = progress = Progress(**found.facts["progress"])
         self.kept = found.step
