@@ -242,8 +242,11 @@ def test_which_columns_were_read_is_said_once(ask, verb):
             assert len(out.splitlines()) == 30
 
 
-def test_a_run_that_is_not_there_is_said_with_the_nearest_before_the_hub(ask):
-    code, _, said = ask("predict", "runs/reviewz", "x")
+@pytest.mark.parametrize(
+    "words", [("predict", "runs/reviewz", "x"), ("look", "runs/reviewz", "x"), ("look", "runs/reviewz")]
+)
+def test_a_run_that_is_not_there_is_said_with_the_nearest_before_the_hub(ask, words):
+    code, _, said = ask(*words)
     assert code == 4
     assert "runs/reviewz: there is no such directory; did you mean runs/reviews?" in said
     assert said.index("no such directory") < said.index("hub")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from saccade.cli.settings import Wrong
@@ -22,12 +23,8 @@ USES = {"language": "generate", "span": "answer", "pretrain": "predict", "pair":
 
 def opened(run: str, wanted: str | None = None) -> tuple[Task, Model]:
     """A model and its task; what is not there is said with what is near, and what does something else with what it does."""
-    try:
+    with named(run):
         task, model = open_run(run)
-    except ValueError as error:
-        if Path(run).exists() or not str(error).startswith(f"{run}: "):
-            raise  # found, and wrong in another way
-        raise ValueError(_absent(run, str(error).removeprefix(f"{run}: "))) from error
     if wanted is None or task.name == wanted:
         return task, model
     uses, asked = USES.get(task.name, task.name), USES.get(wanted, wanted)
@@ -35,6 +32,17 @@ def opened(run: str, wanted: str | None = None) -> tuple[Task, Model]:
         f"{run} was made for another task, {task.name} ({task.said}): ask it with saccade {uses} {run}. "
         f"saccade {asked} needs a model made for {wanted} ({task_class(wanted).said}); saccade train {wanted} makes one."
     )
+
+
+@contextmanager
+def named(run: str) -> Iterator[None]:
+    """Whatever is said of a run that is not there, says also what is near."""
+    try:
+        yield
+    except ValueError as error:
+        if Path(run).exists() or not str(error).startswith(f"{run}: "):
+            raise  # found, and wrong in another way
+        raise ValueError(_absent(run, str(error).removeprefix(f"{run}: "))) from error
 
 
 def _absent(run: str, error: str) -> str:

@@ -118,7 +118,13 @@ def main(
             return _best_head(run, which, also.best_head, out.json)
         return _look(run, text, which, also, out)
 
-    return guarded("look", work)
+    def near() -> int:
+        from saccade.cli.asking import named
+
+        with named(run):
+            return work()
+
+    return guarded("look", near)
 
 
 def _check(text: tuple[str, ...], which: Which, also: Also, out: Out) -> None:
