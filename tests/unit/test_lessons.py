@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections import deque
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from saccade import text
 from saccade.attention import FULL, Sight, Window
 from saccade.attention.bigbird import Links
 from saccade.attention.pattern import RandomBlocks
+from saccade.data import Example
 from saccade.data.samples import curves
 from saccade.data.samples.pictures import COLOURS, Scene, Thing, paint
 from saccade.models.new import new
@@ -25,10 +27,15 @@ from saccade.parts.layer import Scene as Surroundings
 from saccade.parts.multihead import Attention
 from saccade.parts.position import POSITIONS
 from saccade.parts.recurrent import Recurrent
-from saccade.studies.lessons import costs, gates, gradients, memories, orders, places, scores
+from saccade.studies import counting
+from saccade.studies.lessons import costs, gates, gradients, lengths, memories, orders, places, scores
 from saccade.studies.lessons.lesson import LONGEST, Control, plain
 from saccade.studies.lessons.sentences import MOST, noise, read, vectors
 from saccade.studies.lessons.table import LESSONS
+from saccade.tasks.answering import answers
+from saccade.tasks.opening import open_run
+from saccade.training.job import prepare
+from saccade.training.run import run
 
 TEXTS = ("x", "<b>&amp;\"'</b> 日本語 (é)", "word " * (LONGEST // 5))
 NUMBERS = ("1", "1, 2, 3, -4.5", "0 0 0")
@@ -481,3 +488,26 @@ def test_the_same_word_has_the_same_vector():
     assert torch.equal(one[0], one[2])
     assert torch.equal(one[1], other[0])
     assert not torch.equal(one[0], other[1])
+
+
+def test_lengths_tells_what_two_trained_translators_hold(tmp_path, monkeypatch):
+    """Trained for a moment, so they know little; what is drawn is what an own count of their answers says."""
+    monkeypatch.setattr(lengths, "DEMO", tmp_path)
+    assert "saccade demo lengths" in drawn("lengths").said
+    monkeypatch.setattr(counting, "MODEL", counting.MODEL | {"width": 16})
+    for name, job in counting.jobs(tmp_path, 1.0).items():
+        short = replace(job, train_fields={**job.train_fields, "max_steps": 3})
+        list(run(prepare(short), tmp_path / name))
+    found = drawn("lengths", length=5)
+    by_length, table = found.parts
+    assert list(by_length.lines) == ["attention", "one fixed vector"]
+    task, model = open_run(tmp_path / "lengths-fixed")
+    asked = counting.rows(4)
+    assert all(len(example["target"].split()) == 4 for example in asked)
+    said = [answers(task, model, [Example({"source": example["source"]})])[0][0].split() for example in asked]
+    wanted = [
+        [one == other for one, other in zip(e["target"].split(), s, strict=False)]
+        for e, s in zip(asked, said, strict=True)
+    ]
+    assert dict(by_length.lines["one fixed vector"])[4.0] == pytest.approx(sum(map(sum, wanted)) / (4 * len(asked)))
+    assert [row[0] for row in table.rows] == list(by_length.lines)

@@ -1,70 +1,108 @@
-"""`saccade demo`: two translators of dates learn before your eyes, and show where they look."""
+"""`saccade demo`: two translators learn before your eyes, and show where they look, or what they can hold."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+if TYPE_CHECKING:
+    from saccade.training.job import Job
 
 ASKED = ("mardi 14 juillet 2026", "3. Oktober 1990", "FEBRUARY 29, 2024", "12 de marzo de 1999", "31 dicembre 2031")
 RECIPES = {"dates-bahdanau": "a GRU with Bahdanau's attention (2014)", "dates": "a transformer (2017)"}
 SHARE = {"dates-bahdanau": 0.45, "dates": 0.55}  # of the time
+MINUTES = {"dates": 3.5, "lengths": 2.4}
+SHOWN = (1, 2, 4, 8, 12, 16)  # numbers in a row
 EPOCHS = {"dates-bahdanau": 5, "dates": 5}  # so that the schedule ends with the time
 
 
 def main(
-    what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="dates|tour")] = "dates",
+    what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="dates|lengths|tour")] = "dates",
     *,
     out: Path = Path("demo"),
-    minutes: float = 3.5,
+    minutes: float = 0.0,
 ) -> int:
     """Train two translators of dates, one recurrent and one a transformer, and see where they look.
 
-    It needs no data and no network. `saccade demo tour` is a tour of attention instead: ten short experiments with a picture
-    each, in a minute.
+    It needs no data and no network. `saccade demo lengths` trains two that read rows of numbers, one with attention and one
+    with a single vector, and shows which of them holds as rows grow. `saccade demo tour` is a tour of attention instead: ten
+    short experiments with a picture each, in a minute.
 
     Args:
-        what: dates, or tour.
+        what: dates, lengths, or tour.
         out: The directory for runs and pictures.
-        minutes: How long the two train together.
+        minutes: How long the two train together; 0: 3.5 for dates, 2.4 for lengths.
     """
     if what == "tour":
         return _tour(out)
-    if what != "dates":
-        print(f"saccade demo: there is no demo {what!r}; known are dates and tour.", file=sys.stderr)
+    if what not in MINUTES:
+        print(f"saccade demo: there is no demo {what!r}; known are {', '.join(MINUTES)} and tour.", file=sys.stderr)
         return 2
     from saccade.cli.running import guarded
 
-    return guarded("demo", lambda: _dates(out, minutes))
+    demo = _dates if what == "dates" else _lengths
+    return guarded("demo", lambda: demo(out, minutes or MINUTES[what]))
 
 
 def _dates(out: Path, minutes: float) -> int:
-    import shutil
-
-    from saccade.cli.progress import Progress
     from saccade.cli.settings import recipe
-    from saccade.training.job import Job, prepare
-    from saccade.training.run import Result, run
+    from saccade.training.job import Job
 
     print("Dates as people write them in 26 languages, into ISO dates; nobody tells the models what a month is.")
     for name, said in RECIPES.items():
-        print(f"\n{said}", flush=True)
-        shutil.rmtree(out / name, ignore_errors=True)  # a demo begins anew
         asked = recipe(name)
         train = {**asked.tables["train"], "max_time": minutes * SHARE[name], "epochs": EPOCHS[name]}
-        ready = prepare(
-            Job("translate", (), asked.model, {}, "error", asked.tables["model"], asked.tables["task"], train)
-        )
-        with Progress(out / name, sys.stdout) as progress:
-            for event in run(ready, out / name):
-                progress.show(event)
-                if isinstance(event, Result) and event.signal is not None:
-                    return 128 + event.signal
+        job = Job("translate", (), asked.model, {}, "error", asked.tables["model"], asked.tables["task"], train)
+        signal = _learnt(out / name, job, said)
+        if signal is not None:
+            return 128 + signal
         for line in shown(out / name, out / f"{name}.png", said):
             print(f"  {line}")
     print(f"\npictures   {', '.join(str(out / f'{name}.png') for name in RECIPES)}")
     print(f"reports    {', '.join(str(out / name / 'report.html') for name in RECIPES)}")
     print(f'Next: saccade translate {out / "dates"} "5 juin 2030"   ·   saccade train label --data your.tsv')
+    return 0
+
+
+def _learnt(where: Path, job: "Job", said: str) -> int | None:
+    """Train one model anew; the signal that ended it, if one did."""
+    import shutil
+
+    from saccade.cli.progress import Progress
+    from saccade.training.job import prepare
+    from saccade.training.run import Result, run
+
+    print(f"\n{said}", flush=True)
+    shutil.rmtree(where, ignore_errors=True)  # a demo begins anew
+    signal = None
+    with Progress(where, sys.stdout) as progress:
+        for event in run(prepare(job), where):
+            progress.show(event)
+            if isinstance(event, Result):
+                signal = event.signal
+    return signal
+
+
+def _lengths(out: Path, minutes: float) -> int:
+    from saccade.studies.counting import SAID, jobs, right
+    from saccade.tasks.opening import open_run
+
+    print(
+        "Rows of one to sixteen numbers in words, into figures: one reader hands over all it saw, the other one vector."
+    )
+    shares = {}
+    for name, job in jobs(out, minutes).items():
+        signal = _learnt(out / name, job, SAID[name])
+        if signal is not None:
+            return 128 + signal
+        task, model = open_run(out / name)
+        shares[name] = {length: right(task, model, length) for length in SHOWN}
+    print("\nnumbers that are right and in their place, by the numbers in the row")
+    print(f"{'':20}" + "".join(f"{length:>6}" for length in SHOWN))
+    for name, found in shares.items():
+        print(f"{name:20}" + "".join(f"{share:>6.0%}" for share in found.values()))
+    print(f"Next: saccade serve {out / next(iter(shares))}, and there Learn: Bahdanau against the fixed vector")
     return 0
 
 

@@ -3,7 +3,8 @@
 The rules are written out here. English says "and" after the hundreds or not, as people do; German writes one word; French
 counts as in France (soixante-dix, quatre-vingts) with hyphens only inside numbers below a hundred and an s on a cent or vingt
 that ends the number. All lengths from one to six figures are equally likely until the short ones are used up. `numbers`
-goes from words to figures; `spelled` goes from figures, with the language in front, to words.
+goes from words to figures; `spelled` goes from figures, with the language in front, to words; `counts` has rows of one to
+sixteen small numbers, all lengths equally likely, to show what a model can hold of a long text.
 """
 
 from collections.abc import Callable
@@ -138,6 +139,25 @@ def make_spelled(count: int, seed: int) -> list[Example]:
     return distinct("spelled", draw, count)
 
 
+LONGEST = 16  # numbers in a row of `counts`
+
+
+def make_counts(count: int, seed: int) -> list[Example]:
+    """Examples with one to sixteen English numbers below a hundred as the `source`, and their figures as the `target`."""
+    random = source("counts", seed)
+    return distinct("counts", lambda: counted(random, random.randint(1, LONGEST)), count)
+
+
+def counted(random: Random, length: int) -> dict[str, Any]:
+    """One row of so many numbers.
+
+    >>> counted(Random(2), 3)
+    {'source': 'seven eleven ten', 'target': '7 11 10'}
+    """
+    row = [random.randrange(100) for _ in range(length)]
+    return {"source": " ".join(map(english, row)), "target": " ".join(map(str, row))}
+
+
 def _draw(random: Random) -> tuple[int, str]:
     figures = random.randrange(1, 7)
     return random.randrange(10 ** (figures - 1) if figures > 1 else 0, 10**figures), random.choice(list(SPEAKERS))
@@ -146,4 +166,5 @@ def _draw(random: Random) -> tuple[int, str]:
 SAMPLES = (
     Sample("numbers", "numbers in English, German and French words, to figures", ("translate",), make, 20_000),
     Sample("spelled", "figures to English, German or French words", ("translate",), make_spelled, 20_000),
+    Sample("counts", "rows of one to sixteen English numbers, to figures", ("translate",), make_counts, 20_000),
 )

@@ -50,13 +50,15 @@ def pairs(seen: Seen, head: int) -> list[list[str]]:
     ]
 
 
-def missing(where: Path) -> Shown:
+def missing(
+    where: Path, command: str = "saccade demo", leaves: str = "both models of this lesson, in four minutes"
+) -> Shown:
     """How to come by the model."""
     said = (
-        f"This lesson needs a trained model, and there is none in {where}. Say `saccade demo` in this directory: it trains "
-        "both in about four minutes, and needs no data and no network."
+        f"This lesson needs a trained model, and there is none in {where}. Say `{command}` in this directory: it shows how far "
+        "it is, and needs no data and no network. Then turn a control, or load this page again."
     )
-    rows = [["saccade demo", "both models of this lesson"], ["saccade demo --minutes 1", "both, less well trained"]]
+    rows = [[command, leaves], [f"{command} --minutes 1", "both, less well trained"]]
     return Shown(said, [Table("how to train it", ["command", "what it leaves"], rows)])
 
 

@@ -7,6 +7,7 @@ from saccade.studies.lessons import (
     gates,
     gradients,
     heads,
+    lengths,
     memories,
     orders,
     places,
@@ -14,5 +15,5 @@ from saccade.studies.lessons import (
 )
 from saccade.studies.lessons.lesson import Lesson
 
-THEMES = (dictionaries, scores, memories, alignments, orders, places, heads, gradients, gates, costs)
+THEMES = (dictionaries, scores, memories, lengths, alignments, orders, places, heads, gradients, gates, costs)
 LESSONS: dict[str, Lesson] = {lesson.name: lesson for theme in THEMES for lesson in theme.LESSONS}

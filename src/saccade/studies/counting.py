@@ -1,0 +1,70 @@
+"""Two translators of rows of numbers, one that looks back and one that has a single vector: what each holds, by length.
+
+    for name, job in jobs(Path("demo"), minutes=2).items():
+        ...                                     # an ordinary training, into demo/NAME
+    right(*open_run("demo/lengths-attention"), length=12)
+
+`saccade demo lengths` trains them, and the lesson of that name shows them.
+"""
+
+from pathlib import Path
+from random import Random
+
+from saccade.data import Example, write
+from saccade.data.samples import sample
+from saccade.data.samples.numbers import counted
+from saccade.models.model import Model
+from saccade.tasks.answering import answers
+from saccade.tasks.task import Task
+from saccade.training.job import Job
+
+DECODERS = {  # name of a run -> how it writes
+    "lengths-attention": {"decoder": "bahdanau", "mechanism": "additive"},
+    "lengths-fixed": {"decoder": "sutskever"},
+}
+SAID = {
+    "lengths-attention": "a GRU that looks back at every word it read (Bahdanau 2014)",
+    "lengths-fixed": "the same, with one vector for all it read (Sutskever 2014)",
+}
+MODEL = {"width": 96, "layers": 1, "cell": "gru", "dropout": 0.0}
+TASK = {"pieces": "words", "metric": "exact_match", "smoothing": 0.0}
+TRAIN = {"tokens": 2048, "rate": 4e-3, "epochs": 4, "look_at": 300}
+DATA = "counts.jsonl"
+TEXTS = 40  # of each length that is asked about
+
+
+def jobs(out: Path, minutes: float) -> dict[str, Job]:
+    """What is trained, by the name of its run; the rows of numbers are written beside the runs."""
+    entry = sample("counts")
+    out.mkdir(parents=True, exist_ok=True)
+    write(out / DATA, entry.make(entry.count, 0))
+    train = {**TRAIN, "max_time": minutes / len(DECODERS)}
+    return {
+        name: Job(
+            "translate", (str(out / DATA),), "rnn", model_fields=MODEL | how, task_fields=TASK, train_fields=train
+        )
+        for name, how in DECODERS.items()
+    }
+
+
+def rows(length: int, count: int = TEXTS) -> list[Example]:
+    """Rows of one length that are drawn apart from those that were learnt."""
+    random = Random(f"asked:{length}")
+    return [Example(counted(random, length)) for _ in range(count)]
+
+
+def right(task: Task, model: Model, length: int) -> float:
+    """The share of numbers that stand right and in their place, over rows of one length."""
+    asked = rows(length)
+    found, _ = answers(task, model, asked)
+    return sum(agreeing(example["target"], said) for example, said in zip(asked, found, strict=True)) / len(asked)
+
+
+def agreeing(gold: str, said: str) -> float:
+    """The share of the numbers of `gold` that stand in the same place of `said`.
+
+    >>> agreeing("1 2 3 4", "1 2 4"), agreeing("7", "7 7")
+    (0.5, 1.0)
+    """
+    wanted = gold.split()
+    return sum(one == other for one, other in zip(wanted, said.split(), strict=False)) / len(wanted)
