@@ -59,7 +59,7 @@ LESSONS = (
         title="Bahdanau against the fixed vector",
         said="Two recurrent translators learnt the same rows of one to sixteen numbers, from words to figures, for the same "
         "time. One hands a single vector from its reader to its writer, the other looks back at all that was read before each "
-        "figure. Short rows fit into a vector; of long ones it keeps the beginning or the end, and invents the rest.",
+        "figure. Short rows fit into a vector; of long ones little is left in it, and the rest is invented.",
         formula="one vector: s(0) = h(n);   attention: c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmax(uᵀ tanh(A s(t-1) + B h(i)))",
         code=(Recurrent, Additive, agreeing),
         controls=(Control("length", "Numbers in the row below", "range", "12", 1, LONGEST, 1),),
