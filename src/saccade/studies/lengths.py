@@ -25,7 +25,6 @@ from saccade.training.job import Job, held_out
 RECIPES = {"attention": "tatoeba-en-fr-rnn", "fixed vector": "tatoeba-en-fr-rnn-fixed"}
 JOIN = 6  # sentences of a text, at most
 HELD = 2_000  # sentences for dev, and for test
-LENGTH = 160  # tokens of a text, on either side
 BORDERS = (5, 10, 15, 20, 30, 40)  # words of the source
 FEW = 20  # texts, below which a group is not scored
 ENDS = re.compile(r"[.!?…]+[\"'”’»)]*(?=\s|$)")
@@ -64,7 +63,7 @@ def _member(plan: Plan, kind: str, name: str) -> Member:
         raw["run"]["model"],
         raw["run"]["columns"],
         model_fields=raw["model"],
-        task_fields={**raw["task"], "length": LENGTH},
+        task_fields=raw["task"],
         train_fields={**raw["train"], "seed": plan.seed, "max_time": plan.share(len(RECIPES))},
     )
     return Member(kind.replace(" ", "-"), job, f"recipe {name}, texts of 1 to {JOIN} sentences")
