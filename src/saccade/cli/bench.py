@@ -14,7 +14,7 @@ from saccade.studies.measure import OK, Plan, machine
 if TYPE_CHECKING:
     from saccade.studies.cost import Run
 
-RACES = ("train", "generate", "translate")
+RACES = ("train", "generate", "translate", "quality")
 COLUMNS = 120  # of the tables where no terminal says how wide it is
 
 
@@ -59,12 +59,16 @@ def main(
 
     $ saccade bench translate --help
 
+    What fewer bits cost a writer of yours:
+
+    $ saccade bench quality --help
+
     Each case runs in a process of its own, since a process's peak memory never falls. A case that runs out of memory or time
     is noted with its reason and the run goes on. Close other programs first: threads
     that wait for a busy core make short passes many times slower.
 
     Args:
-        subject: What to measure: attention, train, generate or translate.
+        subject: What to measure: attention, train, generate, translate or quality.
         plan: What to measure, and how often.
         out: Directory for report.json and plot.png.
         json: Print the report as JSON and nothing else.
