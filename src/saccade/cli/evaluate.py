@@ -99,8 +99,8 @@ def changed(config: Any, changes: Sequence[str]) -> Any:
         name, _, value = change.partition("=")
         if name not in known:
             raise Refused(f"--scored {change}: the task has no setting {name!r}; {nearest(name, list(known))}")
+        kind = type(known[name])
         try:
-            kind = type(known[name])
             known[name] = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
         except (TypeError, ValueError):
             raise Refused(

@@ -139,8 +139,8 @@ class Language(Task):
         """The same, where the windows look back at those before them; what they cost without is `alone`."""
         if not self.recall:
             return list(answers)
-        seen = (torch.cat(parts) for parts in zip(*(answer.pop("seen") for answer in answers), strict=True))
-        costs = recalled(*seen, self.recall).split([answer["tokens"] for answer in answers])
+        x, gold, nats = (torch.cat(parts) for parts in zip(*(answer.pop("seen") for answer in answers), strict=True))
+        costs = recalled(x, gold, nats, self.recall).split([answer["tokens"] for answer in answers])
         pairs = zip(answers, costs, strict=True)
         return [{**answer, "nats": float(cost.sum()), "alone": answer["nats"]} for answer, cost in pairs]
 
