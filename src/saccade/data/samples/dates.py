@@ -64,6 +64,19 @@ class Writing(NamedTuple):
         values = (day.year, day.month, day.day, day.weekday(), 0)
         return "".join([table[values[field]] for field, table in self.pieces])
 
+    def places(self, day: date) -> tuple[tuple[int, int], ...]:
+        """Where the year, the month and the day stand in what `write` writes, each as a start and an end.
+
+        >>> writings("de")[0].write(date(2003, 2, 14)), writings("de")[0].places(date(2003, 2, 14))
+        ('Freitag, 14. Februar 2003', ((21, 25), (13, 20), (9, 11)))
+        """
+        values = (day.year, day.month, day.day, day.weekday(), 0)
+        found, start = {}, 0
+        for field, table in self.pieces:
+            end = start + len(table[values[field]])
+            found[field], start = (start, end), end
+        return found[0], found[1], found[2]
+
 
 @cache
 def writings(language: str) -> tuple[Writing, ...]:
