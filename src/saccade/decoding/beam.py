@@ -11,7 +11,7 @@ reordered. Scores are those of the `transformers` package. Put the model into ev
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,12 +19,13 @@ from torch import Tensor
 from saccade.data import Batch, Text
 from saccade.decoding.bounds import Bounds
 from saccade.decoding.cover import watching
-from saccade.decoding.highest import highest, log_probability
 from saccade.decoding.loop import begin
+from saccade.decoding.offers import Offer, Scores, Shape, following, ranked
 from saccade.decoding.rules import Sofar
 from saccade.decoding.settings import STEEPEST
 from saccade.decoding.stop import Written
 from saccade.models.family import Writer
+from saccade.parts.state import State
 
 Enough = Literal["first", "likely", "sure"]
 
@@ -76,15 +77,24 @@ class Hypothesis(Written):
     score: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Beam:
+class _Beam(NamedTuple):
     """A beginning: the row of the batch it continues, with which token, and what all its tokens sum up to."""
 
     row: int
     token: int
     total: float
-    logprobs: list[float]  # of the model's own distribution
-    ruled: list[float]
+    own: float = 0.0  # log-probability of the token in the model's own distribution
+    ruled: float = 0.0
+    before: "_Beam | None" = None
+
+    def logs(self) -> tuple[list[float], list[float]]:
+        """The log-probabilities of all its tokens, the model's own and after the rules."""
+        found: list[tuple[float, float]] = []
+        beam = self
+        while beam.before is not None:
+            found.append((beam.own, beam.ruled))
+            beam = beam.before
+        return [own for own, _ in reversed(found)], [ruled for _, ruled in reversed(found)]
 
 
 @dataclass
@@ -101,9 +111,9 @@ class _Pool:
         """Take note of a text that is whole, if it is among the best; the token that stopped it is no part of it."""
         score = beam.total / len(written) ** self.beams.length_penalty + penalty
         last = len(written) - stopped
-        closing = beam.logprobs[-1] if stopped else None
-        logs = beam.logprobs[:last], beam.ruled[:last]
-        self.done.append(Hypothesis(written[:last], *logs, stopped or halted, closing, score=score))
+        closing = beam.own if stopped else None
+        own, ruled = beam.logs()
+        self.done.append(Hypothesis(written[:last], own[:last], ruled[:last], stopped or halted, closing, score=score))
         self.done.sort(key=lambda one: -one.score)
         del self.done[self.width :]
 
@@ -135,11 +145,11 @@ def search(
         if not len(scores):
             return []
         cover.begin(state, beams.width)
-        run = _Run(beams, bounds, scores)
+        run = _Run(beams, bounds, *scores.shape)
         state.spread(beams.width)
         sofar = sofar.pick(row for row in range(len(scores)) for _ in range(beams.width))
-        scores = scores.repeat_interleave(beams.width, dim=0)  # (rows, V): of each row of the batch, all its beams
-        while chosen := run.choose(scores, sofar, cover.penalties()):
+        after = run.first(scores, sofar)
+        while chosen := run.choose(after, sofar, cover.penalties()):
             rows, tokens = [beam.row for beam in chosen], [beam.token for beam in chosen]
             if rows != list(range(len(sofar))):
                 index = torch.tensor(rows, device=scores.device)
@@ -147,9 +157,9 @@ def search(
                 cover.reorder(index)
                 sofar = sofar.pick(rows)
             sofar = sofar.then(tokens)
-            new = torch.tensor(tokens, device=scores.device)[:, None]
-            del scores  # of all words for all beams: two of them at a time would be the most that a search holds
-            scores = model.step(Text(new), state)[:, -1]
+            new = Text(torch.tensor(tokens, device=scores.device)[:, None])
+            del after  # of all words for all beams: two of them at a time would be the most that a search holds
+            after = run.ask(model, new, state, sofar)
             cover.add()
     return run.found(best)
 
@@ -157,31 +167,37 @@ def search(
 class _Run:
     """One search: the pools of all rows, and the beams that run, in the order of the rows of the state."""
 
-    def __init__(self, beams: Beams, bounds: Bounds, scores: Tensor):
-        rows, vocab = scores.shape
+    def __init__(self, beams: Beams, bounds: Bounds, rows: int, vocab: int):
         self.beams, self.bounds, self.stops = beams, bounds, bounds.stops(vocab)
-        self.width = beams.width // beams.groups  # of a pool
+        self.width, self.vocab = beams.width // beams.groups, vocab  # the width is that of a pool
+        self.count = self.width * max(2, 1 + len(self.stops))  # enough that `width` go on whatever ends
+        self.few = not bounds.rules and not beams.diversity  # whether the best few words are all that is needed
         self.pools = [[_Pool(beams, self.width, bounds.limit) for _ in range(beams.groups)] for _ in range(rows)]
         self.live = list(self.pools)
-        first = [_Beam(0, 0, 0.0, [], []), *[_Beam(0, 0, -math.inf, [], [])] * (self.width - 1)]
+        first = [_Beam(0, 0, 0.0), *[_Beam(0, 0, -math.inf)] * (self.width - 1)]
         self.running = first * beams.groups * rows  # at first the beams of a pool are one
 
-    def choose(self, scores: Tensor, sofar: Sofar, penalties: list[float] | None) -> list[_Beam]:
+    def first(self, scores: Tensor, sofar: Sofar) -> Offer | Scores:
+        """What follows the beams while those of a row are alike: its scores are (B, V)."""
+        if self.few:
+            return Offer.of(ranked(scores, self.count)).spread(self.beams.width)
+        return Scores(scores.repeat_interleave(self.beams.width, dim=0), self.bounds.rules, sofar)
+
+    def ask(self, model: Writer, new: Text, state: State, sofar: Sofar) -> Offer | Scores:
+        """What follows the new token of each beam."""
+        if self.few:
+            return following(model, new, state, self.count)
+        return Scores(model.step(new, state)[:, -1], self.bounds.rules, sofar)
+
+    def choose(self, after: Offer | Scores, sofar: Sofar, penalties: list[float] | None) -> list[_Beam]:
         """The beams that go on, with the row and the token that each goes on with; none: all rows are done."""
-        own = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if self.bounds.rules:  # they see log-probabilities; without them those of what is chosen are enough
-            own = own.log_softmax(-1)
-        ruled = own
-        for rule in self.bounds.rules:
-            ruled = rule(ruled, sofar)
-        groups, shape = self.beams.groups, (len(self.live), self.beams.groups, self.width, -1)
-        sums = ruled.new_tensor([beam.total for beam in self.running]).view(shape)
-        every = ruled.view(shape)  # (live, groups, width, V)
-        taken = ruled.new_zeros(len(self.live), every.size(-1)) if self.beams.diversity else None
+        shape = Shape(len(self.live), self.beams.groups, self.width)
+        sums = torch.tensor([beam.total for beam in self.running], dtype=torch.float64)
+        taken = after.own.new_zeros(shape.live, self.vocab) if self.beams.diversity else None
         next_beams: list[list[_Beam]] = [[] for _ in self.live]
-        for group in range(groups):
-            away = None if taken is None else taken[:, None] * self.beams.diversity
-            found = self._candidates(every[:, group], sums[:, group], away, group, own)
+        for group in range(shape.groups):
+            away = None if taken is None else taken * self.beams.diversity
+            found = self._candidates(after.part(shape, group, away, self.count), shape.part(sums, group), group)
             for number, (pools, candidates) in enumerate(zip(self.live, found, strict=True)):
                 next_beams[number] += self._advance(pools[group], candidates, sofar, penalties)
                 if taken is not None:
@@ -192,52 +208,47 @@ class _Run:
         self.running = [beam for number in kept for beam in next_beams[number]]
         return self.running
 
-    def _candidates(
-        self, scores: Tensor, sums: Tensor, away: Tensor | None, group: int, own: Tensor
-    ) -> list[list[_Beam]]:
+    def _candidates(self, offer: Offer, sums: Tensor, group: int) -> list[list[_Beam]]:
         """The best continuations of each pool, the best first: enough that `width` go on whatever ends."""
-        judged = scores if away is None else scores - away
-        count = self.width * max(2, 1 + len(self.stops))
-        values, tokens = highest(judged, count)  # (live, width, count)
-        first = scores.gather(-1, tokens[..., :1])  # (live, width, 1)
-        less = more = torch.zeros_like(first)  # a score minus the one and plus the other is a log-probability
-        if not self.bounds.rules:
-            less, more = first, log_probability(scores, tokens[..., :1])
-        ranked = (values - less + more + sums).flatten(1)
-        at = ranked.topk(min(count, ranked.size(1))).indices  # (live, count)
-        place = at // values.size(-1)
-        tokens = tokens.flatten(1).gather(1, at)
-        start = torch.arange(len(at), device=at.device)[:, None] * self.beams.width + group * self.width
-        rows = start + place
-        less, more = less[..., 0].gather(1, place), more[..., 0].gather(1, place)
-        ruled = scores[torch.arange(len(at), device=at.device)[:, None], place, tokens] - less + more
+        sums = sums.to(offer.judged)  # (live, width, 1)
+        ranked = (offer.judged + sums).flatten(1)
+        at = ranked.topk(min(self.count, ranked.size(1))).indices  # (live, count)
+        place = at // offer.tokens.size(-1)
+        rows = torch.arange(len(at), device=at.device)[:, None] * self.beams.width + group * self.width + place
+        tokens, own, ruled = (x.flatten(1).gather(1, at) for x in (offer.tokens, offer.own, offer.ruled))
         totals = ruled + sums[..., 0].gather(1, place)
-        parts = (x.tolist() for x in (rows, tokens, totals, own[rows, tokens] - less + more, ruled))
-        return [[self._then(*one) for one in zip(*part, strict=True)] for part in zip(*parts, strict=True)]
+        parts = (x.tolist() for x in (rows, tokens, totals, own, ruled))
+        return [list(map(self._then, *part)) for part in zip(*parts, strict=True)]
 
     def _then(self, row: int, token: int, total: float, own: float, ruled: float) -> _Beam:
-        before = self.running[row]
-        return _Beam(row, token, total, [*before.logprobs, own], [*before.ruled, ruled])
+        return _Beam(row, token, total, own, ruled, self.running[row])
 
     def _advance(
         self, pool: _Pool, candidates: list[_Beam], sofar: Sofar, penalties: list[float] | None
     ) -> list[_Beam]:
         """End those that end, among the best `width`, and return the best `width` of the others."""
         possible = [] if pool.over else [beam for beam in candidates if beam.total > -math.inf]
-        rows = sofar.pick([beam.row for beam in possible]).then([beam.token for beam in possible])
-        halted = self.bounds.over(rows)
+        halted = self._halted(possible, sofar)
         goes: list[_Beam] = []
-        length = len(rows.written[0]) if possible else 0
-        for rank, (beam, halt, written) in enumerate(zip(possible, halted, rows.written, strict=True)):
+        length = 1 + len(sofar.written[possible[0].row]) if possible else 0
+        for rank, (beam, halt) in enumerate(zip(possible, halted, strict=True)):
             stopped = beam.token in self.stops
             if not (stopped or halt or length == self.bounds.limit):
                 goes.append(beam)
             elif rank < self.width:
                 penalty = 0.0 if penalties is None else penalties[beam.row]
+                written = [*sofar.written[beam.row], beam.token]
                 pool.end(written, beam, penalty, stopped=stopped, halted=halt)
         pool.settle(goes[0].total if goes else -math.inf, length)
-        idle = _Beam(candidates[0].row, candidates[0].token, -math.inf, [], [])  # keeps the rows of a pool together
+        idle = _Beam(candidates[0].row, candidates[0].token, -math.inf)  # keeps the rows of a pool together
         return (goes + [idle] * self.width)[: self.width]
+
+    def _halted(self, possible: list[_Beam], sofar: Sofar) -> list[bool]:
+        """Which of them end for reasons of their own."""
+        if self.bounds.until is None:
+            return [False] * len(possible)
+        rows = sofar.pick([beam.row for beam in possible])
+        return self.bounds.over(rows.then([beam.token for beam in possible]))
 
     def found(self, best: int) -> list[list[Hypothesis]]:
         """The best texts of each row."""

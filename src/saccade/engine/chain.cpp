@@ -1,10 +1,8 @@
 // Several operators of native.cpp in one call, for one new token a row: chain.py writes the list, steps.py its form, this file walks it.
-#include <algorithm>
-#include <cstdint>
+#include "maths.h"
 
 extern "C" {
 
-void saccade_activate(long act, float* y, long n);
 void saccade_linear(const int8_t*, const int16_t*, const float*, const float*, long, long, const float*, const float*, float*,
                     long, long);
 long saccade_attend(const float*, long, float*, float*, long, long, long, long, const int64_t*, const uint8_t*, long,
@@ -49,7 +47,7 @@ static void gate(const Step& s, float* x, float* to, long b) {
     for (long i = 0; i < b; ++i) {
         float *left = x + 2 * i * s.rows, *out = to + i * s.rows;
         std::copy(left, left + s.rows, out);
-        saccade_activate(s.act, out, s.rows);
+        activate(s.act, out, s.rows);
         for (long j = 0; j < s.rows; ++j) out[j] *= left[s.rows + j];
     }
 }

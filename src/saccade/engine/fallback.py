@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-GROUP = 64  # columns of an input that share a scale, as in native.cpp
+GROUP = 64  # columns of an input that share a scale, as in product.h
 ACTS = {
     "none": lambda y: y,
     "gelu": F.gelu,
@@ -39,6 +39,16 @@ def linear(x: Tensor, whole: Tensor, scale: Tensor, bias: Tensor, act: str, add:
     rounded = levels(torch.cat([x, missing], -1).unflatten(-1, (-1, GROUP))).flatten(-2)[..., :columns]
     y = ACTS[act](F.linear(rounded, whole.float()) * scale + bias)
     return y if add is None else y + add
+
+
+def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The `count` highest scores of each row (B, V) and where they are, and the log-softmax of the highest, (B,)."""
+    found = scores.topk(count)
+    return (
+        found.values,
+        found.indices,
+        scores.amax(-1) - scores.logsumexp(-1) if count else scores.new_zeros(len(scores)),
+    )
 
 
 def attend(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float, keep: Tensor | None) -> Tensor:

@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from saccade.engine.rooms import Room, Shared, count, space
+from saccade.engine.rooms import Room, Shared, count, groups_of, space
 from saccade.heap import give_back
 from saccade.parts.state import Mark, Slot, State
 
@@ -109,7 +109,9 @@ class Memory(State):
         """As ever; where a room has enough rows nothing is moved but the table of where they lie, the same for all layers."""
         root = self._root
         rooms = {name: slot for name, slot in root._slots.items() if isinstance(slot, Room)}
-        shared = {name: slot.chosen(rows) for name, slot in root._slots.items() if isinstance(slot, Shared)}
+        kept = {name: slot for name, slot in root._slots.items() if isinstance(slot, Shared)}
+        groups = {times: groups_of(rows, times) for times in {slot.times for slot in kept.values()}}
+        shared = {name: slot.chosen(rows, groups[slot.times]) for name, slot in kept.items()}
         root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms.keys() | shared.keys()}
         super().reorder(rows)
         root._slots |= shared

@@ -16,13 +16,16 @@ from torch import Tensor, nn
 
 from saccade.cores import cores
 from saccade.data import Batch, Text
+from saccade.decoding.offers import Best, ranked
 from saccade.engine.choice import COMPILED, Choice, choice
 from saccade.engine.exchange import Exchange
 from saccade.engine.memory import Memory
 from saccade.engine.quantise import Tiles
 from saccade.heap import give_back
+from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.model import Model
 from saccade.models.painter import Painter
+from saccade.parts.heads import WordHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
@@ -51,13 +54,31 @@ class Fast(Model):
     @torch.no_grad()
     def step(self, text: Text, state: State) -> Tensor:
         body: Any = self.body
-        if text.tokens.size(1) > 1 or text.keep is None or isinstance(body, Painter):
+        if text.tokens.size(1) > 1 or isinstance(body, Painter):
             return body.step(text, state)
-        if not isinstance(body.head.score, Tiles):
+        if text.keep is None or not isinstance(body.head.score, Tiles):
             return body.step(text, state)
         live = text.keep[:, 0]  # rows that have ended are padding, and nobody asks for their scores
         x = body.think(text, state)
         return x.new_zeros(*x.shape[:2], body.head.score.out_features).index_put_((live,), body.head(x[live]))
+
+    @torch.no_grad()
+    def best(self, text: Text, state: State, count: int) -> Best:
+        """One new token a row: the best few of what follows it, without the scores of all words where our operator makes them."""
+        head = getattr(self.body, "head", None)
+        if type(head) is not WordHead or not isinstance(head.score, Tiles):
+            return ranked(self.step(text, state)[:, -1], count)
+        return head.score.weights.best(head.between(self._thought(text, state))[:, -1], count)
+
+    def _thought(self, text: Text, state: State) -> Tensor:
+        """What the body thinks of new tokens, (B, T, W); a source whose keys all beams share is not repeated for each."""
+        body: Any = self.body
+        if not isinstance(state, Memory) or type(body).think is not EncoderDecoder.think:
+            return body.think(text, state)
+        shared = state.at("0.across").group("key") == state.group("memory")
+        memory = state.few("memory") if shared and getattr(body.decoder, "hurries", False) else state.get("memory")
+        words = (body.target_words or body.words)(text.tokens)
+        return body.decoder(words, text.keep, state, memory=memory, memory_keep=state.get("memory_keep"))
 
     @torch.no_grad()
     def last(self, text: Text, state: State) -> Tensor:

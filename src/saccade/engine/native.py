@@ -1,7 +1,7 @@
 """Operators of our own for inference on a CPU: int8 products, attention of one new token, norms.
 
-`native.cpp` is compiled on first use; without a compiler, or with `SACCADE_NATIVE=0`, PyTorch computes the same, slower.
-`ready` says which of the two it is, `why` says why. There are no gradients here: call them under `torch.no_grad()`.
+The C++ beside this file is compiled on first use; without a compiler, or with `SACCADE_NATIVE=0`, PyTorch computes the same,
+slower. `ready` says which of the two it is, `why` says why. There are no gradients here: call them under `torch.no_grad()`.
 """
 
 from typing import Any

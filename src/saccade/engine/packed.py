@@ -11,8 +11,8 @@ from saccade.engine import fallback
 from saccade.engine.loading import library
 from saccade.engine.operands import FLOAT, flat
 
-ACTS = {name: code for code, name in enumerate(fallback.ACTS)}  # the order is that of `Act` in native.cpp
-TILE = 32  # rows of a weight that lie together, as in native.cpp
+ACTS = {name: code for code, name in enumerate(fallback.ACTS)}  # the order is that of `Act` in maths.h
+TILE = 32  # rows of a weight that lie together, as in product.h
 
 
 class Packed:
@@ -33,7 +33,7 @@ class Packed:
 
     def _bind(self) -> None:
         found = library()
-        self._run = found and found.saccade_linear
+        self._run, self._rank = (found.saccade_linear, found.saccade_best) if found else (None, None)
         self._fixed = (*(t.data_ptr() for t in self.parts), self.rows, self.columns)
 
     @property
@@ -55,12 +55,8 @@ class Packed:
 
     def __call__(self, x: Tensor, act: str = "none", add: Tensor | None = None) -> Tensor:
         """act(x (..., columns) · weight + bias) + add -> (..., rows)."""
-        *most, columns = x.shape
-        if columns != self.columns or act not in ACTS:
-            raise ValueError(
-                f"This layer takes (..., {self.columns}) and an activation of {', '.join(ACTS)}; "
-                f"it got {tuple(x.shape)} and {act!r}."
-            )
+        *most, _ = x.shape
+        self._check(x, act)
         shape = (*most, self.rows)
         x, plus = flat(x), None
         if add is not None:
@@ -73,6 +69,25 @@ class Packed:
         out = torch.empty(shape)
         self._run(*self._fixed, x.data_ptr(), plus, out.data_ptr(), math.prod(most), ACTS[act])
         return out
+
+    def best(self, x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The `count` highest of all rows' products with x (B, columns), (B, count), and which rows they are, the highest first;
+        and the log-softmax of the highest, (B,). The products of all rows are never there together."""
+        self._check(x, "none")
+        x, count = flat(x), min(count, self.rows)
+        if self._rank is None or not x.numel() or not count:
+            return fallback.best(self(x), count)
+        values, chances = torch.empty(len(x), count), torch.empty(len(x))
+        found = torch.empty(len(x), count, dtype=torch.int64)
+        self._rank(*self._fixed, x.data_ptr(), len(x), count, *(t.data_ptr() for t in (values, found, chances)))
+        return values, found, chances
+
+    def _check(self, x: Tensor, act: str) -> None:
+        if x.size(-1) != self.columns or act not in ACTS:
+            raise ValueError(
+                f"This layer takes (..., {self.columns}) and an activation of {', '.join(ACTS)}; "
+                f"it got {tuple(x.shape)} and {act!r}."
+            )
 
 
 def _tiled(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

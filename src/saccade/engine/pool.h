@@ -4,18 +4,22 @@
 #include <atomic>
 #include <chrono>
 
-namespace {
+#pragma GCC visibility push(hidden)  // every copy of the library has its own
 
-// OpenMP's entry points, as loading.py finds them in torch.
+// OpenMP's entry points, as loading.py finds them in torch; native.cpp has these and those below.
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
-Parallel parallel = nullptr;
-int (*pool_size)() = nullptr;
+extern Parallel parallel;
+extern int (*pool_size)();
 
 // Calls that this thread makes alone because the pool came late: on a busy machine a thread that waits for its core would
 // hold up every product, so after a wait the pool is left alone for a while, twice as long after each further one.
-thread_local long alone = 0, patience = 8;
+extern thread_local long alone, patience;
 
-long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+#pragma GCC visibility pop
+
+namespace {
+
+inline long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 // Run body(0), ..., body(tasks - 1) on the pool, whoever is free taking the next `grain` tasks; small work stays here.
 template <class Body>

@@ -103,14 +103,21 @@ class Shared(Slot):
         assert self.repeated is not None
         return self.repeated
 
-    def chosen(self, rows: Tensor) -> Slot:
-        """These rows of it: still kept once where whole groups stay together, wherever they go."""
-        groups = (rows // self.times).view(-1, self.times) if len(rows) % self.times == 0 else None
-        if groups is None or not bool((groups == groups[:, :1]).all()):
+    def chosen(self, rows: Tensor, groups: Tensor | None) -> Slot:
+        """These rows of it: still kept once where they are whole `groups`, wherever they go."""
+        if groups is None:
             return Slot(self.tensor.index_select(0, rows), self.axis)
-        if groups[:, 0].tolist() == list(range(len(self.few))):
+        if len(groups) == len(self.few) and bool((groups == torch.arange(len(groups), device=groups.device)).all()):
             return self
-        return Shared(self.few.index_select(0, groups[:, 0]), self.axis, self.times)
+        return Shared(self.few.index_select(0, groups), self.axis, self.times)
+
+
+def groups_of(rows: Tensor, times: int) -> Tensor | None:
+    """Which groups of so many rows these are; None where one of them does not stay together."""
+    if len(rows) % times:
+        return None
+    groups = (rows // times).view(-1, times)
+    return groups[:, 0] if bool((groups == groups[:, :1]).all()) else None
 
 
 def count(slot: Slot) -> int:

@@ -66,6 +66,8 @@ class FastStack(Stack):
                 return self._next(x, keep, state, memory, memory_keep)
             if self.gathers and keep is not None and _worth(keep, state):
                 return self._gathered(x, keep, state)
+        if memory is not None and len(memory) < len(x):  # one row of it for several of x, such as the beams of a source
+            memory = memory.repeat_interleave(len(x) // len(memory), dim=0)
         options = {"memory": memory, "memory_keep": memory_keep, "marked": marked, "parts": parts}
         return super().forward(x, keep, state, **options)
 

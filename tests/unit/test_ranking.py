@@ -1,0 +1,126 @@
+"""The best words of a vocabulary without the scores of all of them: the operator by sorting, and searches that use it."""
+
+import math
+from itertools import chain
+
+import pytest
+import torch
+
+from saccade import fast
+from saccade.data import Batch, Text
+from saccade.decoding import Beams, Bounds, search
+from saccade.decoding.offers import Offer, Ranking, ranked
+from saccade.engine import fallback, loading, native
+from saccade.models import gpt2, marian
+from saccade.models.new import new
+
+compiled = pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
+SIZES = {"width": 128, "layers": 1, "heads": 4, "inner": 64, "length": 64}
+FAMILIES = {
+    "gpt2": gpt2.Config(vocab=611, **SIZES),
+    "marian": marian.Config(vocab=611, decoder_layers=2, decoder_heads=4, decoder_inner=64, begin=610, **SIZES),
+}
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def both(request, monkeypatch):
+    """The compiled operator, and what stands in for it."""
+    loading._library.cache_clear()
+    if request.param == "plain":
+        monkeypatch.setenv("SACCADE_NATIVE", "0")
+    yield
+    monkeypatch.undo()
+    loading._library.cache_clear()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "count"), [(1, 1, 3, 1), (5, 29, 17, 4), (3, 700, 64, 29), (7, 5003, 70, 8), (2, 9, 5, 20)]
+)
+def test_the_best_are_those_that_sorting_finds(m, n, k, count, threads, both):
+    torch.manual_seed(n)
+    torch.set_num_threads(threads)
+    packed, x = native.Packed(torch.randn(n, k), torch.randn(n)), torch.randn(m, k)
+    values, rows, chances = packed.best(x, count)
+    scores = packed(x)
+    order = scores.sort(descending=True).indices[:, :count]
+    assert rows.equal(order)
+    assert values.equal(scores.gather(1, order))
+    whole = scores.double()
+    torch.testing.assert_close(chances.double(), whole.amax(1) - whole.exp().sum(1).log(), rtol=1e-5, atol=1e-6)
+
+
+@compiled
+def test_of_equals_the_first_words_are_the_best():
+    packed = native.Packed(torch.ones(600, 8))
+    assert packed.best(torch.ones(2, 8), 5)[1].equal(torch.arange(5).expand(2, 5))
+
+
+def test_a_row_ranks_alike_whoever_is_beside_it():
+    packed, x = native.Packed(torch.randn(3000, 64)), torch.randn(9, 64)
+    together = packed.best(x, 6)
+    for row in range(9):
+        for whole, alone in zip(together, packed.best(x[row : row + 1], 6), strict=True):
+            assert whole[row].equal(alone[0])
+
+
+@compiled
+def test_what_is_no_number_has_no_rank():
+    packed, x = native.Packed(torch.randn(300, 16)), torch.randn(3, 16)
+    x[1, 4] = math.nan
+    values, _, chances = packed.best(x, 4)
+    assert chances.isnan().tolist() == [False, True, False]
+    assert values[1].eq(-math.inf).all()
+    assert values[[0, 2]].isfinite().all()
+    assert packed.best(x[:0], 4)[1].shape == (0, 4)
+    with pytest.raises(ValueError, match=r"takes \(\.\.\., 16\)"):
+        packed.best(torch.randn(2, 15), 4)
+
+
+def test_an_offer_has_the_log_probabilities_of_the_definition():
+    scores = torch.randn(5, 401) * 9
+    offer = Offer.of(ranked(scores, 7)).spread(2)
+    wanted = scores.double().log_softmax(-1).repeat_interleave(2, 0)
+    torch.testing.assert_close(offer.own.double(), wanted.gather(1, offer.tokens), rtol=1e-5, atol=1e-5)
+    assert offer.tokens.equal(scores.topk(7).indices.repeat_interleave(2, 0))
+    for one, two in zip(fallback.best(scores, 7), ranked(scores, 7), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+class Scored:
+    """A writer that hands out all its scores, and no ranks."""
+
+    def __init__(self, model):
+        self.start, self.step = model.start, model.step
+
+
+@compiled
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("beams", [Beams(4), Beams(6, groups=2), Beams(3, length_penalty=0.5)], ids=str)
+def test_a_search_finds_the_same_by_ranks_and_by_scores(family, beams):
+    torch.manual_seed(3)
+    model = fast(new(family, FAMILIES[family]).eval(), "int8")
+    assert isinstance(model, Ranking)
+    assert not isinstance(Scored(model), Ranking)
+    batch = Batch(Text.of([[5, 6, 7, 9, 30], [8, 9], [11, 12, 13]]))
+    found, wanted = (search(writer, batch, Bounds(2, 9), beams, best=3) for writer in (model, Scored(model)))
+    for one, two in zip(chain.from_iterable(found), chain.from_iterable(wanted), strict=True):
+        assert one.tokens == two.tokens
+        assert one.score == pytest.approx(two.score, abs=1e-5)
+        assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
+
+
+@compiled
+def test_a_search_never_has_all_scores_nor_repeats_its_source(monkeypatch):
+    model = fast(new("marian", FAMILIES["marian"]).eval(), "int8")
+    sizes: list[int] = []
+    plain = model.body.decoder.forward
+
+    def noted(x, *args, **options):
+        sizes.append(len(options["memory"]))
+        return plain(x, *args, **options)
+
+    monkeypatch.setattr(model.body.decoder, "forward", noted)
+    monkeypatch.setattr(model, "step", None)  # which would hand out the scores of all words
+    assert len(search(model, Batch(Text.of([[5, 6, 7], [8, 9]])), Bounds(None, 5), Beams(4))) == 2
+    assert sizes == [2] * 5
