@@ -2,7 +2,8 @@
 
     python -m saccade.studies.page docs/studies.md docs/results/studies      # a record for each study, NAME.json
 
-Between `<!-- study NAME -->` and `<!-- end -->` stands what the record says, or that there is none.
+Between `<!-- study NAME -->` and `<!-- end -->` stands what the record says, or that there is none; and the plot, where NAME.png
+lies beside the record, two directories below the page.
 """
 
 import json
@@ -34,7 +35,9 @@ def section(name: str, path: Path) -> str:
         return NONE
     record = json.loads(path.read_text(encoding="utf-8"))
     tables = [grid.markdown() for grid in study(name).tables(record)]
-    return "\n\n".join([*tables, f"Measured on {record['date']}, {record['machine']['cpu']}."])
+    picture = path.with_suffix(".png")
+    drawn = [f"![{name}, as a picture]({picture.relative_to(path.parents[2])})"] if picture.is_file() else []
+    return "\n\n".join([*tables, *drawn, f"Measured on {record['date']}, {record['machine']['cpu']}."])
 
 
 if __name__ == "__main__":
