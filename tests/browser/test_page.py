@@ -3,6 +3,7 @@
 
 import re
 import statistics
+import sys
 
 import numpy as np
 import pytest
@@ -177,6 +178,21 @@ def test_lessons_follow_their_controls(page):
         page.keyboard.press("ArrowRight")
     page.wait_for_function("before => document.querySelector('.lessons article').dataset.ready !== before", arg=before)
     page.wait_for_function("said => document.querySelector('article p[aria-live]').textContent !== said", arg=said)
+
+
+def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch):
+    """The button begins, what is said shows how far it is, and the lesson is drawn again when it has ended."""
+    work = "import time; print('step 7 of 9', flush=True); time.sleep(1.5)"
+    monkeypatch.setattr("saccade.serving.demos.COMMAND", (sys.executable, "-c", work))
+    page.click("header >> text=Learn")
+    page.click("text=Bahdanau against the fixed vector")
+    page.wait_for_selector(".offer button")
+    before = page.locator(".lessons article").get_attribute("data-ready")
+    page.click("text=Train it now")
+    page.wait_for_selector(".offer >> text=step 7 of 9")
+    assert page.locator(".offer button").is_disabled()
+    page.wait_for_function("before => document.querySelector('.lessons article').dataset.ready !== before", arg=before)
+    assert page.locator(".offer button").is_enabled()  # this one has left no models, so it is offered again
 
 
 def test_runs_are_compared(page):

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from urllib.request import urlopen
 
 import numpy as np
@@ -17,6 +18,7 @@ import saccade
 from hostile.markup import hostile
 from saccade import cli
 from saccade.serving.app import make
+from saccade.serving.demos import Demos
 from saccade.serving.guard import MOST
 from saccade.serving.shelf import Shelf, curves
 from saccade.training.report import write_report
@@ -184,6 +186,47 @@ def test_a_bug_tells_nothing_to_the_one_who_asks(client, known, monkeypatch):
 
 def test_a_model_may_be_named_anything(client):
     assert client.get("/api/about").json()["models"][MARKUP]["run"] == MARKUP
+
+
+def slow(words, code=0):
+    """A command that says something, waits until a file is there, and ends."""
+    waits = "out = pathlib.Path(sys.argv[3])\nwhile not out.exists(): time.sleep(0.02)"
+    return (sys.executable, "-c", f"import sys, time, pathlib\nprint({words!r}, flush=True)\n{waits}\nsys.exit({code})")
+
+
+def until(client, wanted):
+    """Ask how far the demo is, until it is as wanted."""
+    for _ in range(500):
+        told = client.get("/api/demo").json()
+        if wanted(told):
+            return told
+        time.sleep(0.02)
+    raise AssertionError(told)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_lesson_has_its_models_trained_one_at_a_time(known, tmp_path, monkeypatch, code):
+    out = tmp_path / "ready"
+    monkeypatch.setattr("saccade.serving.app.DEMO", out)
+    monkeypatch.setattr("saccade.serving.demos.COMMAND", slow("step 7", code))
+    client = TestClient(make(known, Shelf(tmp_path)), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    assert client.get("/api/demo").json() == {"demo": "", "running": False, "failed": False, "line": ""}
+    assert "no demo 'tour'" in client.post("/api/demo/tour", json={}).json()["error"]
+    assert client.post("/api/demo/lengths", json={}).json()["running"]
+    assert until(client, lambda told: told["line"] == "step 7")["demo"] == "lengths"
+    assert "is being trained" in client.post("/api/demo/dates", json={}).json()["error"]
+    assert client.post("/api/demo/dates", json={}, headers={"Origin": "http://elsewhere.example"}).status_code == 403
+    out.touch()
+    assert until(client, lambda told: not told["running"])["failed"] == bool(code)
+
+
+def test_what_is_trained_ends_with_the_server(tmp_path, monkeypatch):
+    monkeypatch.setattr("saccade.serving.demos.COMMAND", slow("step 1"))
+    made = []
+    monkeypatch.setattr("saccade.serving.app.Demos", lambda out: made.append(Demos(tmp_path / "never")) or made[0])
+    with TestClient(make({}, Shelf(tmp_path)), base_url="http://127.0.0.1") as client:
+        assert client.post("/api/demo/dates", json={}).json()["running"]
+    assert not made[0].running
 
 
 def test_lessons_are_told_and_drawn(client):

@@ -1,5 +1,7 @@
 """The routes: the page, a model that is looked at, the runs of a folder, and the lessons."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query
@@ -8,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from saccade.explain.grid import LEVELS, shades
 from saccade.explain.page import POLICY
+from saccade.serving.demos import Demos
 from saccade.serving.guard import guard, said
 from saccade.serving.room import Asking, Room
 from saccade.serving.shelf import Shelf
+from saccade.studies.lessons.alignments import DEMO
 from saccade.studies.lessons.table import LESSONS
 from saccade.viewer import pages
 
@@ -39,8 +43,14 @@ class Asked(BaseModel):
 
 def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
     """The application: rooms by the names of their models, and the runs that can be compared."""
-    app = guard(FastAPI(title="saccade", docs_url=None, redoc_url=None, openapi_url=None))
-    files = pages()
+    files, demos = pages(), Demos(DEMO)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        demos.end()
+
+    app = guard(FastAPI(title="saccade", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan))
 
     @app.get("/")
     def home() -> Response:
@@ -103,6 +113,14 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
         if name not in LESSONS:
             raise ValueError(f"There is no lesson {name!r}.")
         return LESSONS[name].shown({one.partition(":")[0]: one.partition(":")[2] for one in set})
+
+    @app.get("/api/demo")
+    def trained() -> dict[str, Any]:
+        return demos.told()
+
+    @app.post("/api/demo/{name}")
+    def train(name: str) -> dict[str, Any]:
+        return demos.begin(name)
 
     return app
 

@@ -24,7 +24,7 @@ function lesson(one) {
     const found = await busy("drawing", () => ask(`/api/lesson/${one.name}?${set}`));
     if (!found || mine !== latest) return;
     said.textContent = found.said;
-    parts.replaceChildren(...found.parts.map(part));
+    parts.replaceChildren(...found.parts.map(part), ...(found.offer ? [offer(found.offer, draw)] : []));
     node.dataset.ready = String(mine);
   };
   const controls = one.controls.map((control) => {
@@ -40,6 +40,32 @@ function lesson(one) {
   const code = one.code.map(({ name, source }) => make("details", {}, make("summary", { text: name }), make("pre", { tabIndex: 0 }, make("code", { text: source }))));
   node.append(make("h2", { text: one.title }), make("p", { text: one.said }), make("p", { class: "formula", text: one.formula }), make("div", { class: "row" }, ...controls), said, parts, ...code);
   draw();
+  return node;
+}
+
+// a button that has the missing models trained, and says how far that is
+function offer(demo, done) {
+  const line = make("p", { class: "readout", "aria-live": "polite" });
+  const button = make("button", { type: "button", text: "Train it now" });
+  const node = make("div", { class: "offer" }, button, line);
+  const follow = async () => {
+    button.disabled = true;
+    for (;;) {
+      const told = await ask("/api/demo").catch((error) => ({ failed: true, line: error.message }));
+      if (!node.isConnected) return;
+      line.textContent = told.line;
+      if (told.failed || !told.running) {
+        button.disabled = false;
+        if (!told.failed) done();
+        return;
+      }
+      await new Promise((wake) => setTimeout(wake, 1000));
+    }
+  };
+  button.addEventListener("click", async () => {
+    if (await busy("beginning", () => ask(`/api/demo/${demo}`, {}))) follow();
+  });
+  ask("/api/demo").then((told) => told.running && told.demo === demo && follow(), () => {});
   return node;
 }
 

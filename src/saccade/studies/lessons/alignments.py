@@ -50,16 +50,15 @@ def pairs(seen: Seen, head: int) -> list[list[str]]:
     ]
 
 
-def missing(
-    where: Path, command: str = "saccade demo", leaves: str = "both models of this lesson, in four minutes"
-) -> Shown:
-    """How to come by the model."""
+def missing(where: Path, demo: str = "dates") -> Shown:
+    """How to come by the models; a page can have them trained."""
+    command = "saccade demo" if demo == "dates" else f"saccade demo {demo}"
     said = (
-        f"This lesson needs a trained model, and there is none in {where}. Say `{command}` in this directory: it shows how far "
-        "it is, and needs no data and no network. Then turn a control, or load this page again."
+        f"This lesson needs a trained model, and there is none in {where}. Have both trained here, or say `{command}` in this "
+        "directory: it takes some minutes, shows how far it is, and needs no data and no network."
     )
-    rows = [[command, leaves], [f"{command} --minutes 1", "both, less well trained"]]
-    return Shown(said, [Table("how to train it", ["command", "what it leaves"], rows)])
+    rows = [[command, "both models of this lesson"], [f"{command} --minutes 1", "both, less well trained"]]
+    return Shown(said, [Table("how to train it", ["command", "what it leaves"], rows)], offer=demo)
 
 
 LESSONS = (

@@ -21,9 +21,7 @@ def draw(given: dict[str, str]) -> Shown:
     """The share of numbers that each gets right, by the length of the row, and one row in full."""
     for name in NAMES:
         if not (DEMO / name / "model").is_dir():
-            return missing(
-                DEMO / name, "saccade demo lengths", "both models of this lesson, in about two and a half minutes"
-            )
+            return missing(DEMO / name, "lengths")
     length = int(float(given["length"]))
     lines, table = {}, []
     (example,) = rows(length, 1)

@@ -102,6 +102,7 @@ class Shown:
 
     said: str
     parts: list[Picture]
+    offer: str = ""  # the demo that trains what is missing
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Lesson:
             controls[name].check(value)
         found = self.draw({name: given.get(name, control.default) for name, control in controls.items()})
         parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in found.parts]
-        return {"said": found.said, "parts": plain(parts)}
+        return {"said": found.said, "parts": plain(parts), "offer": found.offer}
 
 
 def plain(value: Any) -> Any:
