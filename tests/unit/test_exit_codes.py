@@ -275,7 +275,7 @@ def test_bash_completes_commands_names_and_flags(tmp_path, capsys):
     assert completed(script, "saccade", "find-lr", "label", "--train.ra") == ["--train.rate"]
     assert completed(script, "saccade", "recipes", "show", "d") == [name for name in recipes() if name[0] == "d"]
     assert completed(script, "saccade", "train", "label", "--data", "x") == []  # so that bash completes files
-    assert completed(script, "saccade", "bench", "") == ["attention", "train", "generate", "translate"]
+    assert completed(script, "saccade", "bench", "") == ["attention", "train", "generate", "translate", "quality"]
     assert completed(script, "saccade", "bench", "generate", "--riv") == ["--rivals"]
     assert completed(script, "saccade", "bench", "train", "") == []  # no task: that is the command's own
 
