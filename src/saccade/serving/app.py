@@ -43,7 +43,7 @@ class Asked(BaseModel):
 
 def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
     """The application: rooms by the names of their models, and the runs that can be compared."""
-    files, demos = pages(), Demos(DEMO)
+    demos = Demos(DEMO)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -51,6 +51,15 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
         demos.end()
 
     app = guard(FastAPI(title="saccade", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan))
+    _files(app)
+    _looks(app, rooms)
+    _runs(app, shelf)
+    _lessons(app, demos)
+    return app
+
+
+def _files(app: FastAPI) -> None:
+    files = pages()
 
     @app.get("/")
     def home() -> Response:
@@ -63,6 +72,8 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
         content, kind = files[name]
         return Response(content, media_type=kind)
 
+
+def _looks(app: FastAPI, rooms: dict[str, Room]) -> None:
     @app.get("/api/about")
     def about() -> dict[str, Any]:
         return {"models": {name: room.about() for name, room in rooms.items()}, "colours": colours()}
@@ -88,6 +99,8 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
     def saved(name: str, number: Number) -> Response:
         return inside(room(name).page(number))
 
+
+def _runs(app: FastAPI, shelf: Shelf) -> None:
     @app.get("/api/runs")
     def runs() -> list[dict[str, Any]]:
         return shelf.runs()
@@ -104,6 +117,8 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
     def samples(name: str) -> dict[str, Any]:
         return shelf.samples(name)
 
+
+def _lessons(app: FastAPI, demos: Demos) -> None:
     @app.get("/api/lessons")
     def lessons() -> list[dict[str, Any]]:
         return [lesson.described() for lesson in LESSONS.values()]
@@ -121,8 +136,6 @@ def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
     @app.post("/api/demo/{name}")
     def train(name: str) -> dict[str, Any]:
         return demos.begin(name)
-
-    return app
 
 
 def inside(page: str | bytes) -> Response:
