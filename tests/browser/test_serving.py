@@ -17,10 +17,14 @@ from starlette.testclient import TestClient
 import saccade
 from hostile.markup import hostile
 from saccade import cli
+from saccade.cli.demo import MINUTES
+from saccade.cli.demo import main as demo
 from saccade.serving.app import make
-from saccade.serving.demos import Demos
+from saccade.serving.demos import KNOWN, Demos
 from saccade.serving.guard import MOST
+from saccade.serving.samples import samples
 from saccade.serving.shelf import Shelf, curves
+from saccade.training.disk import locked
 from saccade.training.report import write_report
 from saccade.viewer import pages
 
@@ -227,6 +231,43 @@ def test_what_is_trained_ends_with_the_server(tmp_path, monkeypatch):
     with TestClient(make({}, Shelf(tmp_path)), base_url="http://127.0.0.1") as client:
         assert client.post("/api/demo/dates", json={}).json()["running"]
     assert not made[0].running
+
+
+def test_the_page_knows_the_demos_that_the_command_knows():
+    assert set(KNOWN) == set(MINUTES)
+
+
+def test_a_demo_that_says_strange_bytes_is_listened_to(tmp_path, monkeypatch):
+    said = "import os, sys; os.write(1, b'\\xff\\xfe\\nstep 2\\n')"
+    monkeypatch.setattr("saccade.serving.demos.COMMAND", (sys.executable, "-c", said))
+    demos = Demos(tmp_path)
+    demos.begin("dates")
+    assert demos.work is not None
+    assert demos.work.wait(20) == 0
+    for _ in range(200):
+        if demos.line == "step 2":
+            break
+        time.sleep(0.05)
+    assert demos.told() == {"demo": "dates", "running": False, "failed": False, "line": "step 2"}
+
+
+def test_two_demos_do_not_take_each_others_models_away(tmp_path, capsys):
+    with locked(tmp_path):
+        assert demo("dates", out=tmp_path, minutes=0.01) == 2
+    assert "another demo is being trained here" in capsys.readouterr().err
+
+
+def test_broken_files_of_a_run_hide_nothing_but_themselves(tmp_path):
+    for name in ("good", "broken"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n', encoding="utf-8")
+    (tmp_path / "broken" / "config.toml").write_text("[run", encoding="utf-8")
+    (tmp_path / "good" / "card.html").write_text("<p>a card</p>", encoding="utf-8")
+    told = {run["name"]: run for run in Shelf(tmp_path).runs()}
+    assert set(told) == {"good", "broken"}
+    assert told["good"]["card"]
+    assert not told["broken"]["card"]
+    assert samples('<table class="cards"><td>no row</td><tr><th>a</th></tr></table>') == {"heads": ["a"], "rows": []}
 
 
 def test_lessons_are_told_and_drawn(client):

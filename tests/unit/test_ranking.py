@@ -11,7 +11,7 @@ from saccade.data import Batch, Text
 from saccade.decoding import Beams, Bounds, search
 from saccade.decoding.offers import Offer, Ranking, ranked
 from saccade.engine import fallback, loading, native
-from saccade.models import gpt2, marian
+from saccade.models import gpt2, marian, painter
 from saccade.models.new import new
 
 compiled = pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
@@ -124,3 +124,14 @@ def test_a_search_never_has_all_scores_nor_repeats_its_source(monkeypatch):
     monkeypatch.setattr(model, "step", None)  # which would hand out the scores of all words
     assert len(search(model, Batch(Text.of([[5, 6, 7], [8, 9]])), Bounds(None, 5), Beams(4))) == 2
     assert sizes == [2] * 5
+
+
+@compiled
+def test_a_painter_that_searches_writes_codes_alone():
+    """Its step allows no words; ranks of all tokens would."""
+    torch.manual_seed(0)
+    sizes = painter.Config(vocab=300, width=128, layers=1, heads=4, inner=64, length=16, size=16, cell=4, codes=32)
+    model = fast(new("painter", sizes).eval(), "int8")
+    found = search(model, Batch(Text.of([[5, 6, 7]])), Bounds(None, 16), Beams(3))[0][0]
+    assert all(token > model.body.begin for token in found.tokens)
+    assert len(model.body.picture([found.tokens])) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from saccade.cli import main
 from saccade.studies.page import NONE, page
-from saccade.studies.study import Grid, shown
+from saccade.studies.study import Grid, Plan, shown
 from saccade.studies.table import STUDIES, study
 from saccade.training.events import Result
 
@@ -95,4 +95,9 @@ def test_a_page_has_a_table_where_there_is_a_record_and_says_so_where_there_is_n
 def test_the_page_of_studies_is_what_the_records_make_it():
     text = (DOCS / "studies.md").read_text(encoding="utf-8")
     assert page(text, DOCS / "results" / "studies") == text
-    assert all(f"<!-- study {name} -->" in text for name in ("listops", "gaze", "lengths"))
+    assert all(f"<!-- study {name} -->" in text for name in STUDIES)
+
+
+def test_two_runs_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="Two runs are called best"):
+        Plan(tmp_path, runs=("one/best", "two/best"))

@@ -9,7 +9,7 @@ import pytest
 from saccade.cli import main
 from saccade.data import DataError
 from saccade.studies import listops, lists, peak, readers
-from saccade.studies.study import Plan, is_trained
+from saccade.studies.study import Plan, is_trained, turns
 from saccade.training.job import Job
 
 
@@ -179,12 +179,14 @@ def checked(out, record):
 
 def test_other_lists_in_the_same_directory_are_refused(two_readers, tmp_path):
     first = table(tmp_path / "short.tsv", lists.make("a", 20, (5, 12)))
-    listops.prepare(Plan(tmp_path / "study", (first,)))
-    listops.prepare(Plan(tmp_path / "study", (first,)))
+    next(turns(listops.STUDY, Plan(tmp_path / "study", (first,))))
+    next(turns(listops.STUDY, Plan(tmp_path / "study", (first,))))
+    with pytest.raises(ValueError, match=r"another seed.*another --out"):
+        next(turns(listops.STUDY, Plan(tmp_path / "study", (first,), seed=1)))
     table(tmp_path / "short.tsv", lists.make("c", 20, (5, 12)))
     listops.sets.cache_clear()
-    with pytest.raises(ValueError, match=r"other lists.*another --out"):
-        listops.prepare(Plan(tmp_path / "study", (first,)))
+    with pytest.raises(ValueError, match=r"other data.*another --out"):
+        next(turns(listops.STUDY, Plan(tmp_path / "study", (first,))))
 
 
 def test_parts_of_a_set_share_no_list(two_readers, tmp_path):

@@ -10,8 +10,10 @@ from saccade.data import Batch, Example, Text
 from saccade.models import transformer
 from saccade.models.new import new
 from saccade.tasks.answering import answers, evaluate
+from saccade.tasks.label import Label
 from saccade.tasks.language import Language
 from saccade.tasks.recall import SHARES, SHARP, recalled
+from saccade.tasks.span import Span
 from saccade.text import train as train_tokenizer
 
 TEXT = "the cat sat on the mat and the dog lay by the door while rain fell on the old red roof " * 3
@@ -121,9 +123,32 @@ def test_a_recall_below_zero_is_refused(writer):
 
 def test_settings_of_a_task_are_said_anew_for_scoring():
     config = Language.Config(length=24)
-    assert changed(config, ["context=12", "recall=100"]) == Language.Config(length=24, context=12, recall=100)
-    assert changed(config, []) == config
+    assert changed(config, ["context=12", "recall=100"]) == {"context": 12, "recall": 100}
+    assert changed(config, []) == {}
     with pytest.raises(ValueError, match=r"the task has no setting 'recal'; did you mean 'recall'\?"):
         changed(config, ["recal=3"])
     with pytest.raises(ValueError, match="context is of the kind int, such as 0"):
         changed(config, ["context=far"])
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "said"),
+    [
+        (Label, "many=maybe", "many is of the kind bool, such as False"),
+        (Label, "smoothing=nan", "smoothing is of the kind float, such as 0"),
+        (Label, "length=", "length is of the kind int, such as 256"),
+        (Span, "threshold=high", "threshold is of the kind float."),
+    ],
+)
+def test_a_setting_that_training_would_refuse_is_refused_for_scoring(task, change, said):
+    with pytest.raises(ValueError, match=said):
+        changed(task.Config(), [change])
+
+
+def test_settings_of_every_kind_are_said_anew():
+    assert changed(Label.Config(), ["many=yes", "smoothing=0.5", "length=8"]) == {
+        "many": True,
+        "smoothing": 0.5,
+        "length": 8,
+    }
+    assert changed(Span.Config(), ["threshold=0.5"]) == {"threshold": 0.5}

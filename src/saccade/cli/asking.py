@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from saccade.cli.settings import Wrong
 from saccade.data import DataError, Example, Role
@@ -21,10 +22,10 @@ GOLD = ("label", "labels", "target", "tags", "y", "answers")
 USES = {"language": "generate", "span": "answer", "pretrain": "predict", "pair": "predict", "regress": "predict"}
 
 
-def opened(run: str, wanted: str | None = None) -> tuple[Task, Model]:
+def opened(run: str, wanted: str | None = None, changes: Mapping[str, Any] | None = None) -> tuple[Task, Model]:
     """A model and its task; what is not there is said with what is near, and what does something else with what it does."""
     with named(run):
-        task, model = open_run(run)
+        task, model = open_run(run, changes=changes)
     if wanted is None or task.name == wanted:
         return task, model
     uses, asked = USES.get(task.name, task.name), USES.get(wanted, wanted)

@@ -1,6 +1,8 @@
 """`saccade demo`: two translators learn before your eyes, and show where they look, or what they can hold."""
 
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +44,25 @@ def main(
     from saccade.cli.running import guarded
 
     demo = _dates if what == "dates" else _lengths
-    return guarded("demo", lambda: demo(out, minutes or MINUTES[what]))
+    return guarded("demo", lambda: _alone(demo, out, minutes or MINUTES[what]))
+
+
+def _alone(demo: Callable[[Path, float], int], out: Path, minutes: float) -> int:
+    """A demo whose models nobody else takes away: it begins anew, and so would another."""
+    from saccade.training.disk import locked
+    from saccade.training.events import Refused
+
+    out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(out))
+        except BlockingIOError:
+            raise Refused(
+                f"{out}: another demo is being trained here; wait for its end, or give another --out."
+            ) from None
+        except OSError:  # the file system knows no locks
+            pass
+        return demo(out, minutes)
 
 
 def _dates(out: Path, minutes: float) -> int:

@@ -4,8 +4,8 @@ import json as json_text
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import tyro
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from saccade.tasks.task import Task
 
 SHOWN = 8  # labels listed
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def main(
@@ -57,8 +58,8 @@ def _evaluate(
     from saccade.tasks.hidden import forgiving, left_out, scored
 
     task, model = opened(run)
-    for one in (task, getattr(task, "doing", task)):  # a pretraining has its objective do the work
-        one.config = changed(task.config, changes)
+    if changes:
+        task, model = opened(run, changes=changed(task.config, changes))
     model = engine.ready(model)
     if data:
         named = parse_columns(columns) if columns else None
@@ -84,29 +85,31 @@ def _evaluate(
     return 0
 
 
-def changed(config: Any, changes: Sequence[str]) -> Any:
-    """Settings of a task, some of which are said anew as NAME=VALUE.
+def changed(config: Any, changes: Sequence[str]) -> dict[str, Any]:
+    """Settings of a task that are said anew as NAME=VALUE, by the kinds that they have.
 
     >>> from saccade.tasks.language import Config
-    >>> changed(Config(), ["recall=4000"]).recall
-    4000
+    >>> changed(Config(), ["recall=4000"])
+    {'recall': 4000}
     """
     from saccade.attention.table import nearest
     from saccade.training.events import Refused
 
-    known = {field.name: getattr(config, field.name) for field in fields(config)}
+    kinds, found = get_type_hints(type(config)), {}
     for change in changes:
         name, _, value = change.partition("=")
-        if name not in known:
-            raise Refused(f"--scored {change}: the task has no setting {name!r}; {nearest(name, list(known))}")
-        kind = type(known[name])
+        if name not in kinds:
+            raise Refused(f"--scored {change}: the task has no setting {name!r}; {nearest(name, list(kinds))}")
+        kind = next(one for one in get_args(kinds[name]) or (kinds[name],) if one is not type(None))
         try:
-            known[name] = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
-        except (TypeError, ValueError):
-            raise Refused(
-                f"--scored {change}: {name} is of the kind {kind.__name__}, such as {known[name]!r}."
-            ) from None
-    return type(config)(**known)
+            found[name] = TRUTH[value.lower()] if kind is bool else kind(value)
+            if kind is float and not isfinite(found[name]):
+                raise ValueError
+        except (KeyError, TypeError, ValueError):
+            usual = getattr(config, name)
+            such = "" if usual is None else f", such as {usual!r}"
+            raise Refused(f"--scored {change}: {name} is of the kind {kind.__name__}{such}.") from None
+    return found
 
 
 def unlearnt(task: "Task", examples: "Sequence[Example]") -> str:

@@ -65,7 +65,7 @@ class Fast(Model):
     @torch.no_grad()
     def best(self, text: Text, state: State, count: int) -> Best:
         """One new token a row: the best few of what follows it, without the scores of all words where our operator makes them."""
-        head = getattr(self.body, "head", None)
+        head = None if isinstance(self.body, Painter) else getattr(self.body, "head", None)  # whose step masks words
         if type(head) is not WordHead or not isinstance(head.score, Tiles):
             return ranked(self.step(text, state)[:, -1], count)
         return head.score.weights.best(head.between(self._thought(text, state))[:, -1], count)

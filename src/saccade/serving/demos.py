@@ -1,8 +1,8 @@
 """Trainings that a lesson asks for: `saccade demo` in a process of its own, one at a time, and how far it is."""
 
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Lock, Thread
 from typing import Any
 
@@ -15,7 +15,7 @@ class Demos:
 
     def __init__(self, out: Path):
         self.out, self.name, self.line = out, "", ""
-        self.work: subprocess.Popen[str] | None = None
+        self.work: Popen[str] | None = None
         self.lock = Lock()
 
     def begin(self, name: str) -> dict[str, Any]:
@@ -27,7 +27,8 @@ class Demos:
                 raise ValueError(f"The demo {self.name!r} is being trained; wait until it has ended.")
             self.name, self.line = name, "beginning"
             asked = [*COMMAND, name, "--out", str(self.out)]
-            self.work = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            pipes: dict[str, Any] = {"stdin": DEVNULL, "stdout": PIPE, "stderr": STDOUT}
+            self.work = Popen(asked, **pipes, encoding="utf-8", errors="replace")
             Thread(target=self._listen, args=(self.work,), daemon=True).start()
         return self.told()
 
@@ -37,8 +38,9 @@ class Demos:
 
     def told(self) -> dict[str, Any]:
         """Which demo, whether it is still being trained, whether it failed, and the last line it said."""
-        failed = self.work is not None and self.work.poll() not in (None, 0)
-        return {"demo": self.name, "running": self.running, "failed": failed, "line": self.line}
+        code = None if self.work is None else self.work.poll()  # asked once: it may end between two questions
+        running = self.work is not None and code is None
+        return {"demo": self.name, "running": running, "failed": code not in (None, 0), "line": self.line}
 
     def end(self) -> None:
         """Stop what is being trained; it has a moment to save."""
@@ -46,11 +48,13 @@ class Demos:
             self.work.terminate()
             try:
                 self.work.wait(timeout=5)
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 self.work.kill()
+                self.work.wait()
 
-    def _listen(self, work: "subprocess.Popen[str]") -> None:
+    def _listen(self, work: "Popen[str]") -> None:
         assert work.stdout is not None
         with work.stdout:
             for line in work.stdout:
-                self.line = line.strip() or self.line
+                if work is self.work:  # not one before it, whose own processes may still speak
+                    self.line = line.strip() or self.line

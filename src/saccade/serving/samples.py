@@ -21,7 +21,7 @@ class _Cards(HTMLParser):
             self._inside = True
         elif self._inside and tag == "tr":
             self.rows.append([])
-        elif self._inside and tag in ("th", "td"):
+        elif self._inside and (tag == "th" or (tag == "td" and self.rows)):
             self._cell = []
 
     def handle_data(self, data: str) -> None:

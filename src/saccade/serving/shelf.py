@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from saccade.serving.samples import samples
 
 MOST = 200  # runs of a folder
 POINTS = 300  # of a curve
-CURVES = ("loss",)  # besides the scores
 
 
 class Shelf:
@@ -68,7 +68,8 @@ def _told(path: Path) -> dict[str, Any]:
                 continue
     config: dict[str, Any] = {}
     if (path / "config.toml").is_file():
-        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        with suppress(ValueError):  # one that is broken hides nothing but itself
+            config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
     run = config.get("run", {})
     return {
         "name": path.name,
@@ -76,7 +77,7 @@ def _told(path: Path) -> dict[str, Any]:
         "model": run.get("model"),
         "curves": curves(rows),
         "report": (path / "report.html").is_file(),
-        "card": (path / "model" / "README.md").is_file(),
+        "card": any((path / name).is_file() for name in ("card.html", "model/README.md")),
     }
 
 

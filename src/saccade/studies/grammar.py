@@ -55,8 +55,6 @@ def measure(plan: Plan, trained: Sequence[Member], told: Told) -> Record:
     sizes = {}
     for run in plan.runs:
         name = Path(run).name
-        if name in right:
-            raise Refused(f"Two runs are called {name}; give them directories of different names.")
         task, model = open_run(run)
         if not isinstance(getattr(task, "doing", task), Language):
             raise Refused(f"{run} does not say how likely a sentence is; language models do.")

@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from saccade.data.read import digest
 from saccade.studies.measure import machine
 from saccade.training.events import Event, Refused
 from saccade.training.job import Job, prepare
@@ -43,6 +44,9 @@ class Plan:
             raise Refused(f"--minutes is {self.minutes}; a number above 0 is needed, such as 20.")
         if self.seed < 0:
             raise Refused(f"--seed is {self.seed}; a whole number from 0 on is needed.")
+        names = [Path(run).name for run in self.runs]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise Refused(f"Two runs are called {twice}; give them directories of different names.")
 
     def share(self, count: int) -> float:
         """Minutes of one of so many trainings."""
@@ -117,11 +121,21 @@ def turns(study: Study, plan: Plan) -> Iterator[Turn]:
     """Every member in turn, with its training, which goes on as its events are asked for."""
     members = study.members(plan)
     plan.out.mkdir(parents=True, exist_ok=True)
+    if members:
+        _begun_alike(plan)
     study.prepare(plan)
     for number, member in enumerate(members, 1):
         trained = is_trained(plan.out / member.name, member.job)
         events = iter(()) if trained else run(prepare(member.job), plan.out / member.name)
         yield Turn(member, number, len(members), events, trained)
+
+
+def _begun_alike(plan: Plan) -> None:
+    """A directory holds the models of one set of data: they would not be scored on another by mistake."""
+    path, now = plan.out / "begun.json", {"data": digest(plan.data) if plan.data else "", "seed": plan.seed}
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != now:
+        raise Refused(f"{plan.out} was begun with other data, or another seed; give another --out.")
+    write(path, json.dumps(now) + "\n")
 
 
 def conclude(name: str, study: Study, plan: Plan, told: Told = lambda text: None) -> Record:

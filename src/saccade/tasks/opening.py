@@ -1,6 +1,7 @@
 """A model with the task it was trained for: of a run, what its config.toml says; of any other directory, what its head is for."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,13 @@ from saccade.tasks.task import Task
 HEADS = {"words": "pretrain", "label": "label", "tag": "tag", "span": "span"}
 
 
-def open_run(where: str | Path, verb: str | None = None) -> tuple[Task, Model]:
-    """The model and its task; `verb` is the task that is asked for, and a model made for another is refused by name."""
+def open_run(
+    where: str | Path, verb: str | None = None, changes: Mapping[str, Any] | None = None
+) -> tuple[Task, Model]:
+    """The model and its task; `verb` is the task that is asked for, and a model made for another is refused by name.
+
+    `changes` are settings of the task that it shall have instead of those it was trained with.
+    """
     settings = Path(where) / "config.toml"
     if Path(where).is_dir() and settings.is_file() and not (Path(where) / "model").is_dir():
         raise ValueError(f"{where}: this run has no model yet; the command that began it goes on with it.")
@@ -26,7 +32,7 @@ def open_run(where: str | Path, verb: str | None = None) -> tuple[Task, Model]:
         raise ValueError(f"{where} was made to {name}, not to {verb}; say saccade predict {where}, or train another.")
     kind = task_class(name)
     known = {item.name for item in fields(kind.Config)}
-    given = {key: value for key, value in raw.get("task", {}).items() if key in known}
+    given = {key: value for key, value in raw.get("task", {}).items() if key in known} | dict(changes or {})
     if name == "label" and "many" not in given:
         given["many"] = model.many
     task = kind(kind.Config(**given), labels=model.labels)
