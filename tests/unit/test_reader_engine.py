@@ -110,6 +110,17 @@ def test_the_choice_is_said_and_can_be_forced(runs, say):
         assert said.startswith(f"engine {words}")
 
 
+def test_a_device_can_be_asked_for(runs, say, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert say("label", runs["label"], TEXTS[0], "--device", "auto") == say("label", runs["label"], TEXTS[0])
+    assert main(["label", runs["label"], TEXTS[0], "--device", "cuda"]) == 2
+    # what is there besides the CPU gets the plain model, compiled: told by where its numbers lie
+    with torch.device("meta"):
+        elsewhere = reader("label", bert.Config(TOKENIZER.vocab, width=12, layers=1, heads=3, inner=8, length=32))
+    assert str(choice(elsewhere)) == "compiled: on meta it is the plain model, compiled"
+
+
 def test_nobody_reads_padding(runs):
     """A batch of mixed lengths, whose real tokens are gathered, is its texts one by one."""
     task, model = open_run(runs["label"])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from saccade.cli.recipe import Wrong
+
 if TYPE_CHECKING:
     from saccade.models.model import Model
 
@@ -17,12 +19,21 @@ class Engine:
 
     engine: Literal["auto", "int8", "float16", "float32", "plain"] = "auto"
     """The model in its fast form, of a precision that is chosen by what it costs, or of this one; or the model as it is."""
+    device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
+    """Where it computes; auto: the best there is. Elsewhere than on the CPU it is the model as it is, compiled."""
     verbose: tyro.conf.FlagCreatePairsOff[bool] = False
     """Say on standard error what was chosen, and what speculation was worth."""
 
     def ready(self, model: "Model") -> "Model":
         """The model in the form that is asked for, in evaluation."""
         model.eval()
+        if self.device != "cpu":
+            from saccade.training.world import alone
+
+            try:
+                model.to(alone(self.device).device)
+            except ValueError as error:
+                raise Wrong(str(error)) from None
         if self.engine == "plain":
             self.say("engine plain: the model as it is")
             return model

@@ -72,6 +72,6 @@ def _device(device: str) -> torch.device:
     able = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
     if device in able and not able[device]():
         raise ValueError(
-            f"train.device is {device}, which this machine or this build of torch does not have; use auto."
+            f"The device {device} is asked for, which this machine or this build of torch does not have; use auto or cpu."
         )
     return torch.device(device)
