@@ -17,11 +17,11 @@ from saccade.data import Batch, Text
 from saccade.decoding import Bounds, Draw, generate
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.speculate import LookUp, speculate
-from saccade.engine import Fast, Memory, choice, fast, native, quality
+from saccade.engine import Fast, Memory, choice, fast, native, quality, stack
 from saccade.engine.quantise import Float16, Float32, Int8, Shared, Tiles, joined
 from saccade.engine.slots import Slots
 from saccade.engine.stack import FastStack
-from saccade.models import bart, bert, gpt2, llama, marian_student, painter, t5, transformer
+from saccade.models import bart, bert, electra, gpt2, llama, marian_student, painter, t5, transformer
 from saccade.models.encoder_decoder import ShiftedWordHead
 from saccade.models.load import load
 from saccade.models.new import new
@@ -335,6 +335,58 @@ def test_padding_is_not_computed(monkeypatch):
     assert inside
     assert {shape[0] for shape in inside} == {44}
     assert_close(found[text.keep], plain(Batch(text)).detach()[text.keep], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "options"),
+    [
+        ("bert", bert.Config(31, 24, 2, 3, 37, 64, dropout=0.0), {"head": "tag", "labels": 9}),
+        ("electra", electra.Config(31, 24, 2, 3, 37, 64, dropout=0.0, word_width=16), {"head": "tag", "labels": 9}),
+        ("gpt2", GPT2, {}),
+        ("transformer", PAIR, {}),
+    ],
+)
+def test_a_large_batch_is_read_a_few_rows_at_a_time(family, config, options, monkeypatch):
+    """Seven texts of up to 11 tokens, at once and two at a time: the same vectors, and the same texts written to them."""
+    quick, sizes = fast(loud(family, config, **options), "float32"), []
+    text = Text.of([list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1, 11, 7)])
+    gathered = FastStack._gathered
+    monkeypatch.setattr(
+        FastStack, "_gathered", lambda self, x, *rest: (sizes.append(len(x)), gathered(self, x, *rest))[1]
+    )
+    found = []
+    for together in (2**20, 22):
+        monkeypatch.setattr(stack, "TOGETHER", together)
+        said = quick(Batch(text))[text.keep] if options else None
+        found.append((said, None if options else generate(quick, Batch(text), stop=None, limit=9)))
+    assert max(sizes) == 7
+    assert min(sizes) <= 2
+    assert found[0][1] == found[1][1]
+    if options:
+        assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-4)
+
+
+def test_keys_of_int8_take_two_bytes_and_answer_alike():
+    plain = loud("gpt2", GPT2)
+    quick = fast(plain, "int8")
+    if not any(isinstance(part, Tiles) for part in quick.modules()):
+        pytest.skip(native.why())
+    state, first = quick.start(prompt(2, 9))
+    once = quick.last(first, state)
+    key = state.at("0").at("attention").get("key")
+    assert key.dtype is torch.float16
+    # what was read at once and what is written token by token is remembered alike
+    alone, text = quick.start(Batch(Text(prompt(2, 9).source.tokens[:, :1])))
+    steps = [quick.last(text, alone)]
+    steps += [quick.step(Text(prompt(2, 9).source.tokens[:, i : i + 1]), alone)[:, -1] for i in range(1, 9)]
+    again = alone.at("0").at("attention").get("key")
+    assert (
+        key == again
+    ).float().mean() > 0.99  # the first layer's; an input on the border of two levels may fall to either
+    assert_close(once, steps[-1], rtol=0.1, atol=0.05 * float(once.abs().max()))
+    state, first = fast(plain, "float32").start(prompt(2, 9))
+    fast(plain, "float32").last(first, state)
+    assert state.at("0").at("attention").get("key").dtype is torch.float32
 
 
 def test_int8_takes_a_quarter_of_the_memory():

@@ -237,6 +237,43 @@ def test_step_by_step_is_causal_attention():
     torch.testing.assert_close(torch.stack(out, 2), F.scaled_dot_product_attention(q, k, v, is_causal=True))
 
 
+@pytest.mark.parametrize("d", [7, 16, 72])
+def test_a_memory_of_halves_is_that_of_its_numbers(d):
+    q, keys, values = room(d=d)
+    lengths, keep = torch.tensor([5, 11, 1]), torch.rand(3, 11) > 0.2
+    short, fresh = (keys.half(), values.half()), (torch.randn(3, 2, d), torch.randn(3, 2, d))
+    whole = tuple(memory.float() for memory in short)
+    for memory, new in zip(whole, fresh, strict=True):
+        memory[torch.arange(3), :, lengths - 1] = new.half().float()
+    out = native.attend(q, *short, lengths, 0.3, keep, fresh)
+    assert all(there.float().equal(memory) for there, memory in zip(short, whole, strict=True))
+    torch.testing.assert_close(out, looked(q, *whole, lengths, 0.3, keep))
+    with pytest.raises(ValueError, match="float32 or float16"):
+        native.attend(q, short[0], values, lengths, 0.3)
+
+
+@compiled
+@pytest.mark.parametrize("flag", ["-march=native", "-DSACCADE_PLAIN"])
+def test_every_number_is_halved_as_torch_does_it(flag, afresh):
+    library = loading.open_library(building.build(loading.SOURCES, flag))
+    afresh.setattr(native, "library", lambda: library)
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(torch.half).float()
+    every = every[every.isfinite()]
+    between = torch.cat(
+        [(every + every.roll(1)) / 2, every * (1 + 2**-12), torch.tensor([7e4, -1e30, math.inf, 1e-40])]
+    )
+    numbers = torch.cat([every, between, torch.tensor([math.nan])])
+    numbers = torch.cat([numbers, numbers[: -len(numbers) % 61]]).view(1, 1, -1, 61).transpose(0, 2)  # (N, 1, 1, 61)
+    memory = torch.zeros(len(numbers), 1, 1, 61, dtype=torch.half)
+    lengths = torch.ones(len(numbers), dtype=torch.int64)
+    fresh = numbers[:, :, 0].contiguous()
+    out = native.attend(torch.zeros(len(numbers), 1, 61), memory, memory.clone(), lengths, 1.0, fresh=(fresh, fresh))
+    wanted = fresh.clamp(-65504, 65504).half()
+    torch.testing.assert_close(memory[:, :, 0], wanted, rtol=0, atol=0, equal_nan=True)
+    finite = fresh.isfinite().all(-1)[:, 0]
+    assert out[finite].equal(wanted[finite].float())  # one key has all the weight: its value comes out
+
+
 def test_a_slice_of_a_larger_memory_will_do():
     q, keys, values = room()
     wide = torch.randn(2, 3, 5, 11, 7)
@@ -246,8 +283,9 @@ def test_a_slice_of_a_larger_memory_will_do():
     assert there.equal(native.attend(q, keys, values, lengths, 0.3))
 
 
-def test_places_of_a_memory_from_other_rows():
-    memory, origin = torch.randn(5, 3, 7, 4), torch.randint(5, (6, 7), dtype=torch.int32)
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16])
+def test_places_of_a_memory_from_other_rows(kind):
+    memory, origin = torch.randn(5, 3, 7, 4).to(kind), torch.randint(5, (6, 7), dtype=torch.int32)
     origin[0] = 3  # lies in one piece
     wanted = torch.stack(
         [torch.stack([memory[row, :, t] for t, row in enumerate(line)], 1) for line in origin.tolist()]
@@ -255,7 +293,7 @@ def test_places_of_a_memory_from_other_rows():
     for length in (0, 1, 5, 7):
         assert native.gather(memory, origin, length)[:, :, :length].equal(wanted[:, :, :length])
     assert native.gather(memory, origin[:0], 3).shape == (0, 3, 7, 4)
-    spare = torch.empty(6, 3, 7, 4)
+    spare = torch.empty(6, 3, 7, 4, dtype=kind)
     assert native.gather(memory, origin.long(), 7, spare) is spare
     assert spare.equal(wanted)
     twice = memory.repeat_interleave(2, dim=3)[..., ::2]  # laid out otherwise
@@ -383,7 +421,7 @@ def test_a_memory_of_another_layout_is_refused():
     q, keys, values = room()
     lengths = torch.tensor([1, 2, 3])
     for bad in (keys.transpose(2, 3).contiguous().transpose(2, 3), keys[:2], keys.double()):
-        with pytest.raises(ValueError, match=r"it needs float32 \(B, G, K, D\) twice|keys \(2, "):
+        with pytest.raises(ValueError, match=r"it needs float32 or float16 \(B, G, K, D\) twice|keys \(2, "):
             native.attend(q, bad, values, lengths, 1.0)
     with pytest.raises(ValueError, match="int64 lengths"):
         native.attend(q, keys, values, lengths.int(), 1.0)

@@ -57,10 +57,11 @@ def test_the_most_of_a_turn_counts_also_when_it_was_let_go():
 
 def test_keys_and_values_by_hand(tmp_path):
     work = Work("generate", "saccade", "auto", str(tmp_path), rows=2, prompt=5, new=4, vocab=600)
-    assert keys_and_values(work) == 0  # nothing is known of its sizes
+    assert keys_and_values(work, "float32") == 0  # nothing is known of its sizes
     (tmp_path / "config.json").write_text(json.dumps({"n_embd": 10, "n_layer": 3}), encoding="utf-8")
     # keys and values, three layers, ten numbers of four bytes; two rows of 5 + 4 tokens, of which the last is not read
-    assert keys_and_values(work) == 2 * 3 * 10 * 4 * (2 * 8)
+    assert keys_and_values(work, "float32") == 2 * 3 * 10 * 4 * (2 * 8)
     (tmp_path / "config.json").write_text(json.dumps({"d_model": 10, "decoder_layers": 3}), encoding="utf-8")
     # two sources of 5, and of each four beams that read the token that begins and three of theirs
-    assert keys_and_values(replace(work, kind="translate", beams=4)) == 2 * 3 * 10 * 4 * (2 * 5 + 2 * 4 * 4)
+    assert keys_and_values(replace(work, kind="translate", beams=4), "float32") == 2 * 3 * 10 * 4 * (2 * 5 + 2 * 4 * 4)
+    assert keys_and_values(work, "float32") == 2 * keys_and_values(work, "int8")  # whose keys have two bytes

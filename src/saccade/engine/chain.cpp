@@ -1,12 +1,12 @@
 // Several operators of native.cpp in one call, for one new token a row: chain.py writes the list, steps.py its form, this file walks it.
 #include "maths.h"
+#include "room.h"
 
 extern "C" {
 
 void saccade_linear(const int8_t*, const int16_t*, const float*, const float*, long, long, const float*, const float*, float*,
                     long, long);
-long saccade_attend(const float*, long, float*, float*, long, long, long, long, const int64_t*, const uint8_t*, long,
-                    const int32_t*, long, const float*, const float*, long, float*, long, long, long, long, float);
+long saccade_attend(const Room*, const float*, long, const float*, const float*, long, float*, long, long, long, long, float);
 void saccade_norm(const float*, const float*, const float*, float, float*, long, long, long);
 
 enum Kind : int64_t { LINEAR, ATTEND, NORM, RMS, TURN, GATE };
@@ -17,15 +17,6 @@ struct Step {
     int64_t kind, x, to, add, rows, columns, act, heads, groups, room;
     const void *first, *second, *third, *fourth;
     double number;
-};
-
-// The memory of one attention; `share` rows in turn look at one row of it, and `origin` says in which row a place lies.
-struct Room {
-    float *keys, *values;
-    int64_t row, head, limit, share, keep_row, origin_row;
-    const int64_t* lengths;
-    const uint8_t* keep;
-    const int32_t* origin;
 };
 
 // Turn the pairs of columns of `heads` heads of each row by the angles of the row, given as cosines beside sines.
@@ -56,9 +47,8 @@ static void gate(const Step& s, float* x, float* to, long b) {
 static long look(const Step& s, const Room& r, const float* x, float* to, long b) {
     long h = s.heads, g = s.groups, d = s.columns, width = s.rows;
     bool own = width > h * d;
-    return saccade_attend(x, width, r.keys, r.values, r.row, r.head, r.limit, r.share, r.lengths, r.keep, r.keep_row,
-                          r.origin, r.origin_row, own ? x + h * d : nullptr, own ? x + (h + g) * d : nullptr, width, to, b,
-                          h, g, d, float(s.number));
+    return saccade_attend(&r, x, width, own ? x + h * d : nullptr, own ? x + (h + g) * d : nullptr, width, to, b, h, g, d,
+                          float(s.number));
 }
 
 // Walk the steps; returns the room whose lengths do not fit, or -1.

@@ -84,7 +84,8 @@ class Links:
         if isinstance(branch, Looking):
             shape = now.made.get("one")
             if shape is None or shape.size(1) != branch.sizes[1] or shape.size(3) != branch.head_width:
-                shape = now.made["one"] = torch.empty(rows, branch.sizes[1], 1, branch.head_width)
+                sizes = (rows, branch.sizes[1], 1, branch.head_width)
+                shape = now.made["one"] = torch.empty(sizes, dtype=branch.joint.keeps)
             key, value = (now.memory.extend(f"{path}{name}", shape) for name in ("key", "value"))
             return Room(key.whole, value.whole, now.lengths, now.seen(key.whole.size(2)), origin=key.origin)
         assert now.across is not None, "a layer that looks across is given a memory"

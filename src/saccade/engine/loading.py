@@ -10,7 +10,7 @@ import torch
 
 from saccade.engine.building import CannotBuild, build
 
-FILES = ("native.cpp", "best.cpp", "attend.cpp", "chain.cpp", "product.h", "maths.h", "pool.h")
+FILES = ("native.cpp", "best.cpp", "attend.cpp", "chain.cpp", "product.h", "maths.h", "pool.h", "half.h", "room.h")
 SOURCES = tuple(Path(__file__).with_name(name) for name in FILES)
 P, N, R = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
 SIGNATURES = {
@@ -18,7 +18,7 @@ SIGNATURES = {
     "saccade_pack": ([P, N, N, P, P, P], None),
     "saccade_linear": ([P, P, P, P, N, N, P, P, P, N, N], None),
     "saccade_best": ([P, P, P, P, N, N, P, N, N, P, P, P], None),
-    "saccade_attend": ([P, N, P, P, N, N, N, N, P, P, N, P, N, P, P, N, P, N, N, N, N, R], N),
+    "saccade_attend": ([P, P, N, P, P, N, P, N, N, N, N, R], N),
     "saccade_gather": ([P, P, P, N, N, N, N, N, N, N], None),
     "saccade_norm": ([P, P, P, R, P, N, N, N], None),
     "saccade_chain": ([P, N, P, P, P, P, P, N], N),

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#if defined(__AVX2__) && defined(__FMA__) && !defined(SACCADE_PLAIN)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(SACCADE_PLAIN)
 #include <immintrin.h>
 #define SACCADE_AVX2
 #endif

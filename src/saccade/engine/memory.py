@@ -87,6 +87,10 @@ class Memory(State):
         slots[path] = room
         return room
 
+    def part(self, rows: slice, of: int) -> "Part":
+        """Some rows of the `of` that this will have, to be read before the others; it remembers nothing yet."""
+        return Part(self, rows, of)
+
     def _size(self, end: int) -> int:
         """Tokens that a room is made for which has to hold so many now."""
         known = self._root._end
@@ -97,13 +101,13 @@ class Memory(State):
         root = self._root
         if not root._slots:
             super().spread(times)  # which refuses
+        give_back()  # what reading the source took, before there are several of everything else
         first = next(iter(root._slots.values()))
         device = (first.whole if isinstance(first, Room) else first.tensor).device
         shared = {name: Shared(slot.tensor, slot.axis, times) for name, slot in root._slots.items() if not slot.grows}
         root._slots = {name: slot for name, slot in root._slots.items() if name not in shared}
         self.reorder(torch.arange(count(first), device=device).repeat_interleave(times))
         root._slots |= shared
-        give_back()  # what reading the source took, before there are several of everything else
 
     def reorder(self, rows: Tensor) -> None:
         """As ever; where a room has enough rows nothing is moved but the table of where they lie, the same for all layers."""
@@ -116,7 +120,8 @@ class Memory(State):
         super().reorder(rows)
         root._slots |= shared
         origins: dict[Hashable, Tensor | None] = {}
-        for name, room in rooms.items():
+        for name in list(rooms):
+            room = rooms.pop(name)  # so that what is left is let go before the next moves
             like = id(room.origin), room.whole.shape[1:], room.length, room.axis
             origins[like] = origin = origins[like] if like in origins else room.placed(rows)
             root._slots[name] = room.chosen(rows) if origin is None else room.swapped(origin)
@@ -169,6 +174,25 @@ class Memory(State):
         """Give the space up: what grows next moves to a room of its own."""
         slots = self._root._slots
         self._root._slots = {name: Slot(slot.tensor, slot.axis, slot.grows) for name, slot in slots.items()}
+
+
+class Part(State):
+    """Some rows of a memory, read by themselves: what they append lies where it belongs among all rows."""
+
+    def __init__(self, whole: Memory, rows: slice, of: int, above: "Part | None" = None, path: str = ""):
+        super().__init__(above, path)
+        self._whole_memory, self._rows, self._of = whole, rows, of
+
+    def at(self, name: str) -> "Part":
+        return Part(self._whole_memory, self._rows, self._of, self._root, f"{self._path}{name}.")
+
+    def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
+        memory, path = self._whole_memory._root, self._path + name
+        room = memory._slots.get(path)
+        if room is None:
+            room = memory.extend(path, x[:1].expand(self._of, *x.shape[1:]), axis)
+        assert isinstance(room, Room), "the first to read has made it"
+        return room.whole[self._rows].narrow(axis, 0, x.size(axis)).copy_(x)
 
 
 def _writable(whole: Tensor) -> bool:

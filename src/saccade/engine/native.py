@@ -4,6 +4,7 @@ The C++ beside this file is compiled on first use; without a compiler, or with `
 slower. `ready` says which of the two it is, `why` says why. There are no gradients here: call them under `torch.no_grad()`.
 """
 
+import ctypes
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from saccade.engine import fallback
 from saccade.engine.loading import library, ready, why
-from saccade.engine.operands import FLOAT, apart, check_attend, check_lengths, check_memory, flat
+from saccade.engine.operands import FLOAT, apart, check_attend, check_lengths, flat, kept
 from saccade.engine.packed import ACTS, TILE, Packed
+from saccade.engine.steps import Room
 
 __all__ = ["ACTS", "TILE", "Packed", "attend", "gather", "norm", "ready", "rms", "why"]
 
@@ -31,19 +33,16 @@ def attend(
     `keep` (B, K) is True where a place may be seen. `fresh` is the new token's own key and value, (B, G, D) each: they are
     first written to place `lengths - 1`.
     """
-    check_memory(keys, values, lengths, keep)
+    room = Room(keys, values, lengths, keep)
     check_attend(q, keys, fresh)
     (b, h, d), (g, limit) = q.shape, keys.shape[1:3]
     found = library()
     if found is None:
         check_lengths(lengths, limit, fresh)
         for memory, new in zip((keys, values), fresh or (), strict=False):
-            fallback.write(memory, new, lengths)
-        return fallback.attend(q, keys, values, lengths, scale, keep)
+            fallback.write(memory, kept(new, memory.dtype), lengths)
+        return fallback.attend(q, keys.float(), values.float(), lengths, scale, keep)
     q = apart(q)
-    seen = (
-        (None, 0, None, 0) if keep is None else (keep.data_ptr(), keep.stride(0), None, 0)
-    )  # no origin: rows are whole
     new = (None, None, 0)
     if fresh is not None:
         key, value = apart(fresh[0]), apart(fresh[1])
@@ -51,8 +50,8 @@ def attend(
             key, value = key.contiguous(), value.contiguous()
         new = (key.data_ptr(), value.data_ptr(), key.stride(0))
     out = q.new_empty((b, h, d))
-    place = (keys.data_ptr(), values.data_ptr(), keys.stride(0), keys.stride(1), limit, 1, lengths.data_ptr())
-    if found.saccade_attend(q.data_ptr(), q.stride(0), *place, *seen, *new, out.data_ptr(), b, h, g, d, scale) >= 0:
+    asked = (ctypes.byref(room.bound), q.data_ptr(), q.stride(0), *new, out.data_ptr(), b, h, g, d, scale)
+    if found.saccade_attend(*asked) >= 0:
         check_lengths(lengths, limit, fresh)
     return out
 
@@ -71,11 +70,12 @@ def gather(memory: Tensor, origin: Tensor, length: int, spare: Tensor | None = N
             f"This memory has {len(memory)} rows of {memory.size(2)} places; got {length} places from rows {used.tolist()}."
         )
     found = library()
-    if found is None or memory.dtype is not FLOAT or not (memory.is_cpu and memory.is_contiguous() and used.numel()):
+    if found is None or not (memory.is_cpu and memory.is_contiguous() and used.numel()):
         out[:, :, :length] = fallback.gather(memory, used)
         return out
     used = used.to("cpu", torch.int32).contiguous()
-    sizes = (len(used), memory.size(1), memory.stride(0), memory.stride(1), memory.size(3), length)
+    steps = (size * memory.element_size() for size in (memory.stride(0), memory.stride(1), memory.size(3)))
+    sizes = (len(used), memory.size(1), *steps, length)
     found.saccade_gather(memory.data_ptr(), out.data_ptr(), used.data_ptr(), used.stride(0), *sizes)
     return out
 

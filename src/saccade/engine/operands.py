@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-FLOAT = torch.float32
+FLOAT, HALF = torch.float32, torch.float16
 NO_GRADIENT = "The native operators have no gradient; call them under torch.no_grad()."
 
 
@@ -41,13 +41,14 @@ def check_memory(keys: Tensor, values: Tensor, lengths: Tensor, keep: Tensor | N
     strides, shape = keys.stride(), keys.shape
     fits = len(shape) == 4 and shape == values.shape and lengths.shape == shape[:1] and lengths.is_contiguous()
     laid = strides == values.stride() and strides[2:] == (shape[-1], 1)
-    kinds = keys.dtype is FLOAT and values.dtype is FLOAT and lengths.dtype is torch.int64 and keys.is_cpu
+    kinds = keys.dtype is values.dtype and keys.dtype in (FLOAT, HALF) and lengths.dtype is torch.int64 and keys.is_cpu
     if keep is not None:
         fits = fits and keep.shape == (shape[0], shape[2]) and keep.dtype is torch.bool and keep.stride(1) == 1
     if not (fits and laid and kinds):
         raise ValueError(
             f"This memory has keys {tuple(shape)}, values {tuple(values.shape)} and lengths {tuple(lengths.shape)}; it needs "
-            "float32 (B, G, K, D) twice on the CPU, each head in one piece, int64 lengths (B,) and a bool keep (B, K) or none."
+            "float32 or float16 (B, G, K, D) twice on the CPU, each head in one piece, int64 lengths (B,) and a bool keep (B, K) "
+            "or none."
         )
 
 
@@ -59,3 +60,9 @@ def check_lengths(lengths: Tensor, limit: int, fresh: object) -> None:
             raise ValueError(
                 f"Row {row} has length {length}; this memory holds {least} to {limit} tokens. Make it larger."
             )
+
+
+def kept(x: Tensor, kind: torch.dtype) -> Tensor:
+    """Numbers as they are remembered; what float16 has no number for becomes its largest, as in half.h."""
+    most = torch.finfo(HALF).max
+    return x.clamp(-most, most).to(kind) if kind is HALF else x

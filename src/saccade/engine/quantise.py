@@ -30,6 +30,7 @@ class Packed(nn.Module):
     """A linear layer that answers and no longer learns: act(xWᵀ + b) + add."""
 
     precision: str
+    keeps = torch.float32  # what the keys and values that it makes are remembered in
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
@@ -129,6 +130,7 @@ class Tiles(Packed):
     """
 
     precision = "int8"
+    keeps = torch.float16  # of which a product that rounds its weights to 255 levels notices nothing
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight, bias)

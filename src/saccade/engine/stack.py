@@ -14,6 +14,7 @@ from saccade.parts.layer import Layer, Scene
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
+TOGETHER = 512  # tokens of a batch, padding counted, that are read at a time: what more would take buys no speed
 WORTH = 0.9  # the share of real tokens above which gathering costs more than it saves
 
 
@@ -64,6 +65,8 @@ class FastStack(Stack):
         if marked is None and parts is None and all(eye.watcher is None for eye in self.eyes):
             if x.size(1) == 1 and isinstance(state, Memory) and self._may_hurry(x, memory, state):
                 return self._next(x, keep, state, memory, memory_keep)
+            if (rows := self._rows_at_a_time(x, state)) < len(x):
+                return self._in_turn(x, keep, state, rows)
             if self.gathers and keep is not None and _worth(keep, state):
                 return self._gathered(x, keep, state)
         if memory is not None and len(memory) < len(x):  # one row of it for several of x, such as the beams of a source
@@ -75,6 +78,24 @@ class FastStack(Stack):
         """Whether there is a short way and something to look at, and the memory is this stack's alone."""
         empty = not x.size(0) or (memory is not None and not memory.size(1))
         return self.hurries and not empty and not state._path
+
+    def _rows_at_a_time(self, x: Tensor, state: State | None) -> int:
+        """How many rows are read together; all of them where some part of a layer remembers in its own way."""
+        begins = state is None or (isinstance(state, Memory) and not state.length and not state._path)
+        return max(1, TOGETHER // x.size(1)) if self.gathers and begins and x.size(1) > 1 else len(x)
+
+    def _in_turn(self, x: Tensor, keep: Tensor | None, state: Memory | None, rows: int) -> Tensor:
+        """A large batch read a few rows at a time, as no row knows of another: (B, T, W)."""
+        out = x[:0]
+        for first in range(0, len(x), rows):
+            few = slice(first, min(first + rows, len(x)))
+            part = None if state is None else state.part(few, len(x))
+            read = self(x[few], None if keep is None else keep[few], part)
+            out = out if len(out) else read.new_empty(len(x), *read.shape[1:])
+            out[few] = read
+        if state is not None:
+            state.advance((x.size(0), x.size(1)), keep)
+        return out
 
     def _next(
         self, x: Tensor, keep: Tensor | None, state: Memory, memory: Tensor | None, memory_keep: Tensor | None

@@ -16,6 +16,7 @@ from saccade.attention import Dot, Mechanism, ScaledDot, Sight
 from saccade.attention.normaliser import Softmax
 from saccade.engine import native
 from saccade.engine.memory import Memory
+from saccade.engine.operands import kept
 from saccade.engine.packing import PackedSight
 from saccade.engine.quantise import Pack, Packed, joined
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
@@ -100,7 +101,7 @@ class Looking(nn.Module):
         heads = split(sight.spread(joint) if isinstance(sight, PackedSight) else joint, self.head_width)
         q, k, v = self._turned(heads, turn).split(self.sizes, dim=1)  # (B, H or G, T, D)
         if state is not None:
-            k, v = state.append("key", k), state.append("value", v)
+            k, v = (state.append(name, kept(x, self.joint.keeps)).float() for name, x in (("key", k), ("value", v)))
         seen = self.mechanism(q, k, v, narrowed(sight, self.kept)).transpose(1, 2).flatten(2)
         return self.output(sight.gather(seen) if isinstance(sight, PackedSight) else seen, "none", add)
 
@@ -109,7 +110,7 @@ class Looking(nn.Module):
         if now.turn is not None:
             heads = self._turned(heads[:, :, None], now.turn)[:, :, 0]
         q, k, v = heads.split(self.sizes, dim=1)
-        shape = k[:, :, None]
+        shape = k[:, :, None].to(self.joint.keeps)
         keys = now.memory.reserve(f"{path}key", shape).whole
         values = now.memory.reserve(f"{path}value", shape).whole
         seen = native.attend(q, keys, values, now.lengths, self.scale, now.seen(keys.size(2)), (k, v))
@@ -134,7 +135,7 @@ class Across(nn.Module):
 
     def forward(self, x: Tensor, sight: Sight, *, add: Tensor, memory: Tensor, state: State | None = None) -> Tensor:
         q = split(self.query(x), self.head_width)  # (B, H, T, D)
-        k, v = self._keys(memory, state)
+        k, v = (x.float() for x in self._keys(memory, state))
         return self.output(self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2), "none", add)
 
     def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
@@ -159,7 +160,8 @@ class Across(nn.Module):
         return self._made(memory, state) if k is None or v is None else laid(k, v)
 
     def _made(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
-        k, v = (dense(x) for x in split(self.joint(memory), self.head_width).chunk(2, dim=1))
+        both = split(kept(self.joint(memory), self.joint.keeps), self.head_width)
+        k, v = (dense(x) for x in both.chunk(2, dim=1))
         if state is not None:
             state.put("key", k, 2)
             state.put("value", v, 2)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from saccade.engine import fallback, native
+from saccade.engine.operands import kept
 from saccade.engine.steps import ATTEND, GATE, RMS, TURN, Room, Step
 
 
@@ -39,7 +40,7 @@ def _look(x: Tensor, step: Step, room: Room) -> Tensor:
     keys, values, lengths, keep = room.keys, room.values, room.lengths, room.keep
     if room.origin is not None:
         for memory, new in zip((keys, values), fresh or (), strict=False):
-            fallback.write(memory, new, lengths)
+            fallback.write(memory, kept(new, memory.dtype), lengths)
         keys, values = (native.gather(memory, room.origin, memory.size(2)) for memory in (keys, values))
         fresh = None
     if room.share > 1:

@@ -16,7 +16,7 @@ from saccade.studies.writing_work import Work
 MAPPED = re.compile(
     r"[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ \S+ *(.*)"
 )  # one mapping of a process: its rights, and its file
-FLOAT = 4  # bytes of a number in keys and values
+KEPT = {"int8": 2}  # bytes of a number in keys and values, by the precision of our weights; 4 where it is none of these
 
 
 class Held:
@@ -60,18 +60,18 @@ def own(found: Counter[tuple[str, bool]]) -> int:
     return sum(size for (_, program), size in found.items() if not program)
 
 
-def keys_and_values(work: Work) -> int:
-    """Bytes of keys and values in float32 when all rows, as long as the longest, are written; 0 where sizes are not known.
+def keys_and_values(work: Work, precision: str) -> int:
+    """Bytes of keys and values when all rows, as long as the longest, are written; 0 where sizes are not known.
 
     Of an encoder-decoder each beam has its own of what it wrote, and all beams of a sentence share those of the source.
     """
     path = Path(work.where) / "config.json"
     sizes = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    longest = 0 if work.lines else max(map(len, work.prompts()))
+    longest, each = 0 if work.lines else max(map(len, work.prompts())), KEPT.get(precision, 4)
     if "n_embd" in sizes:
         places = work.rows * work.beams * (longest + work.new - 1)  # the last token is not read
-        return 2 * sizes["n_layer"] * sizes["n_embd"] * places * FLOAT
+        return 2 * sizes["n_layer"] * sizes["n_embd"] * places * each
     if "decoder_layers" in sizes and longest:
         places = work.rows * (longest + work.beams * work.new)
-        return 2 * sizes["decoder_layers"] * sizes["d_model"] * places * FLOAT
+        return 2 * sizes["decoder_layers"] * sizes["d_model"] * places * each
     return 0

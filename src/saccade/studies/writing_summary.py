@@ -30,7 +30,7 @@ def summary(runs: Runs, memory: list[float], unit: str) -> Found:
         "weights MB": {who: round(size / 1e6) for who, work in best.items() if (size := weights(work, runs[work]))},
     }
     for who in (who for who in out["weights MB"] if who.startswith(OURS)):
-        if memory_of := keys_and_values(best[who]):
+        if memory_of := keys_and_values(best[who], out["precision"][who]):
             out.setdefault("keys and values MB", {})[who] = round(memory_of / 1e6)
             allowed = MORE * weights(best[who], runs[best[who]]) + memory_of
             out.setdefault("allowed MB", {})[who] = round(allowed / 1e6)

@@ -1,0 +1,13 @@
+// The memory of one attention, as steps.py describes it.
+#pragma once
+#include <cstdint>
+
+struct Room {
+    void *keys, *values;  // floats, or halves
+    int64_t half, row, head, limit;
+    int64_t share;  // so many rows of queries in turn look at one row of the memory
+    int64_t keep_row, origin_row;
+    const int64_t* lengths;
+    const uint8_t* keep;
+    const int32_t* origin;  // when given, in which row of the memory each place of a row lies
+};
