@@ -65,7 +65,8 @@ class FastStack(Stack):
         if marked is None and parts is None and all(eye.watcher is None for eye in self.eyes):
             if x.size(1) == 1 and isinstance(state, Memory) and self._may_hurry(x, memory, state):
                 return self._next(x, keep, state, memory, memory_keep)
-            if (rows := self._rows_at_a_time(x, state)) < len(x):
+            rows = max(1, TOGETHER // max(1, x.size(1)))
+            if self.gathers and 1 < x.size(1) and rows < len(x) and (state is None or _fresh(state)):
                 return self._in_turn(x, keep, state, rows)
             if self.gathers and keep is not None and _worth(keep, state):
                 return self._gathered(x, keep, state)
@@ -79,17 +80,12 @@ class FastStack(Stack):
         empty = not x.size(0) or (memory is not None and not memory.size(1))
         return self.hurries and not empty and not state._path
 
-    def _rows_at_a_time(self, x: Tensor, state: State | None) -> int:
-        """How many rows are read together; all of them where some part of a layer remembers in its own way."""
-        begins = state is None or (isinstance(state, Memory) and not state.length and not state._path)
-        return max(1, TOGETHER // x.size(1)) if self.gathers and begins and x.size(1) > 1 else len(x)
-
-    def _in_turn(self, x: Tensor, keep: Tensor | None, state: Memory | None, rows: int) -> Tensor:
+    def _in_turn(self, x: Tensor, keep: Tensor | None, state: State | None, rows: int) -> Tensor:
         """A large batch read a few rows at a time, as no row knows of another: (B, T, W)."""
         out = x[:0]
         for first in range(0, len(x), rows):
             few = slice(first, min(first + rows, len(x)))
-            part = None if state is None else state.part(few, len(x))
+            part = state.part(few, len(x)) if isinstance(state, Memory) else None
             read = self(x[few], None if keep is None else keep[few], part)
             out = out if len(out) else read.new_empty(len(x), *read.shape[1:])
             out[few] = read
@@ -144,6 +140,11 @@ class FastStack(Stack):
 def _able(part: nn.Module) -> bool:
     """Whether a sublayer has a short way for one new token."""
     return isinstance(part, Around) and getattr(part.branch, "scale", 1.0) != 0.0
+
+
+def _fresh(state: State) -> bool:
+    """Whether nothing was read before into a memory that is this stack's alone."""
+    return isinstance(state, Memory) and not state.length and not state._path
 
 
 def _worth(keep: Tensor, state: State | None) -> bool:
