@@ -14,7 +14,7 @@ from saccade.parts.layer import Layer, Scene
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
-TOGETHER = 512  # tokens of a batch, padding counted, that are read at a time: what more would take buys no speed
+TOGETHER = 256  # tokens of a batch, padding counted, that are read at a time: what more would take buys no speed
 WORTH = 0.9  # the share of real tokens above which gathering costs more than it saves
 
 
