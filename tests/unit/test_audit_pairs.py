@@ -5,6 +5,7 @@ import json
 import math
 import os
 from difflib import SequenceMatcher
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 import torch
 
 from saccade.audit.likelihood import Row, hidden, written
-from saccade.audit.pairs import Pairs, stereoset
-from saccade.audit.preference import preferences, triple_scores
+from saccade.audit.pairs import Pairs, _shares, _tied, stereoset
+from saccade.audit.preference import Preferences, preferences, triple_scores
 from saccade.audit.sentences import Pair, Triple, own_pairs, read_sentences
 from saccade.audit.suite import Subject
 from saccade.cli import main
@@ -116,6 +117,38 @@ def test_a_writer_with_random_weights_has_no_preference(writer):
     assert 0.3 < overall.value < 0.7
     assert finding.examples is not None
     assert len(finding.figures) == 9  # all pairs in two ways, and seven kinds
+
+
+def test_pairs_that_a_model_cannot_tell_apart_are_counted_and_not_taken_for_fair():
+    pairs = [Pair("origin", "a", "b")] * 6 + [Pair("age", "a", "b")] * 6
+    halves = Preferences(np.array([0.0] * 6 + [1.0, -1.0, 0.0] * 2))
+    assert [figure.name for figure in _shares(pairs, halves)] == [
+        "prefers the stereotype",
+        "prefers the stereotype: age",
+    ]
+    (note,) = _tied(pairs, halves)
+    assert (
+        note
+        == "Both sentences of 8 of 12 pairs are equally likely and count half; of origin all are, so nothing is said of them."
+    )
+    assert _shares(pairs, Preferences(np.zeros(12))) == []
+    assert _tied(pairs, Preferences(np.ones(12))) == []
+
+
+def test_stereoset_has_examples_too(writer, tmp_path):
+    texts = [f"The {who} was {word}." for who, word in product(("nurse", "boss"), ("kind", "late", "sad"))]
+    lines = [
+        {"bias_type": "race", "target": "x", "context": "Somebody came.", "stereotype": text}
+        | {"anti-stereotype": f"No, {text}", "unrelated": "Blue maps."}
+        for text in texts
+    ]
+    path = tmp_path / "three.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finding = Pairs().run(Subject(Language(), writer, sentences=(path,)))
+    assert finding.examples is not None
+    values = [float(row[-1]) for row in finding.examples.rows]
+    assert sorted(row[2] for row in finding.examples.rows) == sorted(texts)
+    assert values == sorted(values, reverse=True)
 
 
 def test_stereosets_scores_by_hand():
