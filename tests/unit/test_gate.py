@@ -46,6 +46,8 @@ def test_a_model_that_has_both_goes_out(run, tmp_path, capsys):
     assert "**Audited and described.**" in text
     assert "All of speakers." in text
     assert (out / "README.md").read_text() == (run / "model" / "README.md").read_text()
+    assert "](looks.png)" in text
+    assert (out / "looks.png").read_bytes() == (run / "model" / "looks.png").read_bytes()
     one, other = load(run).state_dict(), load(out).state_dict()
     assert all((one[name] == other[name]).all() for name in one)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from saccade.audit.gate import lacking, unaudited, undescribed
+from saccade.audit.inside import draw
 from saccade.audit.records import README, Records
 from saccade.audit.render import Opening, Section, Value, front_matter, html, markdown
 from saccade.audit.sections import sections
@@ -65,12 +66,13 @@ def build(records: Records, task: Task | None, reason: str = "") -> str:
 
 
 def write_card(records: Records, task: Task | None) -> list[Path]:
-    """README.md beside the weights and card.html beside the report."""
+    """README.md beside the weights, with a picture of where the model looks, and card.html beside the report."""
+    drawn = draw(records, task)
     readme, web = records.model / README, records.home / "card.html"
     made: Sequence[Section] = sections(records, task)
     write_page(readme, build(records, task))
     write_page(web, html(title_of(records), opening(records, task), made))
-    return [readme, web]
+    return [readme, web] if drawn is None else [readme, drawn, web]
 
 
 def carried(directory: Path) -> str | None:

@@ -7,6 +7,7 @@ import tomli_w
 
 from saccade import __version__
 from saccade.audit.change import WARNING
+from saccade.audit.inside import picture
 from saccade.audit.marks import SHORT, Audited, weights_size
 from saccade.audit.records import Records
 from saccade.audit.render import Code, Facts, Part, Section
@@ -116,7 +117,11 @@ def _audits(records: Records, task: Task | None) -> Iterator[Part]:
 
 def _audit(name: str, audited: Audited) -> Iterator[Part]:
     found = audited.finding
-    yield Grid(f"Suite {name}", ("figure", "value", "95 % interval", "cases", "read against"), _figures(found))
+    heads = ("figure", "value", "95 % interval", "cases", "read against")
+    if found.figures:
+        yield Grid(f"Suite {name}", heads, _figures(found))
+    else:
+        yield f"Suite {name}: it was run, and found nothing that it could measure."
     yield f"How to read it: {found.baseline}"
     if found.notes:
         yield " ".join(note if note.endswith(".") else f"{note}." for note in found.notes)
@@ -164,6 +169,8 @@ def _training(records: Records) -> Iterator[Part]:
 def _inside(records: Records) -> Iterator[Part]:
     if (records.home / "report.html").is_file():
         yield "report.html in the run has its curves, its worst answers and pictures of where it looked."
+    if (drawn := picture(records)) is not None:
+        yield drawn
     yield Code('saccade look DIRECTORY "a text" --html looks.html')
     yield "In Python, every weight of attention can be read while the model answers:"
     yield Code(
