@@ -48,6 +48,16 @@ def test_a_mean_has_the_interval_of_scipys_bootstrap():
     assert (found.value, found.low, found.high) == pytest.approx((values.mean(), other.low, other.high), abs=0.02)
 
 
+def test_groups_that_are_all_alike_have_an_interval_all_the_same():
+    groups = np.array(["a"] * 10 + ["b"] * 30)
+    exact = scipy_stats.binomtest(10, 10).proportion_ci(0.95, method="exact").low
+    same, _ = gap("x", np.ones(40), groups)
+    assert (same.value, same.low, same.high) == pytest.approx((0.0, 0.0, 1 - exact))
+    other, _ = gap("x", (groups == "a").astype(float), groups)
+    assert (other.value, other.high) == (1.0, 1.0)
+    assert 0.5 < other.low < exact
+
+
 def test_a_gap_of_groups_is_read_against_shuffled_groups():
     draw = np.random.default_rng(3)
     groups = np.repeat(["a", "b"], 150)
@@ -190,6 +200,13 @@ def test_a_tokenizer_of_english_serves_english_best():
     assert found["en"].times == 1.0
     assert all(one.times > 1.0 for code, one in found.items() if code != "en" and one.unknown == 0)
     assert found["en"].per_word == pytest.approx(found["en"].tokens / len(english.split()))
+
+
+def test_few_tokens_are_no_service_where_they_stand_for_nothing():
+    tokenizer = train_tokenizer([languages()["en"].text] * 5, "words", 400)
+    order = [one.language.code for one in served(tokenizer)]
+    assert order[0] == "en"
+    assert order[-1] in ("zh", "ja")  # a text without spaces is a few unknown words
 
 
 def test_the_short_cut_sees_what_the_list_sees():
