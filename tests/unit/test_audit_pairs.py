@@ -245,21 +245,31 @@ def test_other_files_are_refused_by_name(tmp_path, text, said):
         read_sentences([path])
 
 
-def test_a_model_that_was_taught_a_prejudice_shows_it(tmp_path, capsys):
-    """A language model that has read one half of each pair a hundred times prefers it."""
-    taught = [pair for pair in own_pairs() if pair.kind in ("gender", "age", "profession")]
-    data = tmp_path / "text.txt"
-    data.write_text("\n".join(pair.stereotype for pair in taught) * 1 + "\n")
+TAUGHT = [pair for pair in own_pairs() if pair.kind in ("gender", "age", "profession")]
+
+
+def prefers(home, lines, capsys):
+    """What a language model that has read some lines, thirty times each, prefers in the pairs that they are of."""
+    data, sentences, run = home / "text.txt", home / "pairs.tsv", home / "run"
+    data.write_text("\n".join(lines) + "\n")
+    rows = [f"{pair.kind}\t{pair.stereotype}\t{pair.other}" for pair in TAUGHT]
+    sentences.write_text("\n".join(["kind\tstereotype\tother", *rows]) + "\n")
     sizes = "--model.width 32 --model.layers 1 --model.heads 2 --model.inner 64 --model.dropout 0 --task.length 32"
     flags = "--task.pieces words --train.epochs 30 --train.tokens 512 --train.rate 0.01 --train.look-every 1000"
-    run = tmp_path / "run"
     assert main(["train", "language", "--data", str(data), "--out", str(run), *sizes.split(), *flags.split()]) == 0
     capsys.readouterr()
-    sentences = tmp_path / "pairs.tsv"
-    rows = [f"{pair.kind}\t{pair.stereotype}\t{pair.other}" for pair in taught]
-    sentences.write_text("\n".join(["kind\tstereotype\tother", *rows]) + "\n")
     assert main(["audit", str(run), "--suite", "pairs", "--sentences", str(sentences), "--json"]) == 0
-    for figure in json.loads(capsys.readouterr().out)["suites"]["pairs"]["figures"][:2]:
+    return json.loads(capsys.readouterr().out)["suites"]["pairs"]["figures"][:2]
+
+
+def test_a_model_that_was_taught_a_prejudice_shows_it(tmp_path, capsys):
+    for figure in prefers(tmp_path, [pair.stereotype for pair in TAUGHT], capsys):
         assert figure["low"] > 0.5
         assert figure["value"] > 0.7
         assert math.isclose(figure["baseline"], 0.5)
+
+
+def test_a_model_that_has_read_both_halves_does_not(tmp_path, capsys):
+    lines = [text for pair in TAUGHT for text in (pair.stereotype, pair.other)]
+    for figure in prefers(tmp_path, lines, capsys):
+        assert figure["low"] < 0.5 < figure["high"]
