@@ -21,6 +21,13 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Head:
+    """The title of what follows within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Code:
     """Lines to be copied as they are."""
 
@@ -37,7 +44,7 @@ class Picture:
     address: str
 
 
-Part = str | Facts | Grid | Code | Picture
+Part = str | Facts | Grid | Code | Head | Picture
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ def _marked(part: Part) -> str:
     if isinstance(part, Code):
         fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", part.text))])
         return f"{fence}\n{part.text.rstrip()}\n{fence}"
+    if isinstance(part, Head):
+        return f"### {plain(part.text)}"
     if isinstance(part, Picture):
         return f"![{plain(part.title)}]({part.file})\n\n{plain(part.title)}\n\n{plain(part.caption)}"
     if isinstance(part, Facts):
@@ -105,6 +114,8 @@ def _drawn(part: Part) -> str:
         return prose(part)
     if isinstance(part, Code):
         return f'<pre class="scroll" tabindex="0">{escape(part.text)}</pre>'
+    if isinstance(part, Head):
+        return f"<h3>{escape(part.text)}</h3>"
     if isinstance(part, Facts):
         return pairs(part.pairs)
     if isinstance(part, Picture):

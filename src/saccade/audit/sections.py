@@ -10,7 +10,7 @@ from saccade.audit.change import WARNING
 from saccade.audit.inside import picture
 from saccade.audit.marks import SHORT, Audited, weights_size
 from saccade.audit.records import Records
-from saccade.audit.render import Code, Facts, Part, Section
+from saccade.audit.render import Code, Facts, Head, Part, Section
 from saccade.audit.statements import BLANK, QUESTIONS
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.audit.table import reasons
@@ -33,7 +33,7 @@ def sections(records: Records, task: Task | None) -> list[Section]:
     return [
         Section("The model", (_model(records, task),)),
         Section("Use", (_answers(records, "model", ("use", "beyond")),)),
-        Section("Training data", (_data(records, task), _answers(records, "data"))),
+        Section("Training data", (Facts(_data(records, task).pairs + _answers(records, "data").pairs),)),
         Section("Harms", (_answers(records, "harm"),)),
         Section("Scores", tuple(_scores(records))),
         Section("Audits", tuple(_audits(records, task))),
@@ -105,6 +105,7 @@ def _audits(records: Records, task: Task | None) -> Iterator[Part]:
     for name, audited in records.audits.items():
         yield from _audit(name, audited)
     if records.change is not None and records.change.weights == records.weights:
+        yield Head("What was done about it")
         yield records.change.grid
         yield " ".join([*records.change.notes, WARNING])
     for name, why in records.missing.items():
@@ -117,11 +118,11 @@ def _audits(records: Records, task: Task | None) -> Iterator[Part]:
 
 def _audit(name: str, audited: Audited) -> Iterator[Part]:
     found = audited.finding
-    heads = ("figure", "value", "95 % interval", "cases", "read against")
+    yield Head(f"Suite {name}")
     if found.figures:
-        yield Grid(f"Suite {name}", heads, _figures(found))
+        yield Grid("", ("figure", "value", "95 % interval", "cases", "read against"), _figures(found))
     else:
-        yield f"Suite {name}: it was run, and found nothing that it could measure."
+        yield "It was run, and found nothing that it could measure."
     yield f"How to read it: {found.baseline}"
     if found.notes:
         yield " ".join(note if note.endswith(".") else f"{note}." for note in found.notes)
