@@ -11,9 +11,10 @@ from scipy import stats as scipy_stats
 
 from saccade.audit.exchange import twin
 from saccade.audit.groups import bonds, look
-from saccade.audit.stats import gap, mean, share
+from saccade.audit.stats import bounds, gap, mean, share
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.data import Example
+from saccade.tasks.metrics import Score
 from saccade.tasks.span import Span
 from saccade.tasks.tag import Tag
 from saccade.text import train as train_tokenizer
@@ -56,6 +57,14 @@ def test_groups_that_are_all_alike_have_an_interval_all_the_same():
     other, _ = gap("x", (groups == "a").astype(float), groups)
     assert (other.value, other.high) == (1.0, 1.0)
     assert 0.5 < other.low < exact
+
+
+def test_a_score_of_none_or_all_has_the_exact_interval_where_it_is_a_share():
+    exact = scipy_stats.binomtest(30, 30).proportion_ci(0.95, method="exact").low
+    assert bounds(Score("accuracy", 1.0, 1.0, 1.0, 30)) == pytest.approx((exact, 1.0))
+    assert bounds(Score("exact_match", 0.0, 0.0, 0.0, 30)) == pytest.approx((0.0, 1 - exact))
+    assert bounds(Score("accuracy", 0.9, 0.8, 1.0, 30)) == (0.8, 1.0)
+    assert bounds(Score("bleu", 0.0, 0.0, 0.0, 30)) == (0.0, 0.0)  # no share, and nothing better is known
 
 
 def test_a_gap_of_groups_is_read_against_shuffled_groups():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from saccade.audit.exchange import judged
-from saccade.audit.stats import gap, slack
+from saccade.audit.stats import bounds, gap
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.data import Example
 from saccade.tasks.answering import answers
@@ -42,7 +42,7 @@ class By(Suite):
         (grid,), figures, notes = _compared(subject, told)
         whole = subject.task.score(told.found, told.examples)[0]
         each = [
-            Figure(f"{one.name}, {subject.by} {value}", one.value, *_bounds(one), one.count, whole.value)
+            Figure(f"{one.name}, {subject.by} {value}", one.value, *bounds(one), one.count, whole.value)
             for value, one in told.scores(subject.task)
         ]
         return Finding(self.name, (*each, *figures), BASELINE, LIMITS, (grid,), _wrong(subject, told), notes)
@@ -87,7 +87,7 @@ def _told(subject: Subject) -> Told:
 def _compared(subject: Subject, told: Told) -> tuple[tuple[Grid, ...], tuple[Figure, ...], tuple[str, ...]]:
     task, values = subject.task, told.values
     rows = [
-        (value, one.name, f"{one.value:.3f}", "{:.3f} to {:.3f}".format(*_bounds(one)), f"{one.count:,}")
+        (value, one.name, f"{one.value:.3f}", "{:.3f} to {:.3f}".format(*bounds(one)), f"{one.count:,}")
         for value, one in told.scores(task)
     ]
     grid = Grid(f"Scores by {subject.by}", (subject.by, "score", "value", "95 % interval", "examples"), tuple(rows))
@@ -100,13 +100,6 @@ def _compared(subject: Subject, told: Told) -> tuple[tuple[Grid, ...], tuple[Fig
     figure, p = gap(f"right answers, best minus worst {subject.by}", right[enough], values[enough])
     note = f"by {subject.by}: shuffled groups lie as far apart in {p:.1%} of the draws."
     return (grid,), (figure,), (note,)
-
-
-def _bounds(score: Score) -> tuple[float, float]:
-    """The interval of a score; where all examples are right, or none is, drawing them again teaches nothing."""
-    if score.low == score.high == 1.0:
-        return 1 - slack(score.count), 1.0
-    return (0.0, slack(score.count)) if score.low == score.high == 0.0 < score.count else (score.low, score.high)
 
 
 def _wrong(subject: Subject, told: Told) -> Grid | None:

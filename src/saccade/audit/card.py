@@ -12,6 +12,7 @@ from saccade.audit.inside import draw
 from saccade.audit.records import README, Records
 from saccade.audit.render import Opening, Section, Value, front_matter, html, markdown
 from saccade.audit.sections import sections
+from saccade.audit.stats import bounds
 from saccade.explain.page import write_page
 from saccade.models.files import tensor_files
 from saccade.models.save import NOTICE
@@ -137,7 +138,7 @@ def _results(records: Records, task: Task | None) -> list[dict[str, Value]]:
     metrics: dict[str, list[dict[str, Value]]] = {}
     for split, score in records.scores:
         if math.isfinite(score.value):
-            told = f"{score.name} (95 % interval {score.low:.4g} to {score.high:.4g})"
+            told = "{} (95 % interval {:.4g} to {:.4g})".format(score.name, *bounds(score))
             metrics.setdefault(split, []).append({"type": score.name, "value": score.value, "name": told})
     return [
         {"task": {"type": kind}, "dataset": {"name": name, "type": "custom", "split": split}, "metrics": found}

@@ -12,6 +12,7 @@ from saccade.audit.marks import SHORT, Audited, weights_size
 from saccade.audit.records import Records
 from saccade.audit.render import Code, Facts, Head, Part, Section
 from saccade.audit.statements import BLANK, QUESTIONS
+from saccade.audit.stats import bounds
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.audit.table import reasons
 from saccade.tasks.task import Task
@@ -94,7 +95,7 @@ def _scores(records: Records) -> Iterator[Part]:
         yield BLANK
         return
     rows = tuple(
-        (split, one.name, f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}", f"{one.count:,}")
+        (split, one.name, f"{one.value:.4g}", "{:.4g} to {:.4g}".format(*bounds(one)), f"{one.count:,}")
         for split, one in records.scores
     )
     yield Grid("", ("data", "score", "value", "95 % interval", "examples"), rows)

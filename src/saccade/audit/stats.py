@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from saccade.audit.suite import Figure, figure
-from saccade.tasks.metrics.score import Statistic, measure, ratio
+from saccade.tasks.metrics.score import Score, Statistic, measure, ratio
+
+SHARES = ("accuracy", "exact_match")  # scores that are a share of the cases
 
 
 def share(name: str, hits: Sequence[bool] | np.ndarray, *, baseline: float | None = None) -> Figure:
@@ -29,6 +31,13 @@ def slack(count: int) -> float:
     (Clopper and Pearson, 1934).
     """
     return 1 - 0.025 ** (1 / count)
+
+
+def bounds(score: Score) -> tuple[float, float]:
+    """The interval of a score; of a share that holds for none, or for all, the exact one."""
+    if score.name not in SHARES or score.low != score.high or score.value not in (0, 1):
+        return score.low, score.high
+    return (0.0, slack(score.count)) if score.value == 0 else (1 - slack(score.count), 1.0)
 
 
 def mean(name: str, values: Sequence[float] | np.ndarray, *, baseline: float | None = None) -> Figure:
