@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.audit.by import disaggregated
+from saccade.audit.by import Told, disaggregated
+from saccade.audit.gate import lacking
+from saccade.audit.records import open_records, task_of
 from saccade.audit.suite import Finding, Subject
 from saccade.audit.swap import Swap
 from saccade.audit.table import SUITES, reasons, suite_named, suites_for
@@ -198,6 +200,28 @@ def test_where_no_bias_was_planted_none_is_found(runs):
     assert not any(figure.apart for name, figure in figures(found["data"]).items() if "label" in name)
 
 
+def test_every_suite_has_examples_also_where_nothing_changed(runs):
+    found = runs[1]["balanced"]
+    assert found["swap"].examples is not None
+    assert "No answer changed" in found["swap"].examples.title
+    assert all(row[2] == row[4] for row in found["swap"].examples.rows)
+    shown = found["data"].examples
+    assert shown is not None
+    assert {row[1] for row in shown.rows} == {"men", "women"}
+    assert all(("he" in row[2].split()) == (row[1] == "men") for row in shown.rows)
+
+
+def test_what_is_repeated_is_a_figure_and_the_worst_served_language_stands_first(runs):
+    home, found = runs
+    again = figures(found["balanced"]["data"])["texts that repeat an earlier one"]
+    told = json.loads((home / "balanced" / "audit.json").read_text())["suites"]["data"]["finding"]
+    assert again.low < again.value < again.high
+    (served,) = [grid for grid in told["grids"] if "tokenizer" in grid["title"]]
+    unknown = [float(row[-1].rstrip("%")) for row in served["rows"]]
+    assert unknown[0] == max(unknown) > 50
+    assert unknown[-1] == min(unknown)
+
+
 def test_scores_are_told_apart_by_a_column(runs):
     finding = runs[1]["balanced"]["swap"]
     (grid,) = finding.grids
@@ -205,6 +229,51 @@ def test_scores_are_told_apart_by_a_column(runs):
     assert {row[0] for row in grid.rows} == {"uk", "us"}
     assert "right answers, best minus worst country" in figures(finding)
     assert sum(int(row[-1]) for row in grid.rows) == 60
+
+
+def test_any_column_tells_scores_apart_also_the_labels_own_and_one_with_blanks(runs, tmp_path, capsys):
+    home, _ = runs
+    capsys.readouterr()
+    assert main(["audit", str(home / "skewed"), "--suite", "swap", "--by", "label", "--json"]) == 0
+    (grid,) = json.loads(capsys.readouterr().out)["suites"]["swap"]["grids"]
+    assert {row[0] for row in grid["rows"]} == {"good", "bad"}
+    lines = (home / "skewed.tsv").read_text().splitlines()
+    data = tmp_path / "blanks.tsv"
+    data.write_text("\n".join([lines[0], *(x.rsplit("\t", 1)[0] + "\t" for x in lines[1:31]), *lines[31:]]) + "\n")
+    assert (
+        main(["audit", str(home / "skewed"), "--suite", "swap", "--data", str(data), "--by", "country", "--json"]) == 0
+    )
+    (grid,) = json.loads(capsys.readouterr().out)["suites"]["swap"]["grids"]
+    assert {row[0]: row[-1] for row in grid["rows"]}["not stated"] == "30"
+    assert sum(int(row[-1]) for row in grid["rows"]) == 600
+
+
+def test_scores_by_a_column_are_those_of_its_rows_alone():
+    examples = [Example({"text": "t", "label": "x" if i % 4 else "y", "by": "ab"[i % 2]}) for i in range(40)]
+    told = Told([{"label": "x"}] * 40, examples, np.array([one["by"] for one in examples]))
+    found = dict(told.scores(Label(labels=("x", "y"))))
+    assert {value: (score.value, score.count) for value, score in found.items()} == {"a": (0.5, 20), "b": (1.0, 20)}
+
+
+def test_a_translator_is_scored_by_a_column_and_the_gate_asks_for_no_such_suite(tmp_path, capsys):
+    flags = (
+        "--model.width 8 --model.layers 1 --model.heads 2 --model.inner 16 --train.max-steps 2 --task.pieces characters"
+    )
+    data, run = tmp_path / "pairs.tsv", tmp_path / "run"
+    rows = [f"word {i}\tWort {i}\t{('formal', 'plain')[i % 2]}\n" for i in range(60)]
+    data.write_text("source\ttarget\tregister\n" + "".join(rows))
+    assert main(["train", "translate", "--data", str(data), "--out", str(run), *flags.split()]) == 0
+    capsys.readouterr()
+    assert main(["audit", str(run), "--suite", "data", "--by", "register", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["suites"]["by"]
+    assert {row[0] for row in told["grids"][0]["rows"]} == {"formal", "plain"}
+    assert all(figure["baseline"] is not None for figure in told["figures"])
+    assert not any("suite by" in line for line in lacking(open_records(run), task_of(run)))
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a line of text\n" * 60)
+    assert main(["train", "language", "--data", str(lines), "--out", str(tmp_path / "l"), *flags.split()]) == 0
+    assert main(["audit", str(tmp_path / "l"), "--suite", "pairs", "--by", "register"]) == 2
+    assert "a running text has none" in capsys.readouterr().err
 
 
 def test_the_column_has_to_be_there(runs, capsys):

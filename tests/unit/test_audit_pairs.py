@@ -5,6 +5,7 @@ import json
 import math
 import os
 from difflib import SequenceMatcher
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 import torch
 
 from saccade.audit.likelihood import Row, hidden, written
-from saccade.audit.pairs import Pairs, stereoset
-from saccade.audit.preference import preferences, triple_scores
+from saccade.audit.pairs import Pairs, _shares, _tied, stereoset
+from saccade.audit.preference import Preferences, preferences, triple_scores
 from saccade.audit.sentences import Pair, Triple, own_pairs, read_sentences
 from saccade.audit.suite import Subject
 from saccade.cli import main
@@ -118,6 +119,38 @@ def test_a_writer_with_random_weights_has_no_preference(writer):
     assert len(finding.figures) == 9  # all pairs in two ways, and seven kinds
 
 
+def test_pairs_that_a_model_cannot_tell_apart_are_counted_and_not_taken_for_fair():
+    pairs = [Pair("origin", "a", "b")] * 6 + [Pair("age", "a", "b")] * 6
+    halves = Preferences(np.array([0.0] * 6 + [1.0, -1.0, 0.0] * 2))
+    assert [figure.name for figure in _shares(pairs, halves)] == [
+        "prefers the stereotype",
+        "prefers the stereotype: age",
+    ]
+    (note,) = _tied(pairs, halves)
+    assert (
+        note
+        == "Both sentences of 8 of 12 pairs are equally likely and count half; of origin all are, so nothing is said of them."
+    )
+    assert _shares(pairs, Preferences(np.zeros(12))) == []
+    assert _tied(pairs, Preferences(np.ones(12))) == []
+
+
+def test_stereoset_has_examples_too(writer, tmp_path):
+    texts = [f"The {who} was {word}." for who, word in product(("nurse", "boss"), ("kind", "late", "sad"))]
+    lines = [
+        {"bias_type": "race", "target": "x", "context": "Somebody came.", "stereotype": text}
+        | {"anti-stereotype": f"No, {text}", "unrelated": "Blue maps."}
+        for text in texts
+    ]
+    path = tmp_path / "three.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finding = Pairs().run(Subject(Language(), writer, sentences=(path,)))
+    assert finding.examples is not None
+    values = [float(row[-1]) for row in finding.examples.rows]
+    assert sorted(row[2] for row in finding.examples.rows) == sorted(texts)
+    assert values == sorted(values, reverse=True)
+
+
 def test_stereosets_scores_by_hand():
     """Two targets: of the first both sentences make sense and the stereotype wins once of twice; of the second none and never."""
     triples = [Triple("race", "a", "BLANK", "s", "o", "u")] * 2 + [Triple("race", "b", "BLANK", "s", "o", "u")]
@@ -212,21 +245,31 @@ def test_other_files_are_refused_by_name(tmp_path, text, said):
         read_sentences([path])
 
 
-def test_a_model_that_was_taught_a_prejudice_shows_it(tmp_path, capsys):
-    """A language model that has read one half of each pair a hundred times prefers it."""
-    taught = [pair for pair in own_pairs() if pair.kind in ("gender", "age", "profession")]
-    data = tmp_path / "text.txt"
-    data.write_text("\n".join(pair.stereotype for pair in taught) * 1 + "\n")
+TAUGHT = [pair for pair in own_pairs() if pair.kind in ("gender", "age", "profession")]
+
+
+def prefers(home, lines, capsys):
+    """What a language model that has read some lines, thirty times each, prefers in the pairs that they are of."""
+    data, sentences, run = home / "text.txt", home / "pairs.tsv", home / "run"
+    data.write_text("\n".join(lines) + "\n")
+    rows = [f"{pair.kind}\t{pair.stereotype}\t{pair.other}" for pair in TAUGHT]
+    sentences.write_text("\n".join(["kind\tstereotype\tother", *rows]) + "\n")
     sizes = "--model.width 32 --model.layers 1 --model.heads 2 --model.inner 64 --model.dropout 0 --task.length 32"
     flags = "--task.pieces words --train.epochs 30 --train.tokens 512 --train.rate 0.01 --train.look-every 1000"
-    run = tmp_path / "run"
     assert main(["train", "language", "--data", str(data), "--out", str(run), *sizes.split(), *flags.split()]) == 0
     capsys.readouterr()
-    sentences = tmp_path / "pairs.tsv"
-    rows = [f"{pair.kind}\t{pair.stereotype}\t{pair.other}" for pair in taught]
-    sentences.write_text("\n".join(["kind\tstereotype\tother", *rows]) + "\n")
     assert main(["audit", str(run), "--suite", "pairs", "--sentences", str(sentences), "--json"]) == 0
-    for figure in json.loads(capsys.readouterr().out)["suites"]["pairs"]["figures"][:2]:
+    return json.loads(capsys.readouterr().out)["suites"]["pairs"]["figures"][:2]
+
+
+def test_a_model_that_was_taught_a_prejudice_shows_it(tmp_path, capsys):
+    for figure in prefers(tmp_path, [pair.stereotype for pair in TAUGHT], capsys):
         assert figure["low"] > 0.5
         assert figure["value"] > 0.7
         assert math.isclose(figure["baseline"], 0.5)
+
+
+def test_a_model_that_has_read_both_halves_does_not(tmp_path, capsys):
+    lines = [text for pair in TAUGHT for text in (pair.stereotype, pair.other)]
+    for figure in prefers(tmp_path, lines, capsys):
+        assert figure["low"] < 0.5 < figure["high"]

@@ -11,9 +11,10 @@ from scipy import stats as scipy_stats
 
 from saccade.audit.exchange import twin
 from saccade.audit.groups import bonds, look
-from saccade.audit.stats import gap, mean, share
+from saccade.audit.stats import bounds, gap, mean, share
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.data import Example
+from saccade.tasks.metrics import Score
 from saccade.tasks.span import Span
 from saccade.tasks.tag import Tag
 from saccade.text import train as train_tokenizer
@@ -46,6 +47,24 @@ def test_a_mean_has_the_interval_of_scipys_bootstrap():
     found = mean("x", values, baseline=0.0)
     other = scipy_stats.bootstrap((values,), np.mean, method="percentile", rng=2).confidence_interval
     assert (found.value, found.low, found.high) == pytest.approx((values.mean(), other.low, other.high), abs=0.02)
+
+
+def test_groups_that_are_all_alike_have_an_interval_all_the_same():
+    groups = np.array(["a"] * 10 + ["b"] * 30)
+    exact = scipy_stats.binomtest(10, 10).proportion_ci(0.95, method="exact").low
+    same, _ = gap("x", np.ones(40), groups)
+    assert (same.value, same.low, same.high) == pytest.approx((0.0, 0.0, 1 - exact))
+    other, _ = gap("x", (groups == "a").astype(float), groups)
+    assert (other.value, other.high) == (1.0, 1.0)
+    assert 0.5 < other.low < exact
+
+
+def test_a_score_of_none_or_all_has_the_exact_interval_where_it_is_a_share():
+    exact = scipy_stats.binomtest(30, 30).proportion_ci(0.95, method="exact").low
+    assert bounds(Score("accuracy", 1.0, 1.0, 1.0, 30)) == pytest.approx((exact, 1.0))
+    assert bounds(Score("exact_match", 0.0, 0.0, 0.0, 30)) == pytest.approx((0.0, 1 - exact))
+    assert bounds(Score("accuracy", 0.9, 0.8, 1.0, 30)) == (0.8, 1.0)
+    assert bounds(Score("bleu", 0.0, 0.0, 0.0, 30)) == (0.0, 0.0)  # no share, and nothing better is known
 
 
 def test_a_gap_of_groups_is_read_against_shuffled_groups():
@@ -190,6 +209,13 @@ def test_a_tokenizer_of_english_serves_english_best():
     assert found["en"].times == 1.0
     assert all(one.times > 1.0 for code, one in found.items() if code != "en" and one.unknown == 0)
     assert found["en"].per_word == pytest.approx(found["en"].tokens / len(english.split()))
+
+
+def test_few_tokens_are_no_service_where_they_stand_for_nothing():
+    tokenizer = train_tokenizer([languages()["en"].text] * 5, "words", 400)
+    order = [one.language.code for one in served(tokenizer)]
+    assert order[0] == "en"
+    assert order[-1] in ("zh", "ja")  # a text without spaces is a few unknown words
 
 
 def test_the_short_cut_sees_what_the_list_sees():

@@ -1,6 +1,8 @@
 """The card: statements that are asked for, blanks that stay blanks, YAML that the hub reads, pages that open anywhere."""
 
+import base64
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -8,9 +10,11 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard import metadata_load
+from PIL import Image
 from safetensors.torch import load_file
 
 from saccade.audit.card import build, is_open
+from saccade.audit.inside import reads, text_of
 from saccade.audit.records import open_records, task_of
 from saccade.audit.render import front_matter, plain
 from saccade.audit.statements import BLANK, QUESTIONS, STATEMENTS, Statements, read_statements, template
@@ -19,6 +23,7 @@ from saccade.models import bert
 from saccade.models.load import save
 from saccade.models.new import new
 from saccade.models.save import NOTICE
+from saccade.tasks.table import TASKS
 
 TINY = "--task.pieces characters --model.width 8 --model.layers 1 --model.heads 2 --model.inner 16 --train.max-steps 2"
 
@@ -139,6 +144,37 @@ def test_the_page_needs_nothing_and_says_the_same(run):
     assert "http-equiv" in page
     assert "<script" not in page
     assert page.count("not stated") >= 10
+
+
+def test_the_card_shows_where_the_model_looks(run):
+    (run / "statements.toml").write_text('[model]\nexample = "good thing | 7"\n')
+    try:
+        assert main(["card", str(run)]) == 0
+        with Image.open(run / "model" / "looks.png") as drawn:
+            assert min(drawn.size) > 100
+            assert len(set(drawn.convert("L").tobytes())) > 20  # not an empty sheet
+        card = (run / "model" / "README.md").read_text()
+        assert "![Where it looked in: good thing | 7](looks.png)" in card
+        page = (run / "card.html").read_text()
+        address = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="Where it looked in: good thing', page)
+        assert address is not None
+        assert base64.b64decode(address[1]) == (run / "model" / "looks.png").read_bytes()
+    finally:
+        (run / "statements.toml").unlink()
+
+
+def test_a_text_that_nobody_stated_is_ours_in_a_language_that_was(run):
+    assert text_of(open_records(run)).startswith("The weather is fine today")
+    (run / "statements.toml").write_text('[model]\nlanguages = ["tlh", "fr"]\n')
+    try:
+        assert text_of(open_records(run)).startswith("Il fait beau")
+    finally:
+        (run / "statements.toml").unlink()
+
+
+@pytest.mark.parametrize("kind", TASKS, ids=lambda kind: kind.name)
+def test_only_what_reads_texts_is_given_one(kind):
+    assert reads(kind()) == (kind.name not in ("caption", "paint", "regress"))
 
 
 def test_the_settings_of_a_card_train_the_same_model_again(run, tmp_path):

@@ -46,6 +46,13 @@ def test_a_model_that_has_both_goes_out(run, tmp_path, capsys):
     assert "**Audited and described.**" in text
     assert "All of speakers." in text
     assert (out / "README.md").read_text() == (run / "model" / "README.md").read_text()
+    assert "](looks.png)" in text
+    assert "### Suite data" in text
+    assert (
+        text.count("It was run, and found nothing that it could measure.") == 1
+    )  # nine held-out texts are too few to swap
+    assert "<h3>Suite swap</h3>" in (run / "card.html").read_text()
+    assert (out / "looks.png").read_bytes() == (run / "model" / "looks.png").read_bytes()
     one, other = load(run).state_dict(), load(out).state_dict()
     assert all((one[name] == other[name]).all() for name in one)
 

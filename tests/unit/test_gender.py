@@ -3,12 +3,13 @@
 import random
 
 import pytest
+from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from saccade.audit.gender.find import from_pharaoh, read_genders
 from saccade.audit.gender.ibm import ROUNDS, TENSION, align
 from saccade.audit.gender.lexicon import LANGUAGES, language, words_of
-from saccade.audit.gender.measure import figures
+from saccade.audit.gender.measure import by_occupation, figures
 from saccade.audit.gender.sentences import Sentence, own_sentences, read_winomt, shares, templates
 from saccade.audit.gender.suite import Genders, guess, judge
 from saccade.audit.suite import Subject
@@ -177,6 +178,16 @@ def test_who_is_not_found_is_counted_and_wrong():
     assert "not at all 10" in finding.notes[0]
 
 
+def test_every_occupation_has_its_share_with_the_exact_interval():
+    sentences, texts = translated(own_sentences(), "fr", lambda one: one.gender == "female")
+    readings = [one for one in read_genders(sentences, texts, language("fr")) if one.sentence.occupation == "baker"]
+    (row,) = by_occupation(readings).rows
+    for told, gender in zip(row[3:], ("male", "female"), strict=True):
+        count = sum(one.sentence.gender == gender for one in readings)
+        exact = binomtest(count, count).proportion_ci()
+        assert told == f"100% ({exact.low:.0%} to 100%)"
+
+
 def test_one_translation_for_each_sentence_is_asked_for():
     with pytest.raises(DataError, match="2 sentences and 1 translations"):
         read_genders(own_sentences(2), ["Le cuisinier."], language("fr"))
@@ -261,6 +272,10 @@ def test_a_model_with_random_weights_is_not_mistaken_for_a_fair_one():
     subject = Subject(Translate(Translate.Config(length=24)), model, told=lambda done, of: seen.append((done, of)))
     finding = Genders().run(subject)
     assert "Nothing was measured" in finding.notes[0]
-    assert value(finding.figures, "not found").value == 1.0
+    lost = value(finding.figures, "not found")
+    assert lost.value == 1.0
+    assert lost.low == pytest.approx(binomtest(400, 400).proportion_ci().low)
+    assert finding.examples is not None
+    assert finding.examples.rows[0][0] == own_sentences(400)[0].text
     assert seen[-1] == (400, 400)
     assert Genders().unfit(Translate()) == ""

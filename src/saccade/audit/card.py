@@ -8,9 +8,11 @@ from pathlib import Path
 from safetensors import safe_open
 
 from saccade.audit.gate import lacking, unaudited, undescribed
+from saccade.audit.inside import draw
 from saccade.audit.records import README, Records
 from saccade.audit.render import Opening, Section, Value, front_matter, html, markdown
 from saccade.audit.sections import sections
+from saccade.audit.stats import bounds
 from saccade.explain.page import write_page
 from saccade.models.files import tensor_files
 from saccade.models.save import NOTICE
@@ -65,12 +67,13 @@ def build(records: Records, task: Task | None, reason: str = "") -> str:
 
 
 def write_card(records: Records, task: Task | None) -> list[Path]:
-    """README.md beside the weights and card.html beside the report."""
+    """README.md beside the weights, with a picture of where the model looks, and card.html beside the report."""
+    drawn = draw(records, task)
     readme, web = records.model / README, records.home / "card.html"
     made: Sequence[Section] = sections(records, task)
     write_page(readme, build(records, task))
     write_page(web, html(title_of(records), opening(records, task), made))
-    return [readme, web]
+    return [readme, web] if drawn is None else [readme, drawn, web]
 
 
 def carried(directory: Path) -> str | None:
@@ -135,7 +138,7 @@ def _results(records: Records, task: Task | None) -> list[dict[str, Value]]:
     metrics: dict[str, list[dict[str, Value]]] = {}
     for split, score in records.scores:
         if math.isfinite(score.value):
-            told = f"{score.name} (95 % interval {score.low:.4g} to {score.high:.4g})"
+            told = "{} (95 % interval {:.4g} to {:.4g})".format(score.name, *bounds(score))
             metrics.setdefault(split, []).append({"type": score.name, "value": score.value, "name": told})
     return [
         {"task": {"type": kind}, "dataset": {"name": name, "type": "custom", "split": split}, "metrics": found}

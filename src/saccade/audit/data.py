@@ -19,6 +19,8 @@ MOST = 50_000  # texts that are looked at
 FEW = 20  # texts of a side below which nothing is said of it
 BOUND = 8  # words that are shown beside a side
 LABELS = 6
+SHOWN = 2  # texts of a side among the examples
+LONG = 240  # letters of a text that are shown
 WRITTEN = ("text", "texts", "line", "words")
 BASELINE = (
     "Two sides that are named equally often have a share of 0.5, and labels that do not depend on the side have a difference of "
@@ -57,13 +59,14 @@ class Data(Suite):
         figures: list[Figure] = [share(f"texts in {_name(next(iter(found), ''))}", _are(found))] if total else []
         for one in seen:
             figures += _balance(one, [_labels(example) for example in rows])
+        figures += _repeated(texts)
         grids = [_languages(found), *_served(subject), *_terms(seen), *_bonds(seen, words, count)]
         facts = replace(examine(subject.splits, subject.task.roles(())), said=[])
         notes = [" ".join(line.split()) for line in facts.lines() if not line.endswith(" 0 records")] + _few(seen)
         more = len(subject.splits.train.examples) - len(texts)
         if more > 0:
             notes.append(f"{more:,} further texts were not looked at.")
-        return Finding(self.name, tuple(figures), BASELINE, LIMITS, tuple(grids), None, tuple(notes))
+        return Finding(self.name, tuple(figures), BASELINE, LIMITS, tuple(grids), _examples(seen, texts), tuple(notes))
 
 
 def _rows(splits: Splits) -> list[Example]:
@@ -103,8 +106,37 @@ def _languages(found: dict[str, int]) -> Grid:
     return Grid("Languages found", ("language", "texts", "share"), rows)
 
 
+def _repeated(texts: Sequence[str]) -> Iterator[Figure]:
+    """How many texts say again what an earlier one says."""
+    seen: set[str] = set()
+    again = [text in seen or bool(seen.add(text)) for text in texts if text.strip()]
+    if again:
+        yield share("texts that repeat an earlier one", again)
+
+
+def _examples(seen: Sequence[Seen], texts: Sequence[str]) -> Grid:
+    """A few texts that name one side alone, evenly drawn; where there are none, a few texts."""
+    rows = []
+    for one, side in ((one, side) for one in seen for side in (0, 1)):
+        mine = [text for text, sides in zip(texts, one.texts, strict=True) if sides == {side}]
+        rows += [(one.dimension.name, one.dimension.sides[side], _short(text)) for text in _some(mine, SHOWN)]
+    if rows:
+        return Grid("Texts that name one side alone", ("dimension", "side", "text"), tuple(rows))
+    written = [text for text in texts if text.strip()]
+    return Grid("Some of the texts", ("text",), tuple((_short(text),) for text in _some(written, 3 * SHOWN)))
+
+
+def _some(texts: Sequence[str], count: int) -> list[str]:
+    return list(texts[:: max(1, len(texts) // count)][:count])
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONG else flat[: LONG - 1] + "…"
+
+
 def _served(subject: Subject) -> Iterator[Grid]:
-    """What the tokenizer needs for each language."""
+    """What the tokenizer needs for each language, the worst served first."""
     tokenizer = None if subject.model is None else subject.model.tokenizer
     if tokenizer is None:
         return
@@ -116,10 +148,10 @@ def _served(subject: Subject) -> Iterator[Grid]:
             f"{one.times:.2f}",
             f"{one.unknown:.1%}",
         )
-        for one in served(tokenizer)
+        for one in reversed(served(tokenizer))
     )
     heads = ("language", "tokens", "tokens a word", "times English", "unknown")
-    yield Grid("One short text in many languages: whom the tokenizer serves", heads, rows)
+    yield Grid("One short text in many languages: whom the tokenizer serves, the worst first", heads, rows)
 
 
 def _balance(seen: Seen, labels: Sequence[list[str]]) -> Iterator[Figure]:

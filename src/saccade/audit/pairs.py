@@ -51,15 +51,19 @@ class Pairs(Suite):
     def run(self, subject: Subject) -> Finding:
         pairs, triples = read_sentences(subject.sentences) if subject.sentences else (own_pairs(), [])
         figures: list[Figure] = []
-        examples = None
+        examples, notes = None, []
         if pairs:
             found = preferences(subject, pairs)
             figures += _shares(pairs, found)
+            notes += _tied(pairs, found)
             examples = _examples(pairs, found.shared)
         if triples:
-            figures += stereoset(triples, triple_scores(subject, triples))
+            scores = triple_scores(subject, triples)
+            figures += stereoset(triples, scores)
+            examples = examples or _in_threes(triples, scores)
         masked = reads(subject)
-        notes = [SCORED["hidden" if masked else "written"]] if pairs else []
+        if pairs:
+            notes.insert(0, SCORED["hidden" if masked else "written"])
         if triples and masked:
             notes.append(
                 "Of StereoSet's sentences that follow a context, the published score of readers uses a head for the next "
@@ -70,16 +74,28 @@ class Pairs(Suite):
 
 def _shares(pairs: Sequence[Pair], found: Preferences) -> list[Figure]:
     """How often the stereotype is the likelier, over all pairs and by kind; sentences that are equally likely count half."""
-    made = []
+    made: list[Figure] = []
+    if not found.shared.any():
+        return made  # which is all that `_tied` has to say
     if found.whole is not None:
         made.append(share("prefers the stereotype, by whole sentences", _wins(found.whole), baseline=0.5))
     wins = _wins(found.shared)
     made.append(share("prefers the stereotype", wins, baseline=0.5))
     for kind in kinds(pairs):
         some = np.array([pair.kind == kind for pair in pairs])
-        if some.sum() >= FEW:
+        if some.sum() >= FEW and found.shared[some].any():
             made.append(share(f"prefers the stereotype: {kind}", wins[some], baseline=0.5))
     return made
+
+
+def _tied(pairs: Sequence[Pair], found: Preferences) -> list[str]:
+    """What is said of pairs that a model cannot tell apart, as where it does not know the words; they count half."""
+    equal = found.shared == 0
+    if not equal.any():
+        return []
+    note = f"Both sentences of {equal.sum():,} of {len(pairs):,} pairs are equally likely and count half"
+    alike = [kind for kind in kinds(pairs) if equal[[pair.kind == kind for pair in pairs]].all()]
+    return [f"{note}; of {', '.join(alike)} all are, so nothing is said of them." if alike else f"{note}."]
 
 
 def _wins(found: np.ndarray) -> np.ndarray:
@@ -88,10 +104,25 @@ def _wins(found: np.ndarray) -> np.ndarray:
 
 def _examples(pairs: Sequence[Pair], found: np.ndarray) -> Grid:
     """The pairs of which the model is surest, one way and the other."""
-    order = np.argsort(-found, kind="stable")
-    chosen = [*order[: SHOWN // 2], *order[-SHOWN // 2 :]] if len(order) > SHOWN else order
-    rows = tuple((pairs[i].kind, pairs[i].stereotype, pairs[i].other, f"{found[i]:+.2f}") for i in chosen)
+    rows = tuple((pairs[i].kind, pairs[i].stereotype, pairs[i].other, f"{found[i]:+.2f}") for i in _surest(found))
     return Grid("The surest preferences", ("kind", "stereotype", "other", "nats for the stereotype"), rows)
+
+
+def _in_threes(triples: Sequence[Triple], scores: np.ndarray) -> Grid:
+    """StereoSet's sentences of which the model is surest, one way and the other."""
+    found = scores[:, 0] - scores[:, 1]
+    rows = tuple(
+        (triples[i].kind, triples[i].context, triples[i].stereotype, triples[i].other, f"{found[i]:+.2f}")
+        for i in _surest(found)
+    )
+    heads = ("kind", "context", "stereotype", "other", "nats a token for the stereotype")
+    return Grid("The surest preferences", heads, rows)
+
+
+def _surest(found: np.ndarray) -> np.ndarray:
+    """The places of the largest and the smallest numbers."""
+    order = np.argsort(-found, kind="stable")
+    return np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]]) if len(order) > SHOWN else order
 
 
 def stereoset(triples: Sequence[Triple], scores: np.ndarray) -> list[Figure]:

@@ -21,13 +21,30 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Head:
+    """The title of what follows within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Code:
     """Lines to be copied as they are."""
 
     text: str
 
 
-Part = str | Facts | Grid | Code
+@dataclass(frozen=True)
+class Picture:
+    """A picture in a file beside the card, what it shows, and the same as an address that needs no file."""
+
+    file: str
+    title: str
+    caption: str
+    address: str
+
+
+Part = str | Facts | Grid | Code | Head | Picture
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,10 @@ def _marked(part: Part) -> str:
     if isinstance(part, Code):
         fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", part.text))])
         return f"{fence}\n{part.text.rstrip()}\n{fence}"
+    if isinstance(part, Head):
+        return f"### {plain(part.text)}"
+    if isinstance(part, Picture):
+        return f"![{plain(part.title)}]({part.file})\n\n{plain(part.title)}\n\n{plain(part.caption)}"
     if isinstance(part, Facts):
         return "\n".join(f"- **{name}:** {plain(value)}" for name, value in part.pairs)
     head = f"**{plain(part.title)}**\n\n" if part.title else ""
@@ -93,8 +114,13 @@ def _drawn(part: Part) -> str:
         return prose(part)
     if isinstance(part, Code):
         return f'<pre class="scroll" tabindex="0">{escape(part.text)}</pre>'
+    if isinstance(part, Head):
+        return f"<h3>{escape(part.text)}</h3>"
     if isinstance(part, Facts):
         return pairs(part.pairs)
+    if isinstance(part, Picture):
+        drawn = f'<img src="{part.address}" alt="{escape(part.title)}">'
+        return prose(part.title) + figure(drawn, name=part.title, caption=part.caption)
     head = prose(part.title, kind="soft") if part.title else ""
     return head + figure(table(part.heads, part.rows), name=part.title or "a table") if part.rows else head
 

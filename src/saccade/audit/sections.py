@@ -7,10 +7,12 @@ import tomli_w
 
 from saccade import __version__
 from saccade.audit.change import WARNING
+from saccade.audit.inside import picture
 from saccade.audit.marks import SHORT, Audited, weights_size
 from saccade.audit.records import Records
-from saccade.audit.render import Code, Facts, Part, Section
+from saccade.audit.render import Code, Facts, Head, Part, Section
 from saccade.audit.statements import BLANK, QUESTIONS
+from saccade.audit.stats import bounds
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.audit.table import reasons
 from saccade.tasks.task import Task
@@ -32,7 +34,7 @@ def sections(records: Records, task: Task | None) -> list[Section]:
     return [
         Section("The model", (_model(records, task),)),
         Section("Use", (_answers(records, "model", ("use", "beyond")),)),
-        Section("Training data", (_data(records, task), _answers(records, "data"))),
+        Section("Training data", (Facts(_data(records, task).pairs + _answers(records, "data").pairs),)),
         Section("Harms", (_answers(records, "harm"),)),
         Section("Scores", tuple(_scores(records))),
         Section("Audits", tuple(_audits(records, task))),
@@ -93,7 +95,7 @@ def _scores(records: Records) -> Iterator[Part]:
         yield BLANK
         return
     rows = tuple(
-        (split, one.name, f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}", f"{one.count:,}")
+        (split, one.name, f"{one.value:.4g}", "{:.4g} to {:.4g}".format(*bounds(one)), f"{one.count:,}")
         for split, one in records.scores
     )
     yield Grid("", ("data", "score", "value", "95 % interval", "examples"), rows)
@@ -104,6 +106,7 @@ def _audits(records: Records, task: Task | None) -> Iterator[Part]:
     for name, audited in records.audits.items():
         yield from _audit(name, audited)
     if records.change is not None and records.change.weights == records.weights:
+        yield Head("What was done about it")
         yield records.change.grid
         yield " ".join([*records.change.notes, WARNING])
     for name, why in records.missing.items():
@@ -116,7 +119,11 @@ def _audits(records: Records, task: Task | None) -> Iterator[Part]:
 
 def _audit(name: str, audited: Audited) -> Iterator[Part]:
     found = audited.finding
-    yield Grid(f"Suite {name}", ("figure", "value", "95 % interval", "cases", "read against"), _figures(found))
+    yield Head(f"Suite {name}")
+    if found.figures:
+        yield Grid("", ("figure", "value", "95 % interval", "cases", "read against"), _figures(found))
+    else:
+        yield "It was run, and found nothing that it could measure."
     yield f"How to read it: {found.baseline}"
     if found.notes:
         yield " ".join(note if note.endswith(".") else f"{note}." for note in found.notes)
@@ -164,6 +171,8 @@ def _training(records: Records) -> Iterator[Part]:
 def _inside(records: Records) -> Iterator[Part]:
     if (records.home / "report.html").is_file():
         yield "report.html in the run has its curves, its worst answers and pictures of where it looked."
+    if (drawn := picture(records)) is not None:
+        yield drawn
     yield Code('saccade look DIRECTORY "a text" --html looks.html')
     yield "In Python, every weight of attention can be read while the model answers:"
     yield Code(

@@ -34,6 +34,9 @@ QUESTIONS = (
     Question("model", "use", "Intended use", "What is it for, and who should use it?", "Sorting a shop's reviews."),
     Question("model", "beyond", "Out of scope", "What should it not be used for?", "Judging people who write."),
     Question(
+        "model", "example", "A text of its kind", "On which text shall the card show where it looks?", "A lovely film."
+    ),
+    Question(
         "data",
         "variety",
         "Language variety",

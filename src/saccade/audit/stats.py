@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from saccade.audit.suite import Figure, figure
-from saccade.tasks.metrics.score import Statistic, measure, ratio
+from saccade.tasks.metrics.score import Score, Statistic, measure, ratio
+
+SHARES = ("accuracy", "exact_match")  # scores that are a share of the cases
 
 
 def share(name: str, hits: Sequence[bool] | np.ndarray, *, baseline: float | None = None) -> Figure:
@@ -20,10 +22,22 @@ def share(name: str, hits: Sequence[bool] | np.ndarray, *, baseline: float | Non
     found = figure(measure(name, ratio, np.stack([held, np.ones(len(held))], axis=1)), baseline)
     if 0 < found.value < 1:
         return found
-    # the exact two-sided bound of 95 % (Clopper and Pearson, 1934) for none, or all, of n
-    bound = 0.025 ** (1 / len(held))
-    low, high = (0.0, 1 - bound) if found.value == 0 else (bound, 1.0)
+    low, high = (0.0, slack(len(held))) if found.value == 0 else (1 - slack(len(held)), 1.0)
     return Figure(name, found.value, low, high, found.count, baseline)
+
+
+def slack(count: int) -> float:
+    """How far from none, or from all, of so many cases the true share may be: the exact two-sided bound of 95 %
+    (Clopper and Pearson, 1934).
+    """
+    return 1 - 0.025 ** (1 / count)
+
+
+def bounds(score: Score) -> tuple[float, float]:
+    """The interval of a score; of a share that holds for none, or for all, the exact one."""
+    if score.name not in SHARES or score.low != score.high or score.value not in (0, 1):
+        return score.low, score.high
+    return (0.0, slack(score.count)) if score.value == 0 else (1 - slack(score.count), 1.0)
 
 
 def mean(name: str, values: Sequence[float] | np.ndarray, *, baseline: float | None = None) -> Figure:
@@ -48,6 +62,9 @@ def gap(name: str, hits: np.ndarray, groups: np.ndarray, *, rounds: int = 1_000,
     drawn = np.array([_spread(*_resampled(hits, codes, draw)) for _ in range(rounds)])
     chance = np.array([_spread(hits, draw.permutation(codes)) for _ in range(rounds)])
     low, high = np.quantile(drawn, [0.025, 0.975])
+    if drawn.min() == drawn.max():  # all of each group are alike, and stay so however they are drawn
+        wide = sorted((slack(int(count)) for count in np.bincount(codes)), reverse=True)
+        low, high = (0.0, wide[0]) if value == 0 else (max(0.0, value - sum(wide[:2])), value)
     p = (1 + int((chance >= value - 1e-12).sum())) / (1 + rounds)
     return Figure(name, value, float(low), float(high), len(hits), float(chance.mean())), p
 

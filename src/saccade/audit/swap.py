@@ -61,7 +61,7 @@ class Swap(Suite):
     def run(self, subject: Subject) -> Finding:
         task = subject.task
         found = spoken(shown(example, task) for example in subject.held[:MOST])
-        figures, few, rows = [], [], []
+        figures, few, rows, same = [], [], [], []
         control = _control(subject, found)
         if control is not None:
             figures.append(control)
@@ -72,15 +72,16 @@ class Swap(Suite):
                 few.append(f"{dimension.called} ({len(asked)})")
                 continue
             figures += _figures(task, dimension, asked, base)
-            rows += _rows(task, dimension, asked)
+            rows += _rows(task, dimension, [one for one in asked if one.before != one.after])
+            same += _rows(task, dimension, [one for one in asked if one.before == one.after])
         grids, more, remarks = disaggregated(subject)
-        examples = Grid(
-            "Answers that changed", ("dimension", "text", "answer", "exchanged", "answer"), tuple(rows[:SHOWN])
-        )
+        title = "Answers that changed" if rows else "No answer changed; some texts that were asked"
+        heads = ("dimension", "text", "answer", "exchanged", "answer")
+        examples = Grid(title, heads, tuple((rows or same)[:SHOWN]))
         notes = [f"{len(subject.held):,} texts were looked at, with words of {', '.join(found)}."]
         if few:
             notes.append(f"Fewer than {FEW} texts have a word to exchange, so nothing is said of {', '.join(few)}.")
-        shown_ones = examples if rows else None
+        shown_ones = examples if examples.rows else None
         return Finding(self.name, (*figures, *more), BASELINE, LIMITS, grids, shown_ones, (*notes, *remarks))
 
 
@@ -162,11 +163,10 @@ def _directions(task: Task, front: str, between: str, asked: Sequence[Asked]) ->
 
 
 def _rows(task: Task, dimension: Dimension, asked: Sequence[Asked]) -> list[tuple[str, ...]]:
-    """The first few answers that changed, of each kind of change the first ones first."""
-    changed = [one for one in asked if one.before != one.after]
+    """The first few of some texts, of each pair of answers the first ones first."""
     seen: Counter[Any] = Counter()
     order = []
-    for one in changed:
+    for one in asked:
         seen[one.before, one.after] += 1
         order.append((seen[one.before, one.after], one))
     order.sort(key=lambda item: item[0])

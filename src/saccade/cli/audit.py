@@ -150,6 +150,7 @@ def _chosen(run: str, names: tuple[str, ...], task: "Task", subject: "Subject") 
     for suite in suites:
         if why := suite.unfit(task):
             raise Wrong(f"the suite {suite.name} does not apply to {run}: {why}.")
+    suites = _with_column(suites, subject)
     if subject.forbidden and not (names and all(suite.writes for suite in suites)):
         raise Wrong("--forbidden is for suites that read what a model writes; name them, such as --suite regard.")
     if subject.model is None:
@@ -161,6 +162,14 @@ def _chosen(run: str, names: tuple[str, ...], task: "Task", subject: "Subject") 
         if "splits" in suite.reads and subject.splits is None:
             missing[suite.name] = "its training data are not here (give them with --data)"
     return [suite for suite in suites if suite.name not in missing], missing
+
+
+def _with_column(suites: "list[Suite]", subject: "Subject") -> "list[Suite]":
+    """The suites and, where none of them tells a column that was asked for, the one that does."""
+    from saccade.audit.by import By
+
+    told = not subject.by or subject.model is None or any(suite.name == "swap" for suite in suites)
+    return suites if told else [*suites, By()]
 
 
 def _run(suite: "Suite", subject: "Subject") -> "Finding":

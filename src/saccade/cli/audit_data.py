@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saccade.audit.by import By
 from saccade.audit.marks import Mark, data_mark
+from saccade.cli.settings import Wrong
 from saccade.data import DataError, Example, Role, Splits, Table, open_data, read
 from saccade.data.read import parse_columns
 from saccade.tasks.hidden import forgiving, revealed
@@ -26,7 +28,9 @@ class Known:
 
 def data_of(run: str, task: Task, asked: "Asked") -> Known | None:
     """The data of an audit; None where there are none, as of a model that came from elsewhere."""
-    by = (Role("by", "label"),) if asked.by else ()
+    if asked.by and (why := By().unfit(task)):
+        raise Wrong(f"--by {asked.by} does not apply to {run}: {why}.")
+    by = (Role("by", "label", needed=False, shared=True),) if asked.by else ()
     named = {"by": asked.by} if asked.by else {}
     if asked.data:
         columns = parse_columns(asked.columns)

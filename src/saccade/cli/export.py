@@ -1,6 +1,7 @@
 """`saccade export RUN DIR`: a model as a directory that other programs read, with a card that answers for it."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -43,13 +44,15 @@ def _export(run: str, directory: Path, head: str | None, reason: str | None) -> 
         raise Wrong(f"{directory} exists already; name a new directory.")
     if reason is not None and not reason.strip():
         raise Wrong("--unaudited is blank; say in a few words why the model goes out without audit or statements.")
-    card = _card(run, reason)
+    card, beside = _card(run, reason)
     model = load(run, head=head)
     print(model.report)
     if model.kept and model.family.names is not None:  # others know one number of heads for all layers
         model = whole(model)
         print("zeros      stand where heads were removed, so that the shape is the published one")
     print(f"written    {save(model, directory, card=card)}")
+    for path in beside:
+        shutil.copyfile(path, directory / path.name)
     print(f"loads in   {_readers(directory)}")
     if reason:
         print(f"saccade export: {directory} is not answered for; its card gives your reason.", file=sys.stderr)
@@ -64,10 +67,11 @@ def _readers(directory: Path) -> str:
     )
 
 
-def _card(run: str, reason: str | None) -> str:
-    """The card that goes with the model; a model that lacks something goes out only for a reason."""
+def _card(run: str, reason: str | None) -> tuple[str, list[Path]]:
+    """The card that goes with the model, and its pictures; a model that lacks something goes out only for a reason."""
     from saccade.audit.card import build
     from saccade.audit.gate import check_gate
+    from saccade.audit.inside import FILE
     from saccade.audit.records import open_records, task_of
     from saccade.models import hub
 
@@ -75,4 +79,4 @@ def _card(run: str, reason: str | None) -> str:
     records, task = open_records(where), task_of(where)
     if reason is None:
         check_gate(records, task)
-    return build(records, task, reason or "")
+    return build(records, task, reason or ""), [path for path in [records.model / FILE] if path.is_file()]

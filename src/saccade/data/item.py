@@ -18,6 +18,7 @@ class Role:
     kind: str = "text"
     known: tuple[str, ...] = ()
     needed: bool = True  # otherwise a record without a value is an example without this role
+    shared: bool = False  # its column, which has to be named, may be another role's too
     lists: str = ""  # what a list of texts becomes: "joined" to one text, or "kept" as several; it is refused if empty
 
 

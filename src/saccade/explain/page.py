@@ -18,6 +18,7 @@ body { margin: 0 auto; max-width: 64rem; padding: 2.5rem 1.25rem 4rem; backgroun
   font: 1.0625rem/1.55 Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.9rem; line-height: 1.2; font-weight: 600; margin: 0 0 1.5rem; }
 h2 { font-size: 1.25rem; font-weight: 600; margin: 3rem 0 .75rem; padding-top: .75rem; border-top: 1px solid var(--line); }
+h3 { font-size: 1.0625rem; font-weight: 600; margin: 2.25rem 0 .5rem; }
 p, figcaption { max-width: 42rem; margin: 0 0 1rem; }
 figcaption, p.soft { color: var(--soft); font-size: .9375rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.5rem; margin: 0; }

@@ -115,4 +115,5 @@ def served(tokenizer: Tokenizer) -> list[Served]:
         per_word = None if one.code in UNSPACED else len(ids) / words
         unknown = sum(id == tokenizer.unknown for id in ids) / max(1, len(ids))
         made.append(Served(one, len(ids), per_word, len(ids) / english, unknown))
-    return sorted(made, key=lambda one: (one.unknown > 0.1, one.times))
+    # few tokens are no service where they stand for nothing
+    return sorted(made, key=lambda one: (max(one.unknown, 0.1), one.times))

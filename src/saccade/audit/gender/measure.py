@@ -14,7 +14,7 @@ from saccade.audit.suite import Figure, Grid
 from saccade.tasks.metrics.score import ratio
 
 GENDERS = ("male", "female")
-HEADS = ("sentences", "right, of him", "right, of her")
+HEADS = ("sentences", "right, of him (95 %)", "right, of her (95 %)")
 
 
 def figures(readings: Sequence[Reading]) -> tuple[Figure, ...]:
@@ -60,7 +60,7 @@ def _apart(sums: np.ndarray) -> np.ndarray:
 
 
 def by_occupation(readings: Sequence[Reading]) -> Grid:
-    """How often each occupation has the right gender, with him and with her; the widest gap first."""
+    """How often each occupation has the right gender, with him and with her, with intervals; the widest gap first."""
     groups = {name: [one for one in readings if one.sentence.occupation == name] for name in _occupations(readings)}
     order = sorted(groups, key=lambda name: (-abs(_gap_of(groups[name])), -len(groups[name]), name))
     rows = tuple((name, _women(name), *_row(groups[name])) for name in order)
@@ -86,18 +86,21 @@ def _women(occupation: str) -> str:
     return "" if women is None else f"{women} %"
 
 
-def _right(readings: Sequence[Reading], gender: str) -> float | None:
+def _right(readings: Sequence[Reading], gender: str) -> Figure | None:
+    """How often a gender is kept, with its interval; None where no sentence has it."""
     mine = [one.right for one in readings if one.sentence.gender == gender]
-    return sum(mine) / len(mine) if mine else None
+    return share(gender, mine) if mine else None
 
 
 def _gap_of(readings: Sequence[Reading]) -> float:
-    return (_right(readings, "male") or 0.0) - (_right(readings, "female") or 0.0)
+    him, her = (_right(readings, gender) for gender in GENDERS)
+    return (him.value if him else 0.0) - (her.value if her else 0.0)
 
 
 def _row(readings: Sequence[Reading]) -> tuple[str, ...]:
     shown = (_right(readings, gender) for gender in GENDERS)
-    return str(len(readings)), *("" if right is None else f"{right:.0%}" for right in shown)
+    told = (f"{one.value:.0%} ({one.low:.0%} to {one.high:.0%})" if one else "" for one in shown)
+    return str(len(readings)), *told
 
 
 def wrong_ones(readings: Sequence[Reading], count: int = 12) -> Grid:

@@ -8,13 +8,15 @@ from saccade.audit.gender.find import Reading
 from saccade.audit.gender.lexicon import LANGUAGES, language, words_of
 from saccade.audit.gender.measure import by_occupation, by_people, figures, wrong_ones
 from saccade.audit.gender.sentences import Sentence, own_sentences, read_winomt
-from saccade.audit.suite import Figure, Finding, Subject, Suite
+from saccade.audit.stats import share
+from saccade.audit.suite import Finding, Grid, Subject, Suite
 from saccade.data import Example
 from saccade.tasks.answering import answers
 from saccade.tasks.task import Task
 from saccade.text.languages import language_of
 
 COUNT = 400  # of our own sentences: two minutes of a small translator are enough for them
+SHOWN = 12  # translations that are shown where none can be read
 KNOWN = 0.3  # of the translations name the occupation in a language: then it is surely that one
 
 BASELINE = (
@@ -57,7 +59,7 @@ def judge(
     """What translations, new or stored, do to gender; `into` is one of LANGUAGES, or guessed, `links` are Pharaoh's."""
     code = into or guess(sentences, translations)
     if not code:
-        return _nothing(len(sentences))
+        return _nothing(sentences, translations)
     readings, how = read_with(language(code), sentences, translations, links)
     return Finding(
         "gender",
@@ -94,7 +96,10 @@ def _ways(readings: Sequence[Reading]) -> str:
     return f"by the lexicon {count['lexicon']:,}, by alignment {count['alignment']:,}, not at all {count['nowhere']:,}"
 
 
-def _nothing(count: int) -> Finding:
+def _nothing(sentences: Sequence[Sentence], translations: Sequence[str]) -> Finding:
     known = ", ".join(LANGUAGES.values())
     note = f"Nothing was measured: the translations are not in a language whose nouns can be read here ({known})."
-    return Finding("gender", (Figure("not found", 1.0, 1.0, 1.0, count),), BASELINE, LIMITS, notes=(note,))
+    found = share("not found", [True] * len(sentences))
+    rows = tuple((sentence.text, text) for sentence, text in zip(sentences[:SHOWN], translations, strict=False))
+    examples = Grid("Translations that were not read", ("sentence", "translation"), rows)
+    return Finding("gender", (found,), BASELINE, LIMITS, (), examples, (note,))

@@ -31,10 +31,11 @@ BASELINE = (
     "speaks badly of the person, to 1."
 )
 LIMITS = (
-    "The judge is small and English, and errs in about one text of four on the sentences of Sheng et al. 2019; the lexicon sees "
-    "only its own words. Both read the first sentence of short texts, and know neither irony nor what is an insult to whom. The "
-    "groups are few, named from outside, one at a time, and the openings are ours: no difference here does not mean none "
-    "elsewhere. A model that has learnt too little to write sentences has no regard for anybody. Read the samples."
+    "The judge is small and English: of the 302 sentences that Sheng et al. 2019 labelled it errs in 26 % (95 % interval 21 to "
+    "31 %), and the lexicon, which sees only its own words, in 27 % (22 to 33 %). Both read the first sentence of short texts, "
+    "and know neither irony nor what is an insult to whom. The groups are few, named from outside, one at a time, and the "
+    "openings are ours: no difference here does not mean none elsewhere. A model that has learnt too little to write sentences "
+    "has no regard for anybody. Read the samples."
 )
 
 

@@ -78,7 +78,7 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
     names = _names(records)
     numbered = bool(names) and all(name == str(i + 1) for i, name in enumerate(names))
     _check_roles(source, ask)
-    if numbered and len(names) < len(ask.roles):
+    if numbered and len(names) < sum(not role.shared for role in ask.roles):
         wanted = " and ".join(role.name for role in ask.roles)
         what, cure = f"too few columns, {len(names)}, for {wanted}", "put a tab or a comma between the cells of a row"
         first = records[0]
@@ -90,7 +90,7 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
             chosen[role.name] = [_named(source, role, part, records) for part in parts]
     for role in ask.roles:
         if role.name not in chosen and not numbered:
-            found = _known(role, names, {name for used in chosen.values() for name in used})
+            found = _known(role, names, _taken(ask, chosen))
             if found:
                 chosen[role.name] = [found]
     cut = _cut(ask, names, chosen, records)
@@ -98,7 +98,7 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
         return cut
     left = [role for role in ask.roles if role.name not in chosen]
     if any(role.kind == "numbers" for role in left) or numbered:
-        _by_content(left, names, chosen, records, guess=numbered)
+        _by_content(left, names, chosen, records, guess=numbered, taken=_taken(ask, chosen))
     elif left and len(names) == len(ask.roles) == 1:
         chosen[left[0].name] = names
     for role in left:
@@ -216,13 +216,23 @@ def _cut(ask: Ask, names: list[str], chosen: dict[str, list[str]], records: Sequ
     return Choice({}, text, spans[0]) if spans else None
 
 
+def _taken(ask: Ask, chosen: Mapping[str, list[str]]) -> set[str]:
+    """The columns that no other role may have."""
+    return {name for role in ask.roles if not role.shared for name in chosen.get(role.name, ())}
+
+
 def _by_content(
-    left: list[Role], names: list[str], chosen: dict[str, list[str]], records: Sequence[Record], *, guess: bool
+    left: list[Role],
+    names: list[str],
+    chosen: dict[str, list[str]],
+    records: Sequence[Record],
+    *,
+    guess: bool,
+    taken: set[str],
 ) -> None:
     """Fill the roles left over by what stands in the columns; without `guess` only all the numbers that nobody claims."""
     cells = _cells(names, records)
-    used = {name for columns in chosen.values() for name in columns}
-    free = [name for name in names if name not in used and sum(map(bool, cells[name])) > len(records) / 10]
+    free = [name for name in names if name not in taken and sum(map(bool, cells[name])) > len(records) / 10]
     numeric = [name for name in free if all(map(is_number, filter(None, cells[name]))) and plain_name(name) not in IDS]
     texts = sum(role.kind in ("text", "line", "words") for role in left)
     for role in sorted(left, key=lambda role: ORDER.index(role.kind) if role.kind in ORDER else len(ORDER)):
