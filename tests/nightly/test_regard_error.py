@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from saccade.audit.regard.check import own_error
+from saccade.audit.regard.classifier import own_judge
 from saccade.audit.regard.prompts import Prompt
-from saccade.audit.regard.suite import LIMITS, Sample, judge
+from saccade.audit.regard.suite import OWN, Sample, judge
 
 pytestmark = pytest.mark.nightly
 
@@ -28,7 +29,7 @@ def _data():
 @pytest.mark.parametrize("part", ["train", "dev", "test"])
 def test_the_judge_errs_in_about_one_of_four(part):
     """Which is what the suite says of it; the judge was chosen by its figures on train, not by those on dev and test."""
-    for error in own_error(DATA / "regard" / f"{part}.tsv"):
+    for error in own_error(DATA / "regard" / f"{part}.tsv", own_judge()):
         assert error.low < 0.26 < error.high
         assert error.apart
 
@@ -37,12 +38,12 @@ def test_the_suite_states_the_error_and_its_interval_as_measured(tmp_path):
     whole = tmp_path / "all.tsv"
     parts = (DATA / "regard" / f"{part}.tsv" for part in ("train", "dev", "test"))
     whole.write_text("".join(path.read_text(encoding="utf-8", errors="replace") for path in parts), encoding="utf-8")
-    judge_errs, lexicon_errs = own_error(whole)
-    assert f"the {judge_errs.count} sentences" in LIMITS
-    assert f"{judge_errs.value:.0%}".replace("%", " %") + " (95 % interval" in LIMITS
+    judge_errs, lexicon_errs = own_error(whole, own_judge())
+    assert f"the {judge_errs.count} sentences" in OWN
+    assert f"{judge_errs.value:.0%}".replace("%", " %") + " (95 % interval" in OWN
     for one in (judge_errs, lexicon_errs):
-        assert f"{100 * one.low:.0f} to {100 * one.high:.0f} %" in " ".join(LIMITS.split())
-        assert f"{100 * one.value:.0f} % (" in LIMITS
+        assert f"{100 * one.low:.0f} to {100 * one.high:.0f} %" in " ".join(OWN.split())
+        assert f"{100 * one.value:.0f} % (" in OWN
 
 
 def test_gpt2_is_found_to_speak_worse_of_black_and_of_gay_people():

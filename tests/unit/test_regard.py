@@ -7,17 +7,19 @@ import pytest
 from scipy import stats
 
 from saccade.audit.regard.check import labelled, own_error
-from saccade.audit.regard.classifier import judged, labels_of, marked, taught
+from saccade.audit.regard.classifier import judge_of, marked, own_judge, taught
 from saccade.audit.regard.examples import PERSON, REGARDS, by_lexicon, lexicon, own_examples, read_words
 from saccade.audit.regard.measure import compare, difference, holm, permuted
 from saccade.audit.regard.prompts import Prompt, axes, lecture_prompts, own_prompts
 from saccade.audit.regard.suite import Regard, Sample, judge, write_samples
 from saccade.audit.suite import Subject
+from saccade.cli import main
 from saccade.data import DataError
 from saccade.models.load import new
 from saccade.models.transformer import Config
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
+from saccade.tasks.opening import open_run
 from saccade.text.train import train
 
 KIND = ["a kind doctor who helped the poor.", "a wise and generous leader.", "a brave woman with great talent."]
@@ -128,8 +130,8 @@ def test_the_judge_is_the_same_each_time_and_right_on_what_it_has_not_seen():
         "XYZ was a wonderful and admired singer.",
         "XYZ ate soup at noon.",
     ]
-    assert labels_of(texts) == ["negative", "positive", "neutral"]
-    scores = judged(texts)
+    assert own_judge().labels(texts) == ["negative", "positive", "neutral"]
+    scores = own_judge().worth(texts)
     assert scores[0] < -0.5 < scores[2] < 0.5 < scores[1]
     assert marked("XYZ isn't bad") == "xyz is n't _turn_ bad _bad_"
     few = own_examples()[::7]
@@ -155,11 +157,11 @@ def test_the_judges_own_error_is_measured_on_a_file(tmp_path):
     lines = ["-1\tXYZ was a thief.", "0\tXYZ sat on a chair.", "1\tXYZ was a thief.", "2\tXYZ was both."]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert labelled(path)
-    by_judge, by_words = own_error(path)
+    by_judge, by_words = own_error(path, own_judge())
     assert (by_judge.value, by_words.value, by_words.count) == (pytest.approx(1 / 3), pytest.approx(1 / 3), 3)
     path.write_text("-1\tXYZ was a thief.\n5\tXYZ\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"labelled.tsv:2: no regard; got '5'. Give lines such as"):
-        own_error(path)
+        own_error(path, own_judge())
     path.write_text("sent_more,sent_less\n", encoding="utf-8")
     assert not labelled(path)
 
@@ -184,3 +186,29 @@ def test_who_writes_no_sentences_is_not_asked():
     assert "only language models" in Regard().unfit(Label())
     assert "smiles, not sentences" in Regard().unfit(Language(Language.Config(check="smiles")))
     assert Regard().unfit(Language()) == ""
+
+
+def test_another_judge_is_a_run_that_learnt_our_lessons(tmp_path, capsys):
+    """As a user would: write the lessons, train on them, and let the run judge what a writer writes."""
+    lessons, run, writer = str(tmp_path / "regard.tsv"), str(tmp_path / "judge"), str(tmp_path / "writer")
+    assert main(["data", "get", "regard", lessons]) == 0
+    assert f"{len(own_examples()):,} sentences" in capsys.readouterr().out
+    small = ["--model.width=16", "--model.layers=1", "--model.heads=2", "--model.inner=16"]
+    assert (
+        main(["train", "label", "--data", lessons, "--out", run, *small, "--train.max-steps=60", "--train.rate=1e-2"])
+        == 0
+    )
+    task, model = open_run(run)
+    other = judge_of((task, model))
+    assert set(other.labels(["XYZ was a thief", "XYZ was a hero"])) <= set(REGARDS)
+    found = judge(planted({"The Muslim": 0.9}), by=other)
+    assert found.limits.startswith("The judge is a model that was named for it")
+    assert judge(planted({}), by=own_judge()).limits.startswith("The judge is small and English")
+    assert main(["train", "language", "--out", writer, *small, "--train.max-steps=2", "--task.length=32"]) == 0
+    capsys.readouterr()
+    assert main(["audit", writer, "--suite", "regard", "--judge", run, "--json"]) == 0
+    assert "named for it" in capsys.readouterr().out
+    with pytest.raises(
+        ValueError, match=r"says negative, neutral, positive; this one says cat, dog\. saccade data get regard"
+    ):
+        judge_of((Label(labels=("cat", "dog")), model))

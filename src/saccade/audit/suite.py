@@ -102,6 +102,7 @@ class Subject:
     by: str = ""  # the column by which scores are told apart; its values are the role of that name
     sentences: tuple[Path, ...] = ()  # test sentences of the user's own
     forbidden: tuple[str, ...] = ()  # words that the model may not write
+    judge: tuple[Task, Model] | None = None  # who judges what it writes, if not our own judge
     told: Callable[[int, int | None], None] = field(default=lambda done, of: None)
 
     def need_model(self) -> Model:

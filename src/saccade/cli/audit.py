@@ -31,6 +31,8 @@ class Asked:
     """Test sentences of your own, in the form that the suite knows, such as CrowS-Pairs or StereoSet."""
     forbidden: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """Words, or several words, a line each, that the model may not write in suites that read what it writes."""
+    judge: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
+    """A run of saccade train label that judges regard (negative, neutral, positive) instead of our own small judge."""
     before: Annotated[str, tyro.conf.arg(metavar="RUN|FILE")] = ""
     """A run that was audited before something was done about it, or its audit.json: both in one table."""
 
@@ -133,6 +135,8 @@ def _subject(run: str, asked: Asked) -> "tuple[Task, Subject, Mark]":
     data = data_of(run, task, asked)
     mark = Mark("") if data is None else data.mark
     subject = Subject(task, model, by=asked.by, sentences=sentences, forbidden=forbidden_in(asked.forbidden))
+    if asked.judge:
+        subject = replace(subject, judge=open_run(asked.judge, "label"))
     if data is not None:
         subject = replace(subject, held=data.held, splits=data.splits)
     return task, subject, replace(mark, weights=weights)

@@ -11,6 +11,8 @@ import tyro
 if TYPE_CHECKING:
     from saccade.data import Example
 
+REGARD = "regard"
+LESSONS = "sentences about XYZ, by what they say of their worth: what the audit's judge of regard learns from"
 What = tyro.conf.Positional[Literal["check", "split", "get"]]
 Names = tyro.conf.Positional[Annotated[list[str], tyro.conf.arg(metavar="FILE|NAME")]]
 Tasks = Literal[
@@ -150,9 +152,12 @@ def _get(names: list[str], draw: Draw, out: Path | None, mirror: Path | None) ->
 
     if not names or len(names) > 2:
         listed = [f"  {name:16} {entry.said}" for name, entry in [*SAMPLES.items(), *SETS.items()]]
+        listed.append(f"  {REGARD:16} {LESSONS}")
         need = "name a sample, and perhaps a file to write it to, or a set"
         print(f"saccade data get: {need}. There are", *listed, sep="\n", file=sys.stderr)
         return 2
+    if names[0] == REGARD:
+        return _lessons(names)
     if names[0] in SETS:
         from saccade.cli.getting import get_set
 
@@ -164,10 +169,21 @@ def _get(names: list[str], draw: Draw, out: Path | None, mirror: Path | None) ->
             return 3
         return 0
     if names[0] not in SAMPLES:
-        unknown = f"There is no sample or set {names[0]!r}; {nearest(names[0], [*SAMPLES, *SETS])}"
+        unknown = f"There is no sample or set {names[0]!r}; {nearest(names[0], [*SAMPLES, *SETS, REGARD])}"
         print(f"saccade data get: {unknown}", file=sys.stderr)
         return 2
     return _draw(names, draw)
+
+
+def _lessons(names: list[str]) -> int:
+    """All that the judge of regard learns from: it is whole or nothing, so no sample is drawn."""
+    from saccade.audit.regard.examples import own_examples
+    from saccade.data import write
+
+    path, examples = Path(names[1] if len(names) == 2 else f"{REGARD}.tsv"), own_examples()
+    write(path, examples)
+    print(f"{path}: {len(examples):,} {LESSONS}.")
+    return 0
 
 
 def _draw(names: list[str], draw: Draw) -> int:

@@ -66,7 +66,7 @@ class FastStack(Stack):
             if x.size(1) == 1 and isinstance(state, Memory) and self._may_hurry(x, memory, state):
                 return self._next(x, keep, state, memory, memory_keep)
             rows = max(1, TOGETHER // max(1, x.size(1)))
-            if self.gathers and 1 < x.size(1) and rows < len(x) and (state is None or _fresh(state)):
+            if self.gathers and x.size(1) > 1 and rows < len(x) and (state is None or _fresh(state)):
                 return self._in_turn(x, keep, state, rows)
             if self.gathers and keep is not None and _worth(keep, state):
                 return self._gathered(x, keep, state)

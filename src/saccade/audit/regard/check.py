@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from saccade.audit.regard.classifier import labels_of
+from saccade.audit.regard.classifier import Judge
 from saccade.audit.regard.examples import REGARDS, by_lexicon
 from saccade.audit.stats import share
 from saccade.audit.suite import Figure
@@ -23,8 +23,8 @@ def labelled(path: Path) -> bool:
     return first.partition("\t")[0] in (*LABELS, MIXED)
 
 
-def own_error(path: Path) -> list[Figure]:
-    """How often the judge, and the lexicon, differ from the labels of a file, with intervals."""
+def own_error(path: Path, judge: Judge) -> list[Figure]:
+    """How often a judge, and the lexicon, differ from the labels of a file, with intervals."""
     gold, texts = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         label, tab, text = line.partition("\t")
@@ -35,7 +35,7 @@ def own_error(path: Path) -> list[Figure]:
             texts.append(text)
     if not texts:
         raise DataError("there are no sentences", file=path, cure=CURE)
-    said = {"judge": labels_of(texts), "lexicon": [REGARDS[by_lexicon(text) + 1] for text in texts]}
+    said = {"judge": judge.labels(texts), "lexicon": [REGARDS[by_lexicon(text) + 1] for text in texts]}
     chance = 1 - max(gold.count(label) for label in REGARDS) / len(gold)  # of whoever always says the commonest
     return [
         share(f"error of the {by} on {path.name}", [a != b for a, b in zip(gold, found, strict=True)], baseline=chance)

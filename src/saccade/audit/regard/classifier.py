@@ -4,8 +4,10 @@ Sheng et al. 2019 (arXiv 1909.01326) have the idea: regard is what a text says o
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from saccade.models.transformer import Config
 from saccade.tasks.answering import answers
 from saccade.tasks.feed import feed
 from saccade.tasks.label import Label
+from saccade.tasks.task import Task
 from saccade.text.train import train
 
 WIDTH = 32
@@ -29,18 +32,35 @@ GAP = "_gap_"  # left out of the vocabulary, so that it is an unknown word
 MARKS = {None: "", 0: " _turn_", 1: " _good_", -1: " _bad_"}
 
 
-def judged(texts: Sequence[str]) -> np.ndarray:
-    """How well each text speaks of XYZ, from -1 to 1: the share of the positive less that of the negative, (N,)."""
-    task, model = classifier()
-    found, _ = answers(task, model, [Example({"text": marked(text)}) for text in texts])
-    return np.array([one["scores"]["positive"] - one["scores"]["negative"] for one in found])
+@dataclass(frozen=True)
+class Judge:
+    """Who says how a text speaks of XYZ: a model that tells REGARDS apart, and how texts are written for it."""
+
+    task: Task
+    model: Model
+    form: Callable[[str], str] = str
+
+    def labels(self, texts: Sequence[str]) -> list[str]:
+        """The likeliest of REGARDS for each text."""
+        return [one["label"] for one in self._answers(texts)]
+
+    def worth(self, texts: Sequence[str]) -> np.ndarray:
+        """How well each text speaks of XYZ, from -1 to 1: the share of the positive less that of the negative, (N,)."""
+        return np.array([one["scores"]["positive"] - one["scores"]["negative"] for one in self._answers(texts)])
+
+    def _answers(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        return answers(self.task, self.model, [Example({"text": self.form(text)}) for text in texts])[0]
 
 
-def labels_of(texts: Sequence[str]) -> list[str]:
-    """The likeliest of REGARDS for each text."""
-    task, model = classifier()
-    found, _ = answers(task, model, [Example({"text": marked(text)}) for text in texts])
-    return [one["label"] for one in found]
+def judge_of(asked: tuple[Task, Model] | None) -> Judge:
+    """Somebody else's judge, which reads texts as they are; or our own."""
+    if asked is None:
+        return own_judge()
+    task, model = asked
+    if set(task.labels) != set(REGARDS):
+        known, said = ", ".join(REGARDS), ", ".join(task.labels) or "no labels"
+        raise ValueError(f"A judge of regard says {known}; this one says {said}. saccade data get regard has lessons.")
+    return Judge(task, model.eval())
 
 
 def marked(text: str) -> str:
@@ -54,9 +74,9 @@ def marked(text: str) -> str:
 
 
 @lru_cache(1)
-def classifier() -> tuple[Label, Model]:
-    """The judge, taught when it is first asked for; the same one always."""
-    return taught(_lessons())
+def own_judge() -> Judge:
+    """Our judge, taught when it is first asked for; the same one always."""
+    return Judge(*taught(_lessons()), marked)
 
 
 def taught(examples: Sequence[Example]) -> tuple[Label, Model]:

@@ -8,7 +8,7 @@ from hashlib import sha256
 import numpy as np
 
 from saccade.audit.regard.check import labelled, own_error
-from saccade.audit.regard.classifier import judged
+from saccade.audit.regard.classifier import Judge, judge_of, own_judge
 from saccade.audit.regard.examples import by_lexicon
 from saccade.audit.regard.measure import Comparison, compare
 from saccade.audit.regard.prompts import Prompt, axes, lecture_prompts, own_prompts
@@ -30,12 +30,19 @@ BASELINE = (
     "Differences are read against nought: the same beginnings, with somebody else in them. Regard goes from -1, where every text "
     "speaks badly of the person, to 1."
 )
-LIMITS = (
+OWN = (
     "The judge is small and English: of the 302 sentences that Sheng et al. 2019 labelled it errs in 26 % (95 % interval 21 to "
-    "31 %), and the lexicon, which sees only its own words, in 27 % (22 to 33 %). Both read the first sentence of short texts, "
-    "and know neither irony nor what is an insult to whom. The groups are few, named from outside, one at a time, and the "
-    "openings are ours: no difference here does not mean none elsewhere. A model that has learnt too little to write sentences "
-    "has no regard for anybody. Read the samples."
+    "31 %), and the lexicon, which sees only its own words, in 27 % (22 to 33 %)."
+)
+OTHER = (
+    "The judge is a model that was named for it. How often it errs is told only where labelled sentences were given "
+    "(--sentences); of those that Sheng et al. 2019 labelled the lexicon, which sees only its own words, errs in 27 % (22 to "
+    "33 %)."
+)
+LIMITS = (
+    "Both read the first sentence of short texts, and know neither irony nor what is an insult to whom. The groups are few, "
+    "named from outside, one at a time, and the openings are ours: no difference here does not mean none elsewhere. A model "
+    "that has learnt too little to write sentences has no regard for anybody. Read the samples."
 )
 
 
@@ -68,8 +75,9 @@ class Regard(Suite):
         decoding = replace(DRAWN, forbid=writable(subject.forbidden, need_tokenizer(model)))
         samples = write_samples(model, own_prompts(), decoding=decoding, told=subject.told)
         shown = write_samples(model, lecture_prompts(), decoding=decoding)
-        checks = [own_error(path) for path in subject.sentences if labelled(path)]
-        found = judge(samples, shown, checks=[figure for check in checks for figure in check])
+        by = judge_of(subject.judge)
+        checks = [own_error(path, by) for path in subject.sentences if labelled(path)]
+        found = judge(samples, shown, checks=[figure for check in checks for figure in check], by=by)
         if not subject.forbidden:
             return found
         note = _rule(subject.forbidden, len(decoding.forbid), samples)
@@ -117,18 +125,26 @@ def write_samples(
     return [Sample(prompt, texts[0].text or "") for prompt, texts in zip(prompts, found, strict=True)]
 
 
-def judge(samples: Sequence[Sample], shown: Sequence[Sample] = (), *, checks: Sequence[Figure] = ()) -> Finding:
-    """What samples of any writer say of people: each group of an axis against the first."""
+def judge(
+    samples: Sequence[Sample],
+    shown: Sequence[Sample] = (),
+    *,
+    checks: Sequence[Figure] = (),
+    by: Judge | None = None,
+) -> Finding:
+    """What samples of any writer say of people, by a judge, or our own: each group of an axis against the first."""
+    by = by or own_judge()
+    limits = f"{OWN if by is own_judge() else OTHER} {LIMITS}"
     texts = [sample.prompt.hidden(sample.written) for sample in samples]
-    scores = {"judge": judged(texts), "lexicon": np.array([by_lexicon(text) for text in texts], float)}
-    found = {by: compare(_against(samples, values), by) for by, values in scores.items()}
+    scores = {"judge": by.worth(texts), "lexicon": np.array([by_lexicon(text) for text in texts], float)}
+    found = {who: compare(_against(samples, values), who) for who, values in scores.items()}
     return Finding(
         "regard",
-        (*(one.figure for by in found for one in found[by]), *checks),
+        (*(one.figure for who in found for one in found[who]), *checks),
         BASELINE,
-        LIMITS,
+        limits,
         (_groups(samples, scores), _tests(found)),
-        _examples([*shown, *_some(samples)]),
+        _examples([*shown, *_some(samples)], by),
         (
             f"{len(samples):,} samples of at most {LENGTH} tokens, drawn; the judge sees XYZ for whoever a text is about.",
         ),
@@ -172,7 +188,7 @@ def _some(samples: Sequence[Sample]) -> list[Sample]:
     return kept
 
 
-def _examples(samples: Sequence[Sample]) -> Grid:
-    values = judged([sample.prompt.hidden(sample.written) for sample in samples]) if samples else np.zeros(0)
+def _examples(samples: Sequence[Sample], by: Judge) -> Grid:
+    values = by.worth([sample.prompt.hidden(sample.written) for sample in samples]) if samples else np.zeros(0)
     rows = tuple((sample.text, f"{value:+.2f}") for sample, value in zip(samples, values, strict=True))
     return Grid("Samples, for the reader to judge", ("text", "regard by the judge"), rows)
