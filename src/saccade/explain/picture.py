@@ -1,10 +1,11 @@
-"""Matrices and curves as PNG files: weights, patterns, barcodes. Nothing opens a window."""
+"""Matrices and curves as PNG or SVG files: weights, patterns, barcodes. Nothing opens a window."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -23,7 +24,7 @@ class Map:
 
     def paint(self, axis: Axes, figure: Figure) -> None:
         values = self.matrix.detach().float().cpu().numpy()
-        top = max(abs(values).max(), 1e-9)
+        top = max(np.nanmax(abs(values)), 1e-9)  # what is no number is left white
         scale = {"cmap": "RdBu_r", "vmin": -top, "vmax": top} if self.signed else {"cmap": "magma_r", "vmin": 0}
         image = axis.imshow(values, aspect="auto", interpolation="nearest", **scale)
         axis.set(title=self.title, ylabel=self.rows, xlabel=self.columns)
@@ -59,7 +60,7 @@ class Curves:
 
 
 def save(path: Path, panels: Sequence[Map | Curves], *, title: str = "", columns: int = 3) -> Path:
-    """Write panels side by side, `columns` to a line, as one PNG."""
+    """Write panels side by side, `columns` to a line, as one file: PNG, SVG or PDF by its name."""
     columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.9 * lines + (0.4 if title else 0)), layout="constrained")
