@@ -1,5 +1,4 @@
 """What a reader of the page has is not taken away: the place of the keyboard, a look, and any view as a file."""
-# ruff: noqa: F811 - fixtures are imported, and then arguments
 
 import base64
 import io
@@ -7,12 +6,13 @@ import time
 
 import numpy as np
 import pytest
-from browsing import address, browser, folder, known, page  # noqa: F401 - fixtures
 from PIL import Image
 from served import loud, serving
-from test_page import CHANGED, ask, drawn
+from test_page import CHANGED, TEXT, ask, drawn
 
 import saccade
+from saccade.decoding import Decoding
+from saccade.explain.agreement import agree, evidence
 from saccade.models import bert
 from saccade.models.new import new
 from saccade.serving.room import Room
@@ -131,6 +131,18 @@ def test_an_answer_that_comes_too_late_is_not_shown(page, known, monkeypatch):
     page.wait_for_selector("article[data-ready]")
     page.wait_for_timeout(300)
     assert page.locator("select[aria-label=layer] option").count() == 6
+
+
+def test_a_head_says_whether_the_answer_depends_on_it(page, known):
+    """The numbers are those of the library, under the label that it gives them; another head has not been asked yet."""
+    ask(page, "translator")
+    page.click("text=Does it matter?")
+    page.wait_for_selector("p[aria-live] >> text=evidence")
+    found = evidence(known["translator"].model, TEXT, Decoding(length=24))
+    wanted = agree(found, found.looks.telling(), 0)
+    assert page.locator("article p[aria-live]").inner_text() == str(wanted)
+    page.select_option("select[aria-label=head]", index=1)
+    page.wait_for_function("() => !document.querySelector('article p[aria-live]').textContent")
 
 
 def test_pointing_at_a_token_tells_what_it_looks_at_most(page, known):

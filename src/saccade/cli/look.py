@@ -206,12 +206,10 @@ def _best_head(run: str, which: Which, file: str, as_json: bool) -> int:
 
 def _agreed(run: str, given: Any, decoding: Any) -> "list[Agreement]":
     """Each layer's attention to what was read, the mean of its heads, held against the answer."""
-    from saccade.explain.agreement import agree, evidence
+    from saccade.explain.agreement import agree, evidence, judged
 
     found = evidence(run, given, decoding)
-    size = len(found.asked.read)
-    read = [m for m in found.looks.maps if m.kind in ("self", "across") and m.key.of in ("read", "given")]
-    return [agree(found, m) for m in read if m.side != "decoder" or m.kind == "across" if len(m.key) >= size]
+    return [agree(found, seen) for seen in judged(found)]
 
 
 def _written(found: "Looks", aligned: "Alignment | None", agreed: "list[Agreement]", out: Out) -> list[str]:

@@ -60,6 +60,7 @@ class Panel {
     this.controls = make("div", { class: "row" });
     this.stage = make("div", { class: "stage", tabIndex: 0, role: "group", "aria-label": "where it looked" });
     this.readout = make("p", { class: "readout" });
+    this.evidence = make("p", { class: "evidence", "aria-live": "polite" });
     this.extra = make("details", {}, this.hint, this.second);
     const form = make(
       "form",
@@ -78,7 +79,7 @@ class Panel {
     });
     this.words.addEventListener("change", () => this.found && this.run());
     this.file.addEventListener("change", () => this.file.files.length && this.run());
-    this.node = make("article", { class: "panel" }, form, this.answer, this.controls, this.stage, this.readout);
+    this.node = make("article", { class: "panel" }, form, this.answer, this.controls, this.evidence, this.stage, this.readout);
     this.node.addEventListener("dragover", (event) => (event.preventDefault(), this.node.classList.add("over")));
     this.node.addEventListener("dragleave", () => this.node.classList.remove("over"));
     this.node.addEventListener("drop", (event) => this.drop(event));
@@ -107,7 +108,7 @@ class Panel {
     this.fresh();
     this.found = this.whole = null;
     this.stage.hidden = true;
-    for (const one of [this.answer, this.controls, this.stage, this.readout]) one.replaceChildren();
+    for (const one of [this.answer, this.controls, this.evidence, this.stage, this.readout]) one.replaceChildren();
     if (again && (this.about.sees ? this.file.files.length : this.text.value)) this.run();
   }
 
@@ -153,6 +154,7 @@ class Panel {
     this.found = found;
     this.weights = new Map();
     this.heads = new Map();
+    this.judged = new Map();
     if (!same) [this.map, this.head, this.pinned] = [found.telling, 0, null];
     this.said();
     await this.draw();
@@ -201,6 +203,7 @@ class Panel {
     const size = query.tokens.length * key.tokens.length;
     const values = all.subarray(this.head * size, (this.head + 1) * size);
     this.choose(one, []);
+    this.evidence.textContent = this.judged.get(`${map}.${this.head}`) ?? "";
     const drawing = this.map;
     this.headsOf(drawing).then((heads) => this.map === drawing && this.found?.maps[drawing] === one && this.choose(one, heads), () => {});
     const given = {
@@ -229,8 +232,9 @@ class Panel {
     const known = Object.entries(VIEWS).filter(([name]) => (name !== "picture" || (this.found.picture && key.grid)) && (name !== "words" || this.found.aligned));
     const views = known.map(([name, text]) => make("button", { type: "button", text, "aria-pressed": String(name === this.view), onclick: () => ((this.view = name), this.draw()) }));
     const step = (by, text) => make("button", { type: "button", text, onclick: () => this.step(by) });
+    const matters = this.about.answers && ["self", "across"].includes(one.kind) && make("button", { type: "button", text: "Does it matter?", title: "Whether the answer depends on what this head points at", onclick: () => this.judge() });
     const save = make("a", { href: `/api/page/${encodeURIComponent(this.model.value)}/${this.found.look}`, download: "looks.html", text: "save as one file" });
-    refill(this.controls, make("label", {}, "layer", where), make("label", {}, "head", which), ...views, step(-1, "◀ token"), step(1, "token ▶"), save);
+    refill(this.controls, make("label", {}, "layer", where), make("label", {}, "head", which), ...views, step(-1, "◀ token"), step(1, "token ▶"), matters || null, save);
   }
 
   // what one token looked at, then the next: a text as it was written
@@ -238,6 +242,17 @@ class Panel {
     const count = this.names(this.map)[0].tokens.length;
     this.pinned = this.pinned === null ? (by > 0 ? 0 : count - 1) : (this.pinned + by + count) % count;
     if (this.view === "many") this.view = "lines";
+    return this.draw();
+  }
+
+  // the head that is shown, held against gradients and against the answer without the tokens it points at
+  async judge() {
+    const { found, map, head } = this;
+    const path = `${encodeURIComponent(this.model.value)}/${found.look}/${map}/${found.maps[map].heads[head]}`;
+    const said = await busy("asking gradients, and the answer without some tokens", () => ask(`/api/agree/${path}`));
+    if (!said || found !== this.found) return;
+    const number = (value) => (value === null ? "–" : value.toFixed(2));
+    this.judged.set(`${map}.${head}`, `${said.title}: gradients ${number(said.gradients)}, deletion ${number(said.deletion)}; ${said.label}`);
     return this.draw();
   }
 
