@@ -161,6 +161,9 @@ def test_a_picture_is_dropped_and_the_gaze_moves_by_itself(page):
     page.dispatch_event("article", "drop", {"dataTransfer": data})
     page.wait_for_selector("article[data-ready]")
     drawn(page, "button:has-text('Picture')")
+    assert (
+        "null" not in page.locator("article").inner_text()
+    )  # a gaze at a picture has no tokens to take away, and no button
     shade = "document.querySelector('.picture canvas').toDataURL()"
     before = page.evaluate(shade)
     page.click("text=play")

@@ -9,11 +9,14 @@ import torch
 from PIL import Image
 
 from saccade.cli import main
+from saccade.explain import picture
 from saccade.explain.ablate import Importance, Switch
 from saccade.explain.agreement import Agreement
 from saccade.explain.built import built
-from saccade.explain.findings import agreement_section, worth_panels, worth_sections
+from saccade.explain.figures import heat
+from saccade.explain.findings import agreement_section, word_panels, worth_panels, worth_sections
 from saccade.explain.picture import save
+from saccade.explain.word import Step
 from saccade.models import rnn
 from saccade.models.new import new
 from saccade.models.transformer import Config
@@ -38,8 +41,8 @@ def run(tmp_path_factory):
 
 
 def test_a_word_in_two_contexts_is_drawn_and_written(run, tmp_path, capsys):
-    page, picture = tmp_path / "word.html", tmp_path / "word.svg"
-    assert main(["look", run, ONE, OTHER, "--word", "bank", "--html", str(page), "--png", str(picture)]) == 0
+    page, drawn = tmp_path / "word.html", tmp_path / "word.svg"
+    assert main(["look", run, ONE, OTHER, "--word", "bank", "--html", str(page), "--png", str(drawn)]) == 0
     said, wrote = capsys.readouterr()
     assert wrote.count("wrote") == 2
     text = page.read_text(encoding="utf-8")
@@ -47,7 +50,7 @@ def test_a_word_in_two_contexts_is_drawn_and_written(run, tmp_path, capsys):
         assert line.split("cosine ")[1].split(",")[0] in text  # each layer's own number
     assert OTHER in text
     assert "<script" not in text
-    tree.parse(picture)
+    tree.parse(drawn)
 
 
 def test_agreement_stands_on_the_page_with_its_label(run, tmp_path):
@@ -114,6 +117,21 @@ def test_the_positions_and_patterns_of_a_model_are_drawn(run, tmp_path, capsys):
     assert torch.equal(code, model.body.encoder.position.barcode(7))
     with pytest.raises(ValueError, match="no stack of layers"):
         built(new("rnn", rnn.Config(vocab=9, width=4, layers=1)))
+
+
+def test_letters_that_the_usual_font_lacks_are_sought_in_the_others(monkeypatch, tmp_path):
+    monkeypatch.setattr(picture, "WIDE", ("No Such Font", "DejaVu Serif"))
+    picture.fonts.cache_clear()
+    figure = heat(torch.eye(2), ["注意", "力"], ["a", "b"], "注意力")
+    picture.save_figure(figure, tmp_path / "wide.png")
+    picture.fonts.cache_clear()
+    for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
+        assert text.get_fontfamily() == ["DejaVu Sans", "DejaVu Serif"]
+
+
+def test_a_word_of_dollars_is_no_formula(tmp_path):
+    steps = [Step(0, 1.0, 0.0), Step(1, 0.9, 0.3)]
+    assert save(tmp_path / "dollar.png", word_panels(steps, r"$\frac$")).is_file()
 
 
 def test_rows_are_chosen_by_the_command_and_what_makes_no_sense_is_said(run, capsys):

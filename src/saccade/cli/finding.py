@@ -69,7 +69,8 @@ def positions(run: str, html: str, png: str, *, as_json: bool) -> int:
         for one in panels:
             names = [[str(i) for i in range(count)] for count in one.matrix.shape]
             axes = (f"{one.rows} ↓", f"{one.columns} →")
-            drawn.append((one.title, figure(drawing(one.matrix, *names, title=one.title, axes=axes), name=one.title)))
+            matrix = one.matrix if one.most is None else one.matrix.clamp(-one.most, one.most)
+            drawn.append((one.title, figure(drawing(matrix, *names, title=one.title, axes=axes), name=one.title)))
         return drawn
 
     _write("How it knows order", html, png, sections, lambda: panels)
@@ -96,6 +97,7 @@ def _write(
     if png:
         from saccade.explain.picture import save
 
-        save(Path(png), panels(), title=title, columns=2)
+        drawn = panels()
+        save(Path(png), drawn, title=title if len(drawn) > 1 else "", columns=2)
     for name in filter(None, (html, png)):
         print(f"saccade look: wrote {name}", file=sys.stderr)

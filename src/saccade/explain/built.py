@@ -22,7 +22,10 @@ def built(model: Model, length: int = LENGTH) -> list[Map]:
         if type(scheme) is not Position:
             code = scheme.barcode(min(length, scheme.limit or length)).float().cpu()
             said = f"{where}{type(scheme).__name__.lower()} positions"
-            panels.append(Map(said, code, "position", "column", signed=bool((code < 0).any())))
+            most = float(
+                code.abs().quantile(0.99)
+            )  # a few numbers of a learned table may be far larger than all others
+            panels.append(Map(said, code, "position", "column", signed=bool((code < 0).any()), most=most or None))
         at = torch.arange(length)
         seen = stack.pattern.allows(at[:, None], at[None, :])
         while seen.dim() > 2:

@@ -49,7 +49,7 @@ export function refill(node, ...children) {
   const way = [];
   let at = document.activeElement;
   for (; at && at !== node; at = at.parentElement) way.unshift([at.tagName, at.parentElement ? [...at.parentElement.children].indexOf(at) : 0]);
-  node.replaceChildren(...children);
+  node.replaceChildren(...children.filter((child) => child !== null));
   if (at !== node || !way.length) return;
   const found = way.reduce((inside, [tag, i]) => (inside?.children[i]?.tagName === tag ? inside.children[i] : null), node);
   (found ?? node).focus({ preventScroll: true });
