@@ -1,5 +1,4 @@
 """The page in a real browser: what is drawn is what was computed, everything can be reached, and text stays text."""
-# ruff: noqa: F811 - fixtures are imported, and then arguments
 
 import re
 import statistics
@@ -8,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from browsing import ANSWERS, address, browser, folder, known, page  # noqa: F401 - fixtures
+from browsing import ANSWERS
 from PIL import Image
 from served import MARKUP, loud, serving
 

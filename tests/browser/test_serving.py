@@ -158,7 +158,16 @@ def test_runs_are_told_even_while_they_are_written(client):
     assert client.get("/api/samples/first").json() == {"heads": [], "rows": []}
     answer = client.get("/api/card/first")
     assert (answer.status_code, answer.json()["error"]) == (400, "The run 'first' has no model/README.md.")
+    assert run["model"] is None
     assert len(curves([{"step": i, "loss": 1.0} for i in range(10_000)])["loss"]) <= 400
+
+
+def test_a_run_says_its_model_or_the_family_it_took_by_itself(client, tmp_path):
+    config = tmp_path / "first/config.toml"
+    for given, said in (("", "gpt2"), ("runs/base", "runs/base")):
+        config.write_text(f'[run]\ntask = "language"\nmodel = "{given}"\nfamily = "gpt2"\n', encoding="utf-8")
+        (run,) = client.get("/api/runs").json()
+        assert (run["task"], run["model"]) == ("language", said)
 
 
 def test_the_answers_of_a_run_are_those_of_its_report(client, tmp_path):

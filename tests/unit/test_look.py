@@ -233,6 +233,17 @@ def test_long_inputs_are_pooled_and_bounded():
     assert_close(one.weights.sum(-1), torch.ones(2, len(one.rows)), rtol=0, atol=1e-3)
 
 
+def test_some_rows_of_a_long_input_are_kept_as_they_are():
+    """A few rows take little memory, however long the text is: they need not be pooled."""
+    model = new("transformer_reader", Config(30, 4, 1, 2, 4, dropout=0.0)).eval()
+    batch = Batch(Text(torch.randint(3, 30, (1, 2900), generator=torch.Generator().manual_seed(0))))
+    (one,) = saccade.look(model, batch, rows=range(2800, 2805))
+    with torch.no_grad(), watch(model, rows=(2800, 2801, 2802, 2803, 2804)) as seen:
+        model(batch)
+    assert_close(one.weights, seen[0].weights[0], rtol=1e-5, atol=1e-7)
+    assert one.weights.shape == (2, 5, 2900)
+
+
 def test_written_tokens_have_the_characters_they_added():
     tokenizer = tokens("bpe", "none")
     ids = tokenizer.encode("the rates", special=False).ids

@@ -37,6 +37,8 @@ class Which:
     """These layers only, from 0; -1 is the last."""
     head: tuple[int, ...] = ()
     """These heads only, from 0."""
+    row: tuple[int, ...] = ()
+    """These rows only, the tokens that look, from 0."""
     words: tyro.conf.FlagCreatePairsOff[bool] = False
     """Join sub-words to words."""
     beams: int = 1
@@ -63,6 +65,8 @@ class Also:
     """With --ablate: so many of them at most."""
     rounds: int = 40
     """With --ablate: draws of the examples for the intervals."""
+    positions: tyro.conf.FlagCreatePairsOff[bool] = False
+    """How the model knows order: the barcode of its positions, and who may look at whom; takes no text."""
     remove: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LAYER.HEAD")] = ()
     """Heads to leave out for good, such as 0.3 1.2 or across.1.0; takes no text, and writes a smaller model to --out."""
 
@@ -89,6 +93,8 @@ def main(
 
     saccade look runs/reviews --ablate --layer 0
 
+    saccade look runs/reviews --positions --png barcode.png
+
     saccade look runs/reviews --remove 0.3 1.2 --out runs/smaller
 
     Args:
@@ -110,10 +116,15 @@ def main(
             from saccade.cli.removing import removed
 
             return removed(run, also.remove, out.out, as_json=out.json)
-        if also.ablate:
-            return _ablate(run, which, also, out.json)
-        if also.word:
-            return _contexts(run, text, also.word, out.json)
+        if also.ablate or also.word or also.positions:
+            from saccade.cli.finding import ablated, contexts, positions
+
+            files = (out.html, out.png)
+            if also.positions:
+                return positions(run, *files, as_json=out.json)
+            if also.ablate:
+                return ablated(run, which, also, *files, as_json=out.json)
+            return contexts(run, text, also.word, *files, as_json=out.json)
         if also.best_head and not text:
             return _best_head(run, which, also.best_head, out.json)
         return _look(run, text, which, also, out)
@@ -139,11 +150,17 @@ def _check(text: tuple[str, ...], which: Which, also: Also, out: Out) -> None:
         raise Wrong("--out is where --remove writes a smaller model; pictures and data go to --html, --png and --save.")
     if also.ablate and text:
         raise Wrong("--ablate judges heads by many examples and takes no text; give them with --data.")
+    if also.positions and (text or also.ablate or also.word):
+        raise Wrong("--positions is about the model alone; leave the text, --word and --ablate out.")
+    if out.save and (also.positions or also.ablate or also.word):
+        raise Wrong("--save keeps maps of a text; --positions, --word and --ablate go to --html, --png and --json.")
+    if which.row and also.align:
+        raise Wrong("--align follows every word that was written; leave --row out.")
     if also.word and len(text) != 2:
         raise Wrong(f"--word compares a word in two texts; {len(text)} came.")
     if also.best_head and which.head:
         raise Wrong("--best-head finds the head by itself; leave --head out.")
-    if not (also.ablate or also.remove or also.best_head) and not 1 <= len(text) <= 2:
+    if not (also.ablate or also.remove or also.best_head or also.positions) and not 1 <= len(text) <= 2:
         raise Wrong(f"{len(text)} texts came; one is needed, or two that belong together.")
     if min(also.examples, also.rounds) < 2:
         raise Wrong(f"--examples is {also.examples} and --rounds {also.rounds}; an interval needs at least 2 of each.")
@@ -157,11 +174,18 @@ def _look(run: str, text: tuple[str, ...], which: Which, also: Also, out: Out) -
 
     given = text[0] if len(text) == 1 else (text[0], text[1])
     where = _found_head(run, which, also.best_head)[0] if also.best_head else None
-    found = look(run, given, layers=which.layer or None, heads=which.head or None, decoding=Decoding(beams=which.beams))
+    found = look(
+        run,
+        given,
+        layers=which.layer or None,
+        heads=which.head or None,
+        rows=which.row or None,
+        decoding=Decoding(beams=which.beams),
+    )
     aligned = align(found, where) if also.align or where else None
     found = found.to_words() if which.words else found
     agreed = _agreed(run, given, Decoding(beams=which.beams)) if also.agree else []
-    for line in _written(found, aligned, out):
+    for line in _written(found, aligned, agreed, out):
         print(f"saccade look: {line}", file=sys.stderr)
     print(as_json(found, aligned, agreed) if out.json else "\n".join([*summary(found), *more(aligned, agreed)]))
     return 0
@@ -182,58 +206,22 @@ def _best_head(run: str, which: Which, file: str, as_json: bool) -> int:
 
 def _agreed(run: str, given: Any, decoding: Any) -> "list[Agreement]":
     """Each layer's attention to what was read, the mean of its heads, held against the answer."""
-    from saccade.explain.agreement import agree, evidence
+    from saccade.explain.agreement import agree, evidence, judged
 
     found = evidence(run, given, decoding)
-    size = len(found.asked.read)
-    read = [m for m in found.looks.maps if m.kind in ("self", "across") and m.key.of in ("read", "given")]
-    return [agree(found, m) for m in read if m.side != "decoder" or m.kind == "across" if len(m.key) >= size]
+    return [agree(found, seen) for seen in judged(found)]
 
 
-def _contexts(run: str, text: tuple[str, ...], word: str, as_json: bool) -> int:
-    from saccade.explain.word import contexts
-
-    steps = contexts(run, text[0], text[1], word)
-    if as_json:
-        print(json_text.dumps([vars(step) for step in steps], ensure_ascii=False))
-    else:
-        print(f"{word!r} in {text[0]!r} and in {text[1]!r}:", *steps, sep="\n")
-    return 0
-
-
-def _ablate(run: str, which: Which, also: Also, as_json: bool) -> int:
-    """A line for each head and layer, the most useful first."""
-    from saccade.data.read import read
-    from saccade.explain.ablate import importance, switches
-    from saccade.tasks.opening import open_run
-
-    task, model = open_run(run)
-    if also.data:
-        examples = read(also.data, task.roles(also.data)).examples
-    else:
-        from saccade.training.job import held_out
-
-        examples = held_out(run)
-    every = [*switches(model, layers=True), *switches(model)]
-    layers = {one.layer for one in every}
-    wanted = {layer + max(layers) + 1 if layer < 0 else layer for layer in which.layer} or layers
-    chosen = [
-        one for one in every if one.layer in wanted and (one.head is None or not which.head or one.head in which.head)
-    ]
-    for one in importance(task, model, examples[: also.examples], which=chosen, rounds=also.rounds):
-        print(json_text.dumps(vars(one) | {"switch": str(one.switch)}) if as_json else one, flush=True)
-    return 0
-
-
-def _written(found: "Looks", aligned: "Alignment | None", out: Out) -> list[str]:
+def _written(found: "Looks", aligned: "Alignment | None", agreed: "list[Agreement]", out: Out) -> list[str]:
     """The files that were asked for."""
     from pathlib import Path
 
     lines = []
     if out.html:
+        from saccade.explain.findings import agreement_section
         from saccade.explain.gallery import alignment_section, write_gallery
 
-        write_gallery(found, Path(out.html), more=alignment_section(aligned))
+        write_gallery(found, Path(out.html), more=[*alignment_section(aligned), *agreement_section(agreed)])
         lines.append(f"wrote {out.html}")
     if out.png:
         from saccade.explain.figures import write_alignment, write_figure

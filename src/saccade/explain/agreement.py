@@ -74,7 +74,11 @@ class Evidence:
 
 def evidence(model: Model | str, input: Input, decoding: Decoding = Decoding()) -> Evidence:  # noqa: B008 - frozen
     """Ask a model once; `agree` then judges any map of it."""
-    asked = ask(*opened(model), input)
+    return evidence_of(ask(*opened(model), input), decoding)
+
+
+def evidence_of(asked: Asked, decoding: Decoding = Decoding()) -> Evidence:  # noqa: B008 - frozen
+    """The same for a row that is ready."""
     if not isinstance(asked.batch.source, Text):
         raise ValueError(f"Agreement is about tokens that can be taken away; {asked.model.family.name} reads no text.")
     looks = look_at(asked, decoding=decoding)
@@ -85,6 +89,12 @@ def evidence(model: Model | str, input: Input, decoding: Decoding = Decoding()) 
         tokens = tuple(i for i, special in enumerate(asked.read.special) if not special or not any(asked.texts))
         alone = _fall(asked, score, [[token] for token in tokens])
     return Evidence(asked, looks, score, tokens, _integrated(asked, score)[list(tokens)], alone)
+
+
+def judged(found: Evidence) -> list[Seen]:
+    """The maps that look at what was read, whose tokens can be taken away."""
+    read = [m for m in found.looks.maps if m.kind in ("self", "across") and m.key.of in ("read", "given")]
+    return [m for m in read if m.side != "decoder" or m.kind == "across" if len(m.key) >= len(found.asked.read)]
 
 
 def agree(found: Evidence, seen: Seen, head: int | None = None, *, seed: int = 0) -> Agreement:

@@ -1,6 +1,5 @@
 """Looks as PNG, SVG or PDF by matplotlib: one head with all names, all heads side by side, a picture word by word, gates."""
 
-import warnings
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -10,6 +9,7 @@ from torch import Tensor
 from saccade.explain.align import Alignment
 from saccade.explain.looks import ATTENTION, Looks, Seen
 from saccade.explain.overlay import views
+from saccade.explain.picture import save_figure
 from saccade.explain.svg import ISOLATES, columns, label, readable
 
 INCH = 0.17  # of a cell that has a name, so that letters of eight points do not touch
@@ -42,16 +42,6 @@ def write_alignment(found: Alignment, path: Path) -> Path:
     for source, target in found.links:
         figure.axes[0].plot(source, target, "o", markersize=7, markerfacecolor="none", markeredgecolor="#0b7bc1")
     return save_figure(figure, path)
-
-
-def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure; nothing opens a window."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        # a letter that no font of this machine has is drawn as a box, which says it all
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(path, dpi=110)
-    return path
 
 
 def heat(weights: Tensor, rows: list[str], names: list[str], title: str) -> Figure:

@@ -56,7 +56,8 @@ def look_at(asked: Asked, wanted: Wanted = Wanted(), decoding: Decoding = Decodi
         written = write(asked, decoding) if asked.writes else None
         sides = _sides(asked, written)
         chosen = _chosen(places(asked.model, sides), wanted.layers)
-        reduce = wanted.reduce or _reducer(chosen)
+        _check_rows(chosen, wanted.rows)
+        reduce = wanted.reduce or _reducer(chosen, wanted.rows)
         with ExitStack() as stack:
             looks = [stack.enter_context(each) for each in _watching(asked.model, chosen, wanted, reduce)]
             answer = _pass(asked, written, chosen)
@@ -114,8 +115,21 @@ def _chosen(found: list[Place], layers: Sequence[int] | None) -> list[Place]:
     return [place for place in found if place.layer in meant(place)]
 
 
-def _reducer(chosen: list[Place]) -> Reducer:
-    size = sum(len(place.query) * len(place.key) for place in chosen if place.kind in ATTENTION)
+def _check_rows(chosen: list[Place], rows: Sequence[int] | None) -> None:
+    """Maps have rows of their own number, so some may lack a row; one that none has is a mistake."""
+    most = max((len(place.query) for place in chosen), default=0)
+    if rows is not None and most and (not rows or min(rows) < 0 or min(rows) >= most):
+        asked = f"asked for {min(rows)}" if rows else "none was asked for"
+        raise ValueError(f"There are {most} rows, numbered from 0; {asked}.")
+
+
+def _reducer(chosen: list[Place], rows: Sequence[int] | None) -> Reducer:
+    """What is kept where nobody says: everything, unless the rows that are looked at make too much of it."""
+    size = 0
+    for place in chosen:
+        if place.kind in ATTENTION:
+            asked = len(place.query) if rows is None or not place.stacked else min(len(rows), len(place.query))
+            size += asked * len(place.key)
     return Pooled(SIDE) if size > MOST else Everything()
 
 

@@ -1,13 +1,33 @@
-"""Matrices and curves as PNG files: weights, patterns, barcodes. Nothing opens a window."""
+"""Matrices and curves as PNG or SVG files: weights, patterns, barcodes. Nothing opens a window."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
+import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from torch import Tensor
+
+WIDE = (  # fonts with Chinese, Japanese, Korean and Indian letters, as systems name them
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "Droid Sans Fallback",
+    "Noto Sans Devanagari",
+    "Noto Sans Bengali",
+    "Noto Sans Thai",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Arial Unicode MS",
+    "Unifont",
+)
 
 
 @dataclass
@@ -19,14 +39,16 @@ class Map:
     rows: str = "query"
     columns: str = "key"
     signed: bool = False  # whether zero is the middle of the scale
+    most: float | None = None  # where the scale ends, if not at the largest value
     names: tuple[Sequence[str], Sequence[str]] | None = None  # of the rows and of the columns
 
     def paint(self, axis: Axes, figure: Figure) -> None:
         values = self.matrix.detach().float().cpu().numpy()
-        top = max(abs(values).max(), 1e-9)
+        top = self.most or max(np.nanmax(abs(values)), 1e-9)  # what is no number is left white
         scale = {"cmap": "RdBu_r", "vmin": -top, "vmax": top} if self.signed else {"cmap": "magma_r", "vmin": 0}
         image = axis.imshow(values, aspect="auto", interpolation="nearest", **scale)
         axis.set(title=self.title, ylabel=self.rows, xlabel=self.columns)
+        axis.title.set_parse_math(False)
         if self.names is not None:
             rows, columns = self.names
             axis.set_yticks(range(len(rows)), rows)
@@ -52,6 +74,7 @@ class Curves:
         for name, line in self.lines.items():
             axis.plot(self.x.numpy(), line.detach().numpy(), "--" if name in self.dashed else "-", label=name)
         axis.set(title=self.title, xlabel=self.labels[0], ylabel=self.labels[1])
+        axis.title.set_parse_math(False)  # a word may well be a dollar
         if self.log:
             axis.set_yscale("log")
         axis.grid(alpha=0.25)
@@ -59,7 +82,7 @@ class Curves:
 
 
 def save(path: Path, panels: Sequence[Map | Curves], *, title: str = "", columns: int = 3) -> Path:
-    """Write panels side by side, `columns` to a line, as one PNG."""
+    """Write panels side by side, `columns` to a line, as one file: PNG, SVG or PDF by its name."""
     columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.9 * lines + (0.4 if title else 0)), layout="constrained")
@@ -70,6 +93,20 @@ def save(path: Path, panels: Sequence[Map | Curves], *, title: str = "", columns
         axis.set_axis_off()
     if title:
         figure.suptitle(title)
+    return save_figure(figure, path)
+
+
+@cache
+def fonts() -> list[str]:
+    """The usual font, and after it those of this machine that have the letters it lacks."""
+    known = set(font_manager.fontManager.get_font_names())
+    return ["DejaVu Sans", *(name for name in WIDE if name in known)]
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG, SVG or PDF by the name of the file; nothing opens a window."""
+    for text in figure.findobj(Text):
+        text.set_fontfamily(fonts())  # type: ignore[attr-defined]
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         # a letter that no font of this machine has is drawn as a box, which says it all

@@ -95,6 +95,10 @@ def _looks(app: FastAPI, rooms: dict[str, Room]) -> None:
     def heads(name: str, number: Number, map: Number) -> list[dict[str, Any]]:
         return room(name).heads(number, map)
 
+    @app.get("/api/agree/{name}/{number}/{map}/{head}")
+    def agree(name: str, number: Number, map: Number, head: Number) -> dict[str, Any]:
+        return room(name).agree(number, map, head)
+
     @app.get("/api/page/{name}/{number}")
     def saved(name: str, number: Number) -> Response:
         return inside(room(name).page(number))

@@ -13,6 +13,7 @@ from PIL import Image
 
 from saccade.decoding.settings import Decoding
 from saccade.explain.ablate import Switch, switches, without
+from saccade.explain.agreement import Evidence, agree, evidence_of, judged
 from saccade.explain.align import align
 from saccade.explain.asked import Input, ask, opened, sees
 from saccade.explain.axis import Axis
@@ -42,6 +43,10 @@ class Asking:
     beams: int = 1
     length: int = 24
 
+    @property
+    def decoding(self) -> Decoding:
+        return Decoding(beams=self.beams, length=self.length)
+
     def input(self) -> Input:
         """As `saccade.look` takes it."""
         if self.picture is not None:
@@ -55,6 +60,15 @@ class Asking:
         return self.text if self.second is None else (self.text, self.second)
 
 
+@dataclass(eq=False)
+class Kept:
+    """A look that can still be asked about, and what the answer was found to depend on, if somebody asked."""
+
+    looks: Looks
+    asking: Asking
+    evidence: Evidence | None = None
+
+
 class Room:
     """One model behind the page; one thing is computed at a time, since it takes all cores."""
 
@@ -62,7 +76,7 @@ class Room:
         self.name = name or ("model" if isinstance(run, Model) else Path(run).name)
         self.task, self.model = opened(run)
         self.switches = {one.name: one for one in switches(self.model)}
-        self._looks: OrderedDict[int, Looks] = OrderedDict()
+        self._looks: OrderedDict[int, Kept] = OrderedDict()
         self._number = 0
         self._lock = threading.Lock()
 
@@ -75,6 +89,7 @@ class Room:
             "task": None if self.task is None else self.task.name,
             "sees": sees(self.model),
             "writes": hasattr(body, "start"),
+            "answers": not sees(self.model) and (hasattr(body, "start") or self.model.head is not None),
             "reads": self.model.limit,
             "heads": [switched(name, one) for name, one in self.switches.items()],
             "parameters": sum(p.numel() for p in self.model.parameters()),
@@ -86,10 +101,10 @@ class Room:
         with self._lock, without(self.model, off):
             asked = ask(self.task, self.model, asking.input())
             rows = None if asking.first is None else range(asking.first, asking.first + ROWS)
-            found = look_at(asked, Wanted(rows=rows), Decoding(beams=asking.beams, length=asking.length))
+            found = look_at(asked, Wanted(rows=rows), asking.decoding)
             found = found.to_words() if asking.words else found
             self._number += 1
-            self._looks[self._number] = found
+            self._looks[self._number] = Kept(found, asking)
             while len(self._looks) > KEPT:
                 self._looks.popitem(last=False)
         return described(self._number, found)
@@ -107,22 +122,39 @@ class Room:
 
     def page(self, number: int) -> str:
         """A look as one file that opens anywhere."""
-        found = self._kept(number)
+        found = self._kept(number).looks
         return page(f"Where {found.model} looked", sections(found))
+
+    def agree(self, number: int, map: int, head: int) -> dict[str, Any]:
+        """Whether the answer depends on what a head points at: two numbers, or null where it cannot be told, and a label."""
+        kept, seen = self._kept(number), self._map(number, map)
+        with self._lock, without(self.model, [self._switch(name) for name in kept.asking.off]):
+            if kept.evidence is None:
+                kept.evidence = evidence_of(ask(self.task, self.model, kept.asking.input()), kept.asking.decoding)
+            found = next((one for one in judged(kept.evidence) if one.name == seen.name), None)
+            if found is None:
+                raise ValueError(
+                    f"{seen.title} does not look at tokens that were read, or is pooled, so none can be taken away to see."
+                )
+            if not 0 <= head < len(found.heads):
+                raise ValueError(f"{seen.title} has {len(found.heads)} heads, from 0; asked for {head}.")
+            one = agree(kept.evidence, found, head)
+        numbers = {"gradients": one.gradients, "deletion": one.deletion}
+        return {"title": one.title, "label": one.label} | {k: None if v != v else v for k, v in numbers.items()}
 
     def _switch(self, name: str) -> Switch:
         if name not in self.switches:
             raise ValueError(f"The model has no head {name!r} to switch off.")
         return self.switches[name]
 
-    def _kept(self, number: int) -> Looks:
+    def _kept(self, number: int) -> Kept:
         found = self._looks.get(number)
         if found is None:
             raise ValueError(f"Look {number} is not kept any more; look again.")
         return found
 
     def _map(self, number: int, map: int) -> Seen:
-        found = self._kept(number)
+        found = self._kept(number).looks
         if not 0 <= map < len(found):
             raise ValueError(f"Look {number} has {len(found)} maps, from 0; asked for {map}.")
         return found[map]

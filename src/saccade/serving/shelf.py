@@ -74,7 +74,7 @@ def _told(path: Path) -> dict[str, Any]:
     return {
         "name": path.name,
         "task": run.get("task"),
-        "model": run.get("model"),
+        "model": run.get("model") or run.get("family"),
         "curves": curves(rows),
         "report": (path / "report.html").is_file(),
         "card": any((path / name).is_file() for name in ("card.html", "model/README.md")),

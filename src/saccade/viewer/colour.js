@@ -1,6 +1,6 @@
 // The scale of every picture: the same colours as in the library's own, from nothing to the largest weight.
 
-import { dark } from "/page/tell.js";
+import { dark, make } from "/page/tell.js";
 
 let scales = { light: [], dark: [], signed: [] };
 
@@ -27,6 +27,19 @@ export function rgb(value, { signed, top }) {
   const scale = signed ? scales.signed : dark() ? scales.dark : scales.light;
   const share = signed ? (value / top + 1) / 2 : value / top;
   return scale[Math.round(Math.min(1, Math.max(0, share)) * (scale.length - 1))] ?? [0, 0, 0];
+}
+
+// what the colours stand for, from the least to the largest weight
+export function key({ signed, top }) {
+  const steps = Float32Array.from({ length: 96 }, (_, i) => top * (signed ? i / 47.5 - 1 : i / 95));
+  const strip = painted(steps, 1, steps.length, { signed, top });
+  strip.setAttribute("aria-hidden", "true");
+  strip.style.cssText = "width: 96px; height: 12px";
+  return make("p", { class: "key soft" }, signed ? plain(-top) : "0", strip, plain(top));
+}
+
+function plain(value) {
+  return String(Number(value.toPrecision(3)));
 }
 
 // a matrix as an image with a pixel for each number

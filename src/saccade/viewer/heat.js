@@ -1,6 +1,6 @@
 // A heat map on a canvas: a row for each token that looks, a column for each that is looked at.
 
-import { extent, painted } from "/page/colour.js";
+import { extent, key, painted } from "/page/colour.js";
 import { make, shown } from "/page/tell.js";
 
 const NAMED = 220; // tokens that get a name each; beyond, every few
@@ -37,7 +37,8 @@ export function heat({ values, rows, columns, told = () => {}, chosen = () => {}
   const pen = base.getContext("2d");
   pen.scale(ratio, ratio);
   pen.imageSmoothingEnabled = false;
-  pen.drawImage(painted(values, rows.length, columns.length, extent(values)), left, top, side * columns.length, side * rows.length);
+  const range = extent(values);
+  pen.drawImage(painted(values, rows.length, columns.length, range), left, top, side * columns.length, side * rows.length);
   pen.font = FONT;
   pen.fillStyle = ink();
   pen.textAlign = "right";
@@ -81,5 +82,5 @@ export function heat({ values, rows, columns, told = () => {}, chosen = () => {}
     const [row, column] = at ? [at[0] + step[0], at[1] + step[1]] : [0, 0];
     mark(Math.max(0, Math.min(rows.length - 1, row)), Math.max(0, Math.min(columns.length - 1, column)));
   });
-  return make("div", { class: "heat" }, base, over);
+  return make("div", {}, make("div", { class: "heat" }, base, over), key(range));
 }

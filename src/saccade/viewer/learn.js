@@ -2,7 +2,7 @@
 
 import { bars, curves } from "/page/chart.js";
 import { heat } from "/page/heat.js";
-import { ask, busy, make } from "/page/tell.js";
+import { ask, busy, make, repainted } from "/page/tell.js";
 
 export async function learn(_, name) {
   const lessons = await busy("fetching the lessons", () => ask("/api/lessons"));
@@ -39,6 +39,7 @@ function lesson(one) {
   });
   const code = one.code.map(({ name, source }) => make("details", {}, make("summary", { text: name }), make("pre", { tabIndex: 0 }, make("code", { text: source }))));
   node.append(make("h2", { text: one.title }), make("p", { text: one.said }), make("p", { class: "formula", text: one.formula }), make("div", { class: "row" }, ...controls), said, parts, ...code);
+  repainted(node, draw);
   draw();
   return node;
 }

@@ -5,9 +5,27 @@ import { make, shown } from "/page/tell.js";
 
 const HIGH = 26; // of a token
 const MOST = 3000; // lines at a time
+const FEW = 400; // tokens on a side: a canvas has an end
+
+// of many rows those around the chosen one
+function around(count, row) {
+  const first = Math.max(0, Math.min((row ?? 0) - FEW / 2, count - FEW));
+  return Array.from({ length: Math.min(count, FEW) }, (_, i) => first + i);
+}
+
+// of many columns those that one of these rows looks at most, in the order of the text
+function sought(values, rows, count) {
+  const all = Array.from({ length: count }, (_, j) => j);
+  if (count <= FEW) return all;
+  const peak = all.map((j) => Math.max(...rows.map((i) => Math.abs(values[i * count + j]))));
+  return all.sort((a, b) => peak[b] - peak[a]).slice(0, FEW).sort((a, b) => a - b);
+}
 
 export function lines({ values, rows, columns, told = () => {}, pinned = null, chosen = () => {} }) {
   const range = extent(values);
+  const count = columns.length;
+  const looking = around(rows.length, pinned);
+  const looked = sought(values, looking, count);
   const canvas = make("canvas", { "aria-hidden": "true" });
   const token = (name, i, kind) =>
     make("button", {
@@ -15,20 +33,21 @@ export function lines({ values, rows, columns, told = () => {}, pinned = null, c
       text: shown(name),
       dir: "auto",
       title: shown(name),
+      "data-at": String(i),
       onpointerenter: () => kind === "left" && show(i),
       onpointerleave: () => kind === "left" && show(pinned),
       onfocus: () => kind === "left" && show(i),
       onclick: () => kind === "left" && chosen(i),
     });
-  const side = (names, kind) => {
-    const all = names.map((name, i) => token(name, i, kind));
-    if (kind === "left" && pinned !== null && all[pinned]) all[pinned].classList.add("pinned");
+  const side = (names, places, kind) => {
+    const all = places.map((i) => token(names[i], i, kind));
+    if (kind === "left") all[looking.indexOf(pinned)]?.classList.add("pinned");
     const label = kind === "left" ? "tokens that look" : "tokens that are looked at";
     return [make("ol", { class: kind, "aria-label": label }, ...all.map((one) => make("li", {}, one))), all];
   };
-  const [left] = side(rows, "left");
-  const [right, seen] = side(columns, "right");
-  const high = HIGH * Math.max(rows.length, columns.length);
+  const [left] = side(rows, looking, "left");
+  const [right, seen] = side(columns, looked, "right");
+  const high = HIGH * Math.max(looking.length, looked.length);
 
   function show(row) {
     const wide = canvas.clientWidth || 320;
@@ -38,33 +57,31 @@ export function lines({ values, rows, columns, told = () => {}, pinned = null, c
     canvas.style.height = `${high}px`;
     const pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
-    const count = columns.length;
-    const from = row === null ? 0 : row;
-    const to = row === null ? rows.length : row + 1;
     const links = [];
-    for (let i = from; i < to; i++) {
-      for (let j = 0; j < count; j++) {
+    looking.forEach((i, up) => {
+      if (row !== null && i !== row) return;
+      looked.forEach((j, down) => {
         const weight = Math.abs(values[i * count + j]) / range.top;
-        if (weight > 0.01) links.push([weight, i, j]);
-      }
-    }
+        if (weight > 0.01) links.push([weight, up, down]);
+      });
+    });
     links.sort((a, b) => b[0] - a[0]);
     pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
-    for (const [weight, i, j] of links.slice(0, MOST)) {
+    for (const [weight, up, down] of links.slice(0, MOST)) {
       pen.globalAlpha = row === null ? weight * 0.8 : Math.max(0.06, weight);
       pen.lineWidth = 0.6 + 3 * weight;
       pen.beginPath();
-      pen.moveTo(0, (i + 0.5) * HIGH - 1);
-      pen.bezierCurveTo(wide / 3, (i + 0.5) * HIGH - 1, (2 * wide) / 3, (j + 0.5) * HIGH - 1, wide, (j + 0.5) * HIGH - 1);
+      pen.moveTo(0, (up + 0.5) * HIGH - 1);
+      pen.bezierCurveTo(wide / 3, (up + 0.5) * HIGH - 1, (2 * wide) / 3, (down + 0.5) * HIGH - 1, wide, (down + 0.5) * HIGH - 1);
       pen.stroke();
     }
-    seen.forEach((one, j) => {
+    seen.forEach((one, down) => {
       if (row === null) {
         one.style.background = "";
         one.style.color = "";
         return;
       }
-      const [r, g, b] = rgb(values[row * count + j], range);
+      const [r, g, b] = rgb(values[row * count + looked[down]], range);
       one.style.background = `rgb(${r} ${g} ${b})`;
       one.style.color = 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#111" : "#fff";
     });
@@ -72,7 +89,8 @@ export function lines({ values, rows, columns, told = () => {}, pinned = null, c
     if (row !== null) for (let j = 0; j < count; j++) if (values[row * count + j] > values[row * count + best]) best = j;
     told(row, row === null ? null : best);
   }
-  const whole = make("div", { class: "lines" }, left, canvas, right);
+  const less = looking.length < rows.length || looked.length < count;
+  const note = less ? make("p", { class: "soft", text: `${looking.length} of ${rows.length} rows, and of ${count} columns the ${looked.length} that they look at most` }) : "";
   requestAnimationFrame(() => show(pinned));
-  return whole;
+  return make("div", {}, note, make("div", { class: "lines" }, left, canvas, right));
 }

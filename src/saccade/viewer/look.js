@@ -7,11 +7,17 @@ import { many } from "/page/many.js";
 import { numbers } from "/page/numbers.js";
 import { picture } from "/page/picture.js";
 import { words } from "/page/words.js";
-import { ask, busy, make, shown } from "/page/tell.js";
+import { ask, busy, make, refill, repainted, shown } from "/page/tell.js";
 
 const VIEWS = { lines: "Lines", heat: "Heat map", many: "All heads", numbers: "Numbers", words: "Word for word", picture: "Picture" };
 
+let kept = null; // what was looked at is still there when somebody comes back from a lesson
+
 export function look(about) {
+  return (kept ??= panelsOf(about));
+}
+
+function panelsOf(about) {
   const panels = make("div", { class: "panels" });
   const more = make("button", { type: "button", text: "Compare with another", onclick: () => add() });
   const add = () => {
@@ -37,9 +43,10 @@ class Panel {
     this.off = new Set();
     this.map = this.head = 0;
     this.pinned = null;
-    this.found = null;
+    this.found = this.whole = null;
+    this.latest = 0; // the number of the last question: answers to older ones come too late
     const names = Object.keys(this.models);
-    this.model = make("select", { "aria-label": "model", onchange: () => this.fresh() }, ...names.map((name) => make("option", { text: name, value: name })));
+    this.model = make("select", { "aria-label": "model", onchange: () => this.other() }, ...names.map((name) => make("option", { text: name, value: name })));
     this.text = make("textarea", { "aria-label": "text", dir: "auto", placeholder: "Type a text, and press Enter" });
     this.second = make("textarea", { "aria-label": "second text", dir: "auto" });
     this.hint = make("summary", {});
@@ -53,6 +60,7 @@ class Panel {
     this.controls = make("div", { class: "row" });
     this.stage = make("div", { class: "stage", tabIndex: 0, role: "group", "aria-label": "where it looked" });
     this.readout = make("p", { class: "readout" });
+    this.evidence = make("p", { class: "evidence", "aria-live": "polite" });
     this.extra = make("details", {}, this.hint, this.second);
     const form = make(
       "form",
@@ -71,11 +79,12 @@ class Panel {
     });
     this.words.addEventListener("change", () => this.found && this.run());
     this.file.addEventListener("change", () => this.file.files.length && this.run());
-    this.node = make("article", { class: "panel" }, form, this.answer, this.controls, this.stage, this.readout);
+    this.node = make("article", { class: "panel" }, form, this.answer, this.controls, this.evidence, this.stage, this.readout);
     this.node.addEventListener("dragover", (event) => (event.preventDefault(), this.node.classList.add("over")));
     this.node.addEventListener("dragleave", () => this.node.classList.remove("over"));
     this.node.addEventListener("drop", (event) => this.drop(event));
     this.stage.hidden = true;
+    repainted(this.node, () => this.found && this.draw());
     this.fresh();
   }
 
@@ -90,6 +99,17 @@ class Panel {
     this.writing.hidden = !writes;
     this.hint.textContent = writes ? "What it should write, instead of what it would" : task === "span" ? "The question" : "A second text";
     this.off.clear();
+  }
+
+  // another model: what the last one showed goes, and the same question is asked of this one
+  other() {
+    const again = this.found !== null;
+    this.latest++;
+    this.fresh();
+    this.found = this.whole = null;
+    this.stage.hidden = true;
+    for (const one of [this.answer, this.controls, this.evidence, this.stage, this.readout]) one.replaceChildren();
+    if (again && (this.about.sees ? this.file.files.length : this.text.value)) this.run();
   }
 
   async drop(event) {
@@ -109,8 +129,8 @@ class Panel {
   }
 
   async run() {
-    const before = this.found && this.asked === this.text.value ? this.found.answer : null;
-    const body = { text: this.text.value, words: this.words.checked, off: [...this.off] };
+    const mine = ++this.latest;
+    const body = { text: this.text.value, words: this.words.checked };
     if (this.about.writes) Object.assign(body, { length: Number(this.length.value), beams: Number(this.beams.value) });
     if (this.first.value !== "") body.first = Number(this.first.value);
     if (this.second.value) body.second = this.second.value;
@@ -119,25 +139,35 @@ class Panel {
       body.picture = await base64(this.file.files[0]);
       delete body.text;
     }
-    const found = await busy("looking", () => ask(`/api/look/${encodeURIComponent(this.model.value)}`, body));
-    if (!found) return;
+    const whole = JSON.stringify(body);
+    const path = `/api/look/${encodeURIComponent(this.model.value)}`;
+    const off = [...this.off];
+    const known = this.whole?.asked === whole ? this.whole.answer : null;
+    const [found, plain] = (await busy("looking", async () => {
+      const before = off.length && known === null ? (await ask(path, { ...body, off: [] })).answer : known;
+      const seen = await ask(path, { ...body, off });
+      return [seen, off.length ? before : seen.answer];
+    })) ?? [];
+    if (!found || mine !== this.latest) return;
+    this.whole = { asked: whole, answer: plain };
     const same = this.found && this.found.maps.length === found.maps.length;
     this.found = found;
-    this.asked = this.text.value;
     this.weights = new Map();
     this.heads = new Map();
+    this.judged = new Map();
     if (!same) [this.map, this.head, this.pinned] = [found.telling, 0, null];
-    this.said(before);
+    this.said();
     await this.draw();
   }
 
-  said(before) {
+  // the answer, and what it is with all heads where some that are off change it
+  said() {
     const off = this.off.size ? ` (${this.off.size} ${this.off.size === 1 ? "head" : "heads"} off)` : "";
-    const changed = before !== null && this.off.size && before !== this.found.answer;
+    const changed = this.off.size && this.whole.answer !== this.found.answer;
     this.answer.replaceChildren(
       make("bdi", { text: this.found.answer || this.found.model }),
       make("span", { class: "soft", text: off }),
-      changed ? make("span", { class: "before" }, "  before: ", make("bdi", { text: before })) : "",
+      changed ? make("span", { class: "before" }, "  with all heads: ", make("bdi", { text: this.whole.answer })) : "",
     );
   }
 
@@ -166,14 +196,16 @@ class Panel {
     if (!maps.length) return;
     const one = maps[this.map];
     const [query, key] = this.names(this.map);
-    const all = await busy("fetching the weights", () => this.weightsOf(this.map));
-    if (!all) return;
+    const { found, map } = this;
+    const all = await busy("fetching the weights", () => this.weightsOf(map));
+    if (!all || found !== this.found || map !== this.map) return;
     this.head = Math.min(this.head, one.heads.length - 1);
     const size = query.tokens.length * key.tokens.length;
     const values = all.subarray(this.head * size, (this.head + 1) * size);
     this.choose(one, []);
+    this.evidence.textContent = this.judged.get(`${map}.${this.head}`) ?? "";
     const drawing = this.map;
-    this.headsOf(drawing).then((heads) => this.map === drawing && this.found.maps[drawing] === one && this.choose(one, heads), () => {});
+    this.headsOf(drawing).then((heads) => this.map === drawing && this.found?.maps[drawing] === one && this.choose(one, heads), () => {});
     const given = {
       values,
       rows: query.tokens,
@@ -185,7 +217,9 @@ class Panel {
     };
     const views = { lines, heat, numbers, picture: (its) => picture({ ...its, grid: key.grid, address: this.found.picture, pin: (row) => (this.pinned = row) }), many: () => many(this), words: () => words(this.found.aligned) };
     this.stage.hidden = false;
-    this.stage.replaceChildren(await views[this.view](given));
+    const drawn = await views[this.view](given);
+    if (found !== this.found) return;
+    refill(this.stage, drawn);
     this.node.dataset.ready = `${this.found.look}.${this.map}.${this.head}.${this.view}`;
   }
 
@@ -198,8 +232,9 @@ class Panel {
     const known = Object.entries(VIEWS).filter(([name]) => (name !== "picture" || (this.found.picture && key.grid)) && (name !== "words" || this.found.aligned));
     const views = known.map(([name, text]) => make("button", { type: "button", text, "aria-pressed": String(name === this.view), onclick: () => ((this.view = name), this.draw()) }));
     const step = (by, text) => make("button", { type: "button", text, onclick: () => this.step(by) });
+    const matters = this.about.answers && ["self", "across"].includes(one.kind) && make("button", { type: "button", text: "Does it matter?", title: "Whether the answer depends on what this head points at", onclick: () => this.judge() });
     const save = make("a", { href: `/api/page/${encodeURIComponent(this.model.value)}/${this.found.look}`, download: "looks.html", text: "save as one file" });
-    this.controls.replaceChildren(make("label", {}, "layer", where), make("label", {}, "head", which), ...views, step(-1, "◀ token"), step(1, "token ▶"), save);
+    refill(this.controls, make("label", {}, "layer", where), make("label", {}, "head", which), ...views, step(-1, "◀ token"), step(1, "token ▶"), matters || null, save);
   }
 
   // what one token looked at, then the next: a text as it was written
@@ -207,6 +242,17 @@ class Panel {
     const count = this.names(this.map)[0].tokens.length;
     this.pinned = this.pinned === null ? (by > 0 ? 0 : count - 1) : (this.pinned + by + count) % count;
     if (this.view === "many") this.view = "lines";
+    return this.draw();
+  }
+
+  // the head that is shown, held against gradients and against the answer without the tokens it points at
+  async judge() {
+    const { found, map, head } = this;
+    const path = `${encodeURIComponent(this.model.value)}/${found.look}/${map}/${found.maps[map].heads[head]}`;
+    const said = await busy("asking gradients, and the answer without some tokens", () => ask(`/api/agree/${path}`));
+    if (!said || found !== this.found) return;
+    const number = (value) => (value === null ? "–" : value.toFixed(2));
+    this.judged.set(`${map}.${head}`, `${said.title}: gradients ${number(said.gradients)}, deletion ${number(said.deletion)}; ${said.label}`);
     return this.draw();
   }
 

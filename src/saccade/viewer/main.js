@@ -4,6 +4,7 @@ import { learn as learnColours } from "/page/colour.js";
 import { learn } from "/page/learn.js";
 import { look } from "/page/look.js";
 import { runs } from "/page/runs.js";
+import { save } from "/page/save.js";
 import { ask, busy, say } from "/page/tell.js";
 
 const VIEWS = { look, learn, runs };
@@ -26,13 +27,15 @@ async function show() {
   const main = document.getElementById("view");
   main.replaceChildren(await VIEWS[view](about, ...rest));
   main.dataset.view = view;
+  if (view === "look") dispatchEvent(new Event("repaint")); // it is kept when it is left, and may be in the other colours
 }
 
 wear(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 theme.addEventListener("click", () => {
   wear(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-  show();
+  dispatchEvent(new Event("repaint"));
 });
+document.getElementById("save").addEventListener("click", () => busy("saving", () => save(document.getElementById("view"))));
 about = await busy("asking the server", () => ask("/api/about"));
 if (about) {
   learnColours(about.colours);

@@ -20,8 +20,10 @@ function switchOf(panel, map, head) {
 }
 
 export async function many(panel) {
+  const { found } = panel;
   const sections = [];
-  for (const [number, map] of panel.found.maps.entries()) {
+  for (const [number, map] of found.maps.entries()) {
+    if (panel.found !== found) break; // something else is looked at by now
     const [query, key] = panel.names(number);
     const [all, heads] = await Promise.all([panel.weightsOf(number), panel.headsOf(number)]);
     const size = query.tokens.length * key.tokens.length;

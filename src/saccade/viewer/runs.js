@@ -1,7 +1,7 @@
 // The runs of a folder: their curves in one picture, their reports, their cards, and what they answered.
 
 import { curves } from "/page/chart.js";
-import { ask, busy, make } from "/page/tell.js";
+import { ask, busy, make, repainted } from "/page/tell.js";
 
 async function answers(name) {
   const found = await busy(`reading the answers of ${name}`, () => ask(`/api/samples/${encodeURIComponent(name)}`));
@@ -50,6 +50,7 @@ export async function runs() {
     return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: last ? String(last[0]) : "" }), make("td", { text: last ? last[1].toFixed(4) : "" }), make("td", {}, link(run.report, "report", run.name)), make("td", {}, link(run.card, "card", run.name)), make("td", {}, wrong));
   });
   const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
+  repainted(stage, draw);
   draw();
   return make("section", { "aria-label": "runs" }, make("div", { class: "row" }, make("label", {}, "draw", pick)), stage, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), samples);
 }

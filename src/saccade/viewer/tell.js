@@ -44,6 +44,22 @@ export function say(text, wrong = false) {
   line.classList.toggle("wrong", wrong);
 }
 
+// put other things into a node, and give the keyboard back to whoever used it there: to what stands in the same place, or to the node
+export function refill(node, ...children) {
+  const way = [];
+  let at = document.activeElement;
+  for (; at && at !== node; at = at.parentElement) way.unshift([at.tagName, at.parentElement ? [...at.parentElement.children].indexOf(at) : 0]);
+  node.replaceChildren(...children.filter((child) => child !== null));
+  if (at !== node || !way.length) return;
+  const found = way.reduce((inside, [tag, i]) => (inside?.children[i]?.tagName === tag ? inside.children[i] : null), node);
+  (found ?? node).focus({ preventScroll: true });
+}
+
+// what is drawn in the colours of the page is drawn again when the page turns light or dark
+export function repainted(node, draw) {
+  addEventListener("repaint", () => node.isConnected && draw());
+}
+
 // run some work, and say so if it takes long or fails
 export async function busy(what, work) {
   const slow = setTimeout(() => say(`${what} …`), 300);

@@ -1,0 +1,147 @@
+"""What is found out besides maps goes to pages and pictures as well, and rows can be chosen by the command."""
+
+import json
+import xml.etree.ElementTree as tree
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from saccade.cli import main
+from saccade.explain import picture
+from saccade.explain.ablate import Importance, Switch
+from saccade.explain.agreement import Agreement
+from saccade.explain.built import built
+from saccade.explain.figures import heat
+from saccade.explain.findings import agreement_section, word_panels, worth_panels, worth_sections
+from saccade.explain.picture import save
+from saccade.explain.word import Step
+from saccade.models import rnn
+from saccade.models.new import new
+from saccade.models.transformer import Config
+from saccade.text import train
+
+ONE, OTHER = "the bank of the river", "the bank raised its rates"
+HOSTILE = "<script>alert(1)</script>"
+
+
+def made(family, **head):
+    torch.manual_seed(2)
+    words = train([ONE, OTHER] * 3, "bpe", 300, frame="t5" if family == "transformer" else "both")
+    model = new(family, Config(words.vocab, 8, layers=2, heads=2, inner=8, dropout=0.0), **head).eval()
+    model.tokenizer = words
+    return model
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    model = made("transformer_reader", head="label", labels=("good", "bad"))
+    return str(model.save(tmp_path_factory.mktemp("run") / "run"))
+
+
+def test_a_word_in_two_contexts_is_drawn_and_written(run, tmp_path, capsys):
+    page, drawn = tmp_path / "word.html", tmp_path / "word.svg"
+    assert main(["look", run, ONE, OTHER, "--word", "bank", "--html", str(page), "--png", str(drawn)]) == 0
+    said, wrote = capsys.readouterr()
+    assert wrote.count("wrote") == 2
+    text = page.read_text(encoding="utf-8")
+    for line in said.splitlines()[1:]:
+        assert line.split("cosine ")[1].split(",")[0] in text  # each layer's own number
+    assert OTHER in text
+    assert "<script" not in text
+    tree.parse(drawn)
+
+
+def test_agreement_stands_on_the_page_with_its_label(run, tmp_path):
+    page = tmp_path / "agree.html"
+    assert main(["look", run, ONE, "--agree", "--html", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Does the answer depend on it?" in text
+    assert text.count(" evidence: ") == 2  # one for each layer
+    ((_, section),) = agreement_section([Agreement(HOSTILE, 0.1, float("nan"))])
+    assert "weak evidence" in section
+    assert "–" in section
+    assert "<script" not in section
+
+
+def test_what_heads_are_worth_is_drawn_where_they_stand():
+    """Two layers of two heads, of which one was not asked about: it has no colour, and no number."""
+    some = [(0, 0, 0.1), (0, 1, -0.2), (1, 1, 0.4), (1, None, 0.5)]
+    found = [Importance(Switch(("m",), "self", "", *at), "accuracy", 0.5, loss, loss, loss) for *at, loss in some]
+    (panel,) = worth_panels(found)
+    assert panel.names == (["0", "1"], ["all", "0", "1"])
+    wanted = [[float("nan"), 0.1, -0.2], [0.5, float("nan"), 0.4]]
+    np.testing.assert_allclose(panel.matrix.numpy(), np.array(wanted, dtype=np.float32))
+    drawn = dict(worth_sections(found))
+    assert "1 → 1: 0.400" in drawn["Layers and heads"]
+    assert drawn["One by one"].count("<tr>") == 5
+
+
+def test_a_picture_has_room_for_what_is_no_number(tmp_path):
+    switch = Switch(("m",), "self", "", 0, 0)
+    found = [
+        Importance(switch, "f1", 0.5, 0.2, 0.1, 0.3),
+        Importance(Switch(("m",), "self", "", 1, 1), "f1", 1, 1, 1, 1),
+    ]
+    with Image.open(save(tmp_path / "worth.png", worth_panels(found))) as image:
+        assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
+
+
+def test_ablation_writes_its_page_and_its_picture(run, tmp_path, capsys):
+    data = tmp_path / "data.tsv"
+    data.write_text(f"text\tlabel\n{ONE}\tgood\n{OTHER}\tbad\n{ONE} now\tgood\n", encoding="utf-8")
+    files = ["--html", str(tmp_path / "worth.html"), "--png", str(tmp_path / "worth.png")]
+    assert main(["look", run, "--ablate", "--data", str(data), "--rounds", "4", *files]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (tmp_path / "worth.html").read_text(encoding="utf-8").count("<tr>") == len(lines) + 1
+    with Image.open(tmp_path / "worth.png") as image:
+        assert min(image.size) > 100
+
+
+def test_the_positions_and_patterns_of_a_model_are_drawn(run, tmp_path, capsys):
+    """A reader sees all, a writer the past; the barcode is that of the model's own scheme."""
+    assert (
+        main(["look", run, "--positions", "--png", str(tmp_path / "code.svg"), "--html", str(tmp_path / "a.html")]) == 0
+    )
+    assert "who may look at whom" in capsys.readouterr().out
+    tree.parse(tmp_path / "code.svg")
+    assert "positions" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    model = made("transformer")
+    panels = {one.title: one.matrix for one in built(model, 7)}
+    assert len(panels) == 4
+    seen = {title: matrix for title, matrix in panels.items() if "whom" in title}
+    for title, matrix in seen.items():
+        assert torch.equal(matrix, torch.ones(7, 7).tril() if "decoder" in title else torch.ones(7, 7))
+    code = next(matrix for title, matrix in panels.items() if "positions" in title)
+    assert torch.equal(code, model.body.encoder.position.barcode(7))
+    with pytest.raises(ValueError, match="no stack of layers"):
+        built(new("rnn", rnn.Config(vocab=9, width=4, layers=1)))
+
+
+def test_letters_that_the_usual_font_lacks_are_sought_in_the_others(monkeypatch, tmp_path):
+    monkeypatch.setattr(picture, "WIDE", ("No Such Font", "DejaVu Serif"))
+    picture.fonts.cache_clear()
+    figure = heat(torch.eye(2), ["注意", "力"], ["a", "b"], "注意力")
+    picture.save_figure(figure, tmp_path / "wide.png")
+    picture.fonts.cache_clear()
+    for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
+        assert text.get_fontfamily() == ["DejaVu Sans", "DejaVu Serif"]
+
+
+def test_a_word_of_dollars_is_no_formula(tmp_path):
+    steps = [Step(0, 1.0, 0.0), Step(1, 0.9, 0.3)]
+    assert save(tmp_path / "dollar.png", word_panels(steps, r"$\frac$")).is_file()
+
+
+def test_rows_are_chosen_by_the_command_and_what_makes_no_sense_is_said(run, capsys):
+    assert main(["look", run, ONE, "--row", "1", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["heads"]
+    for wrong, said in (
+        ([ONE, "--row", "99"], "rows, numbered from 0; asked for 99"),
+        ([ONE, "--row", "-1"], "asked for -1"),
+        ([ONE, "--positions"], "about the model alone"),
+        ([ONE, OTHER, "--word", "bank", "--save", "x"], "--save keeps maps"),
+    ):
+        assert main(["look", run, *wrong]) != 0
+        assert said in capsys.readouterr().err
