@@ -4,8 +4,8 @@ import shutil
 from urllib.parse import urlparse
 
 import pytest
-from served import MARKUP, rooms, serving
 
+from browser.served import MARKUP, rooms, serving
 from saccade.serving.shelf import Shelf
 from saccade.training.report import write_report
 

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from served import loud, serving
-from test_page import CHANGED, TEXT, ask, drawn
 
 import saccade
+from browser.served import loud, serving
+from browser.test_page import CHANGED, TEXT, ask, drawn
 from saccade.decoding import Decoding
 from saccade.explain.agreement import agree, evidence
 from saccade.models import bert

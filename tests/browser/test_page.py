@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from browsing import ANSWERS
 from PIL import Image
-from served import MARKUP, loud, serving
 
 import saccade
+from browser.browsing import ANSWERS
+from browser.served import MARKUP, loud, serving
 from hostile.markup import hostile
 from saccade.decoding import Decoding
 from saccade.models import bert

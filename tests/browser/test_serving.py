@@ -11,10 +11,10 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from served import MARKUP, rooms
 from starlette.testclient import TestClient
 
 import saccade
+from browser.served import MARKUP, rooms
 from hostile.markup import hostile
 from saccade import cli
 from saccade.cli.demo import MINUTES

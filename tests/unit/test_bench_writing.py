@@ -188,11 +188,11 @@ def test_both_sides_of_the_memory_stand_beside_each_other(tmp_path):
     }
     out = writing_summary.summary(found, [], "tokens/s")
     assert out["weights MB"] == {"saccade": 100, "transformers": 400}
-    assert out["keys and values MB"] == {"saccade": 16}  # 2 x 10 layers x 1,000 numbers x 4 bytes x 2 rows x 100 tokens
-    assert out["allowed MB"] == {"saccade": 131}
+    assert out["keys and values MB"] == {"saccade": 8}  # 2 x 10 layers x 1,000 numbers x 2 bytes x 2 rows x 100 tokens
+    assert out["allowed MB"] == {"saccade": 123}
     lines = [line.strip() for line in table({"two": out}).splitlines()]
-    assert "allowed MB: saccade 131" in lines
-    assert lines.index("allowed MB: saccade 131") + 1 == lines.index("held MB: saccade 120; transformers 3")
+    assert "allowed MB: saccade 123" in lines
+    assert lines.index("allowed MB: saccade 123") + 1 == lines.index("held MB: saccade 120; transformers 3")
 
 
 def test_texts_are_counted_as_sentences_and_each_of_ours_is_compared():

@@ -183,7 +183,7 @@ def test_an_audit_under_a_rule_stands_beside_the_one_without(monkeypatch, tmp_pa
     assert any("suite regard has not been run" in line for line in lacking_without(run, "regard"))
 
 
-def by_letter(samples, shown=(), *, checks=()):
+def by_letter(samples, shown=(), *, checks=(), by=None):
     """How often a letter is written, in place of the judge."""
     return Finding("regard", (share("e", [letter == "e" for one in samples for letter in one.written]),), "b", "l")
 
@@ -208,7 +208,7 @@ def test_samples_are_written_under_a_rule_and_the_finding_says_so(monkeypatch):
     kept = []
     monkeypatch.setattr(
         "saccade.audit.regard.suite.judge",
-        lambda samples, shown, checks: kept.append(samples) or Finding("regard", (), "", ""),
+        lambda samples, shown, checks, by: kept.append(samples) or Finding("regard", (), "", ""),
     )
     free = Regard().run(Subject(Language(), model))
     bound = Regard().run(Subject(Language(), model, forbidden=rule))
