@@ -208,6 +208,8 @@ def test_another_judge_is_a_run_that_learnt_our_lessons(tmp_path, capsys):
     capsys.readouterr()
     assert main(["audit", writer, "--suite", "regard", "--judge", run, "--json"]) == 0
     assert "named for it" in capsys.readouterr().out
+    assert main(["audit", writer, "--suite", "pairs", "--judge", run]) == 2
+    assert "--judge is for the suite regard" in capsys.readouterr().err
     with pytest.raises(
         ValueError, match=r"says negative, neutral, positive; this one says cat, dog\. saccade data get regard"
     ):

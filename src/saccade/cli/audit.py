@@ -155,6 +155,8 @@ def _chosen(run: str, names: tuple[str, ...], task: "Task", subject: "Subject") 
         if why := suite.unfit(task):
             raise Wrong(f"the suite {suite.name} does not apply to {run}: {why}.")
     suites = _with_column(suites, subject)
+    if subject.judge is not None and not any(suite.name == "regard" for suite in suites):
+        raise Wrong("--judge is for the suite regard, which is not among those that are run; add --suite regard.")
     if subject.forbidden and not (names and all(suite.writes for suite in suites)):
         raise Wrong("--forbidden is for suites that read what a model writes; name them, such as --suite regard.")
     if subject.model is None:

@@ -130,7 +130,7 @@ class Tiles(Packed):
     """
 
     precision = "int8"
-    keeps = torch.float16  # of which a product that rounds its weights to 255 levels notices nothing
+    keeps = torch.float16  # finer by far than the 128 levels of what enters a product
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight, bias)
