@@ -34,8 +34,8 @@ MODEL = {"width": 64, "size": 32, "cell": 4, "channels": 3, "block": "plain", "d
 TASK = {"pieces": "words", "smoothing": 0.0, "metric": "exact_match", "length": 16}
 TRAIN = {
     "rate": 2e-3,
-    "schedule": "constant",  # the clock ends a training, so no schedule could know its end
-    "warmup": 100,
+    "fit": True,  # the clock ends a training, and the schedule with it
+    "warmup": 0.05,
     "average": 0.99,
     "rows": ROWS,
     "epochs": 400,

@@ -28,8 +28,8 @@ OWN = (("short", 2_000, (50, 200)), ("long", 500, (500, 2_000)))  # what is made
 SETS = 2  # short and long
 TRAIN = {
     "rate": 1e-3,
-    "schedule": "constant",  # the clock ends a training, so no schedule could know its end
-    "warmup": 60,
+    "fit": True,  # the clock ends a training, and the schedule with it
+    "warmup": 0.05,
     "tokens": 4096,
     "average": 0.999,
     "epochs": 400,

@@ -30,7 +30,8 @@ def rehearse(ready: Ready) -> str:
         f"data         {len(ready.splits.train.examples):,} examples to learn from, {len(ready.splits.dev.examples):,} held out",
         f"padding      {read.plan.padding(0):.1%}",
         f"steps        {learner.horizon:,} in {config.epochs} epochs of about {config.tokens:,} tokens each"
-        + (f", stopped after {config.max_steps:,}" if config.max_steps else ""),
+        + (f", stopped after {config.max_steps:,}" if config.max_steps else "")
+        + (f", or as many as {config.max_time:g} minutes hold" if config.fit else ""),
         f"time         about {minutes:.1f} minutes without looks at the held-out data ({seconds:.2f} s a step)",
         f"speed        about {taken[-1].tokens / seconds:,.0f} tokens/s",
         f"memory       {_peak():,.0f} MB so far, weights and optimiser {size / 1e6:,.0f} MB of it",

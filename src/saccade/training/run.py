@@ -31,6 +31,10 @@ from saccade.training.stops import Stops
 from saccade.training.verify import Checkpoint, Damaged, read
 from saccade.training.world import World, alone, joined
 
+# of a schedule that is fitted to train.max_time
+TELLING = 0.1  # the part of the time that tells how fast steps are
+FILLED = 0.95  # the part of the time that it fills; the rest is for steps and looks that take longer
+
 
 class Run:
     """One run at work."""
@@ -59,6 +63,7 @@ class Run:
         same(found.facts["fixed"], self.ready, self.out)
         self.learner.restore({group: found.tensors(group) for group in found.groups}, found.step)
         self.progress = progress = Progress(**found.facts["progress"])
+        self.learner.horizon = progress.horizon or self.learner.horizon
         self.kept = found.step
         # a look that came after the checkpoint is taken again
         self._cut(found.step, without="" if progress.looked == found.step else "dev")
@@ -138,6 +143,7 @@ class Run:
         if learner.done:  # there may be a look that a signal kept from taking place
             yield from self._after(stops)
         while not (self.agree(stops) or self.over() or self.limit()):
+            self._fit()
             try:
                 step = learner.step()
             except Diverged as error:
@@ -158,6 +164,17 @@ class Run:
         if asked:  # never taken back: one may have come just now, and will be heard of the next time
             stops.asked = asked
         return asked or None
+
+    def _fit(self) -> None:
+        """Where train.fit is on, a schedule of as many steps as the time holds, as long as its first part tells how many.
+
+        From then on it stands, in every checkpoint, and what is learnt no longer depends on the clock.
+        """
+        config, learner, minutes = self.ready.config, self.learner, self.progress.minutes + self.passed / 60
+        if config.fit and learner.done and minutes < TELLING * config.max_time:
+            held = round(learner.done * FILLED * config.max_time / max(minutes, 1e-9))
+            learner.horizon = min(learner.feed.steps(config.epochs), max(held, learner.done + 1))
+            self.progress.horizon = learner.horizon
 
     def _note(self, step: Step) -> None:
         if self.world.is_first:

@@ -1,0 +1,79 @@
+"""A schedule that ends with its time: as many steps as the clock allows, settled after a tenth of them, and kept."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from small import ended, left, ready
+
+from saccade.training import run as running
+from saccade.training.loop import Learner
+from saccade.training.run import run
+from saccade.training.schedule import rate
+
+SECONDS = 6.0  # of a step, so ten a minute
+FIT = {"epochs": 1000, "fit": True, "max_time": 8.0, "warmup": 0.1, "look_every": 1000, "save_every": 9}
+STEPS = 76  # 95 % of eight minutes
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only steps move."""
+    now = {"seconds": 0.0, "a step": SECONDS}
+    real = Learner.step
+
+    def step(self):
+        now["seconds"] += now["a step"]
+        return real(self)
+
+    monkeypatch.setattr(Learner, "step", step)
+    monkeypatch.setattr(running.time, "monotonic", lambda: now["seconds"])
+    return now
+
+
+def _rates(out: Path) -> list[float]:
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [line["rate"] for line in lines if "rate" in line]
+
+
+def test_the_schedule_ends_with_the_time_and_at_its_lowest_rate(home, clock):
+    result = ended(list(run(ready(home, **FIT), home / "out")))
+    assert (result.why, result.steps) == ("the end of the schedule", STEPS)
+    wanted = [rate(n, STEPS, highest=3e-3, warmup=0.1) for n in range(STEPS)]
+    assert _rates(home / "out")[1:] == pytest.approx(wanted[1:])  # before the first step nobody knows how fast it is
+    assert wanted[-1] < 1e-4
+
+
+def test_without_it_the_clock_cuts_the_schedule_where_the_rate_is_high(home, clock):
+    result = ended(list(run(ready(home, **FIT | {"fit": False}), home / "out")))
+    assert result.why == "train.max_time = 8.0 minutes"
+    assert min(_rates(home / "out")[-5:]) > 1e-4
+
+
+def test_a_schedule_that_is_short_enough_stays_as_it_is(home, clock):
+    plain, fitted = {"epochs": 1, "max_time": 60.0}, {"epochs": 1, "max_time": 60.0, "fit": True}
+    for name, given in (("plain", plain), ("fitted", fitted)):
+        ended(list(run(ready(home, **given), home / name)))
+    assert left(home / "plain")[0] == left(home / "fitted")[0]
+
+
+def test_a_settled_schedule_stands_though_steps_become_slower_or_the_run_goes_on_later(home, clock):
+    ended(list(run(ready(home, **FIT), home / "calm")))
+    ended(list(run(ready(home, **FIT, max_steps=20), home / "wild")))
+    clock["a step"] = SECONDS / 2
+    ended(list(run(ready(home, **FIT, max_steps=30), home / "wild")))
+    assert ended(list(run(ready(home, **FIT), home / "wild"))).steps == STEPS
+    assert left(home / "wild") == left(home / "calm")
+
+
+def test_slower_steps_later_on_are_cut_by_the_clock(home, clock):
+    events = run(ready(home, **FIT), home / "out")
+    list(itertools.islice(events, 30))
+    clock["a step"] = 2 * SECONDS
+    assert "max_time" in ended(list(events)).why
+
+
+def test_it_needs_a_time(home):
+    with pytest.raises(ValueError, match=r"train\.fit shortens the schedule to train\.max_time, which is 0"):
+        ready(home, fit=True)
