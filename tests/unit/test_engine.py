@@ -346,21 +346,29 @@ def test_padding_is_not_computed(monkeypatch):
         ("transformer", PAIR, {}),
     ],
 )
-def test_a_large_batch_is_read_a_few_rows_at_a_time(family, config, options, monkeypatch):
-    """Seven texts of up to 11 tokens, at once and two at a time: the same vectors, and the same texts written to them."""
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_large_batch_is_read_a_few_rows_at_a_time(family, config, options, side, monkeypatch):
+    """Seven texts of up to 11 tokens, at once and 22 tokens at a time, those of like length together: the same vectors, and the
+    same texts written to them, wherever their padding is."""
     quick, sizes = fast(loud(family, config, **options), "float32"), []
     text = Text.of([list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1, 11, 7)])
-    gathered = FastStack._gathered
+    if side == "left":
+        text = Text(text.tokens.flip(1), text.keep.flip(1))
+    real = FastStack.forward
     monkeypatch.setattr(
-        FastStack, "_gathered", lambda self, x, *rest: (sizes.append(len(x)), gathered(self, x, *rest))[1]
+        FastStack,
+        "forward",
+        lambda self, x, *rest, **more: (sizes.append(x.shape[:2]), real(self, x, *rest, **more))[1],
     )
     found = []
     for together in (2**20, 22):
+        sizes.clear()
         monkeypatch.setattr(stack, "TOGETHER", together)
         said = quick(Batch(text))[text.keep] if options else None
         found.append((said, None if options else generate(quick, Batch(text), stop=None, limit=9)))
-    assert max(sizes) == 7
-    assert min(sizes) <= 2
+    read = [size for size in sizes if size[1] > 1]
+    assert read[0] == (7, 11)
+    assert read[1:] == ([(2, 11), (2, 9), (3, 5)] if side == "right" else [(2, 11)] * 3 + [(1, 11)])
     assert found[0][1] == found[1][1]
     if options:
         assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-4)

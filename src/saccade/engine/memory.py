@@ -87,7 +87,7 @@ class Memory(State):
         slots[path] = room
         return room
 
-    def part(self, rows: slice, of: int) -> "Part":
+    def part(self, rows: Tensor, of: int) -> "Part":
         """Some rows of the `of` that this will have, to be read before the others; it remembers nothing yet."""
         return Part(self, rows, of)
 
@@ -179,7 +179,7 @@ class Memory(State):
 class Part(State):
     """Some rows of a memory, read by themselves: what they append lies where it belongs among all rows."""
 
-    def __init__(self, whole: Memory, rows: slice, of: int, above: "Part | None" = None, path: str = ""):
+    def __init__(self, whole: Memory, rows: Tensor, of: int, above: "Part | None" = None, path: str = ""):
         super().__init__(above, path)
         self._whole_memory, self._rows, self._of = whole, rows, of
 
@@ -192,7 +192,9 @@ class Part(State):
         if room is None:
             room = memory.extend(path, x[:1].expand(self._of, *x.shape[1:]), axis)
         assert isinstance(room, Room), "the first to read has made it"
-        return room.whole[self._rows].narrow(axis, 0, x.size(axis)).copy_(x)
+        x = x.to(room.whole.dtype)
+        room.whole.narrow(axis, 0, x.size(axis))[self._rows] = x
+        return x
 
 
 def _writable(whole: Tensor) -> bool:

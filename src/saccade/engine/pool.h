@@ -21,7 +21,8 @@ namespace {
 
 inline long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
-// Run body(0), ..., body(tasks - 1) on the pool, whoever is free taking the next `grain` tasks; small work stays here.
+// Run body(0), ..., body(tasks - 1) on the pool, whoever is free taking the next `grain` tasks, and fewer towards the end, so that
+// nobody waits long for the last; small work stays here.
 template <class Body>
 void spread(long tasks, long grain, bool worth, const Body& body) {
     long threads = worth && parallel && --alone < 0 ? std::min<long>(pool_size(), (tasks + grain - 1) / grain) : 1;
@@ -31,14 +32,17 @@ void spread(long tasks, long grain, bool worth, const Body& body) {
     }
     struct Job {
         const Body& body;
-        long tasks, grain;
+        long tasks, grain, threads;
         std::atomic<long> next{0};
         std::atomic<long long> over{0};  // when the first thread found nothing left to do
-    } job{body, tasks, grain};
+    } job{body, tasks, grain, threads};
     auto work = [](void* given) {
         auto& job = *static_cast<Job*>(given);
-        for (long i; (i = job.next.fetch_add(job.grain, std::memory_order_relaxed)) < job.tasks;)
-            for (long j = i; j < std::min(i + job.grain, job.tasks); ++j) job.body(j);
+        for (long i = job.next, end; i < job.tasks; i = job.next) {
+            end = i + std::clamp((job.tasks - i) / (2 * job.threads), 1L, job.grain);
+            if (!job.next.compare_exchange_strong(i, end)) continue;
+            for (long j = i; j < end; ++j) job.body(j);
+        }
         long long none = 0;
         job.over.compare_exchange_strong(none, now());
     };

@@ -1,5 +1,7 @@
 """A stack and its layers in their fast form: padding is left out, and one new token a row takes a short way."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -65,9 +67,9 @@ class FastStack(Stack):
         if marked is None and parts is None and all(eye.watcher is None for eye in self.eyes):
             if x.size(1) == 1 and isinstance(state, Memory) and self._may_hurry(x, memory, state):
                 return self._next(x, keep, state, memory, memory_keep)
-            rows = max(1, TOGETHER // max(1, x.size(1)))
-            if self.gathers and x.size(1) > 1 and rows < len(x) and (state is None or _fresh(state)):
-                return self._in_turn(x, keep, state, rows)
+            many = len(x) > 1 < x.size(1) and len(x) * x.size(1) > TOGETHER
+            if self.gathers and many and (state is None or _fresh(state)):
+                return self._in_turn(x, keep, state)
             if self.gathers and keep is not None and _worth(keep, state):
                 return self._gathered(x, keep, state)
         if memory is not None and len(memory) < len(x):  # one row of it for several of x, such as the beams of a source
@@ -80,15 +82,14 @@ class FastStack(Stack):
         empty = not x.size(0) or (memory is not None and not memory.size(1))
         return self.hurries and not empty and not state._path
 
-    def _in_turn(self, x: Tensor, keep: Tensor | None, state: State | None, rows: int) -> Tensor:
-        """A large batch read a few rows at a time, as no row knows of another: (B, T, W)."""
+    def _in_turn(self, x: Tensor, keep: Tensor | None, state: State | None) -> Tensor:
+        """A large batch read a few rows of like length at a time, as no row knows of another: (B, T, W)."""
         out = x[:0]
-        for first in range(0, len(x), rows):
-            few = slice(first, min(first + rows, len(x)))
-            part = state.part(few, len(x)) if isinstance(state, Memory) else None
-            read = self(x[few], None if keep is None else keep[few], part)
-            out = out if len(out) else read.new_empty(len(x), *read.shape[1:])
-            out[few] = read
+        for rows, length in _alike(torch.full((len(x),), x.size(1)) if keep is None else _ends(keep)):
+            part = state.part(rows, len(x)) if isinstance(state, Memory) else None
+            read = self(x[rows, :length], None if keep is None else keep[rows, :length], part)
+            out = out if len(out) else read.new_zeros(*x.shape[:2], read.size(2))
+            out[rows, :length] = read
         if state is not None:
             state.advance((x.size(0), x.size(1)), keep)
         return out
@@ -145,6 +146,22 @@ def _able(part: nn.Module) -> bool:
 def _fresh(state: State) -> bool:
     """Whether nothing was read before into a memory that is this stack's alone."""
     return isinstance(state, Memory) and not state.length and not state._path
+
+
+def _ends(keep: Tensor) -> Tensor:
+    """Where the last real token of each row ends, (B,); a row of padding alone counts as one token."""
+    places = torch.arange(1, keep.size(1) + 1, device=keep.device)
+    return (places * keep).amax(1).clamp(min=1)
+
+
+def _alike(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """Rows that are read together and the length of the longest, so that no more tokens come together than should."""
+    order, at = lengths.argsort(descending=True, stable=True), 0
+    while at < len(order):
+        length = int(lengths[order[at]])
+        rows = order[at : at + max(1, TOGETHER // length)]
+        yield rows, length
+        at += len(rows)
 
 
 def _worth(keep: Tensor, state: State | None) -> bool:
