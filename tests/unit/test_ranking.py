@@ -8,7 +8,8 @@ import torch
 
 from saccade import fast
 from saccade.data import Batch, Text
-from saccade.decoding import Beams, Bounds, search
+from saccade.decoding import Beams, Bounds, Draw, Forbid, generate, greedy, search, written
+from saccade.decoding.loop import picks
 from saccade.decoding.offers import Offer, Ranking, ranked
 from saccade.engine import fallback, loading, native
 from saccade.models import gpt2, marian, painter
@@ -108,6 +109,39 @@ def test_a_search_finds_the_same_by_ranks_and_by_scores(family, beams):
         assert one.tokens == two.tokens
         assert one.score == pytest.approx(two.score, abs=1e-5)
         assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_best_token_is_the_same_by_ranks_and_by_scores_as_rows_end_one_after_another(family, monkeypatch):
+    torch.manual_seed(3)
+    plain = new(family, FAMILIES[family]).eval()
+    for weight in plain.parameters():
+        weight.data += 0.3 * torch.randn_like(weight)  # so that it does not say the same for ever
+    model = fast(plain, "int8")
+    batch = Batch(Text.of([[5, 6, 7, 9, 30], [8, 9], [11, 12, 13], [40]]))
+    whole = generate(Scored(model), batch, stop=None, limit=12)
+    bounds = Bounds({whole[0][3], whole[2][7]}, 12)  # some rows end before others
+    wanted = written(Scored(model), batch, bounds)
+    assert len({len(row.tokens) for row in wanted}) > 1
+    monkeypatch.setattr(model, "step", None)  # which would hand out the scores of all words
+    assert generate(model, batch, stop=None, limit=12) == whole
+    for one, two in zip(written(model, batch, bounds), wanted, strict=True):
+        assert (one.tokens, one.ended) == (two.tokens, two.ended)
+        assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
+        assert one.ruled == pytest.approx(two.ruled, abs=1e-5)
+        assert one.logprob == pytest.approx(two.logprob, abs=1e-5)
+    assert generate(model, Batch(Text.of([])), stop=None, limit=3) == []
+
+
+@compiled
+def test_rules_and_draws_have_all_scores():
+    model = fast(new("gpt2", FAMILIES["gpt2"]).eval(), "int8")
+    batch = Batch(Text.of([[5, 6, 7], [8, 9]]))
+    for choose, rules in ((greedy, [Forbid([[3]])]), (Draw(seed=2), [])):
+        steps = list(picks(model, batch, Bounds(None, 2, rules), choose))
+        assert [type(step).__name__ for step in steps] == ["Step", "Step"]
+    assert {type(step).__name__ for step in picks(model, batch, Bounds(None, 2))} == {"Pick"}
 
 
 @compiled

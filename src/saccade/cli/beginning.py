@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from saccade.cli.waiting import Waiting
 from saccade.data import Batch, Text
 from saccade.decoding.beam import Hypothesis
-from saccade.decoding.loop import steps
+from saccade.decoding.loop import picks
 from saccade.decoding.many import fitted, write_many
 from saccade.decoding.ways import Ways
 
@@ -21,7 +21,7 @@ def show(text: str, ways: Ways, length: int) -> None:
     sys.stdout.write(text)
     cutters = ways.cutters()
     batch = Batch(Text.of([ids])).to(next(ways.model.parameters()).device)
-    for number, step in enumerate(steps(ways.model, batch, cutters.within(ways.bounds(room)), ways.choose)):
+    for number, step in enumerate(picks(ways.model, batch, cutters.within(ways.bounds(room)), ways.choose)):
         front = spaced(ways, ids, step.tokens.tolist()) if number == 0 else ""
         sys.stdout.write(front + cutters.feed(step)[0])
         sys.stdout.flush()

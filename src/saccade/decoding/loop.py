@@ -18,6 +18,8 @@ from torch import Tensor
 from saccade.data import Batch, Text
 from saccade.decoding.bounds import Bounds, among
 from saccade.decoding.choose import greedy
+from saccade.decoding.highest import log_probability
+from saccade.decoding.offers import Ranking, ranked
 from saccade.decoding.rules import Ruling, Sofar, obey
 from saccade.models.family import Writer
 from saccade.models.model import Model
@@ -42,6 +44,25 @@ class Step:
     scores: Tensor  # (B, V) the model's own
     ruled: Tensor  # (B, V) after the rules; the same where there are none
 
+    def chances(self) -> tuple[list[float], list[float]]:
+        """The log-probability of each token by the model, and by what the rules left of it."""
+        own = _chances(self.scores, self.tokens)
+        return own, own if self.ruled is self.scores else _chances(self.ruled, self.tokens)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One token for each row from a writer that ranks its words itself: the scores of the others were never there."""
+
+    tokens: Tensor  # (B,)
+    going: Tensor  # (B,) as in a step
+    logs: Tensor  # (B,) the log-probability of each token
+
+    def chances(self) -> tuple[list[float], list[float]]:
+        """As those of a step: there are no rules."""
+        logs = self.logs.tolist()
+        return logs, logs
+
 
 def generate(
     model: Writer,
@@ -54,7 +75,7 @@ def generate(
 ) -> list[list[int]]:
     """What the model writes after each row of the batch: at most `limit` new tokens, without the one that stopped it."""
     rows: list[list[int]] = []
-    for step in steps(model, batch, Bounds(stop, limit, rules), choose):
+    for step in picks(model, batch, Bounds(stop, limit, rules), choose):
         rows = rows or [[] for _ in step.tokens]
         for row, token, goes in zip(rows, step.tokens.tolist(), step.going.tolist(), strict=True):
             if goes:
@@ -69,6 +90,23 @@ def steps(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) 
     while course.goes_on():
         ruled = course.ruled()
         yield course.take(choose(ruled), ruled)
+
+
+@torch.no_grad()
+def picks(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) -> Iterator[Step | Pick]:
+    """As `steps`, for who does not ask for all scores: where nobody else does, and the writer can, it says the best by itself."""
+    if choose is not greedy or bounds.rules or not (isinstance(model, Ranking) and model.ranks):
+        yield from steps(model, batch, bounds, choose)
+        return
+    course = Course(model, batch, bounds)
+    best = ranked(course.scores, 1) if len(course.sofar) else None
+    del course.scores
+    while course.goes_on():
+        if best is None:
+            best = model.best(course.next(), course.state, 1)
+        tokens, logs, best = best[1][:, 0], best[2], None
+        course.write(tokens)
+        yield Pick(tokens, course.going, logs)
 
 
 class Course:
@@ -86,26 +124,34 @@ class Course:
         self.last: Tensor | None = None  # those of the step before, which the model has not read yet
 
     def goes_on(self) -> bool:
-        """Whether there is more to write; if so, the model reads what was written last."""
+        """Whether there is more to write."""
         if self.last is None:
             return len(self.sofar) > 0
         if self.bounds.until is not None:
             self.going = self.going & ~torch.tensor(self.bounds.over(self.sofar), device=self.going.device)
-        if not self.left or not bool(self.going.any()):
-            return False
-        self.scores = self.model.step(Text(self.last[:, None], self.keep()), self.state)[:, -1]
-        return True
+        return self.left > 0 and bool(self.going.any())
+
+    def next(self) -> Text:
+        """What was written last, which the model has not read yet."""
+        assert self.last is not None, "the first step was read to begin with"
+        return Text(self.last[:, None], self.keep())
 
     def ruled(self) -> Tensor:
-        """The scores after the rules."""
+        """The scores of what comes next, after the rules; the model first reads what was written last."""
+        if self.last is not None:
+            self.scores = self.model.step(self.next(), self.state)[:, -1]
         return obey(self.bounds.rules, self.scores, self.sofar, self.going)
 
     def take(self, tokens: Tensor, ruled: Tensor) -> Step:
-        """Write one token in each row that goes on with it."""
+        """Write one token in each row that goes on with it, which was chosen by these scores."""
+        self.write(tokens)
+        return Step(tokens, self.going, self.scores, ruled)
+
+    def write(self, tokens: Tensor) -> None:
+        """One token in each row that goes on with it."""
         self.going = self.going & ~among(tokens, self.stops)
         self.sofar = self.sofar.then(tokens.tolist(), self.going.tolist())
         self.last, self.left = tokens, self.left - 1
-        return Step(tokens, self.going, self.scores, ruled)
 
     def keep(self) -> Tensor | None:
         """Which rows are read, (B, 1): a finished one goes on as padding, takes no positions and is not remembered."""
@@ -143,6 +189,10 @@ def follow(model: Writer, batch: Batch) -> Tensor:
     scores = model.step(Text(tokens, keep), state)
     length = first.tokens.size(1)
     return torch.cat([first.last(scores[:, :length])[:, None], scores[:, length:]], dim=1)
+
+
+def _chances(scores: Tensor, tokens: Tensor) -> list[float]:
+    return log_probability(scores.float(), tokens[:, None])[:, 0].tolist()
 
 
 def _rows(text: Text) -> list[list[int]]:

@@ -26,6 +26,11 @@ Best = tuple[
 class Ranking(Protocol):
     """A writer that ranks its words itself."""
 
+    @property
+    def ranks(self) -> bool:
+        """Whether that spares it the scores of all words."""
+        ...
+
     def best(self, text: Text, state: State, count: int) -> Best:
         """One new token a row, (B, 1): the best few of what follows it."""
         ...

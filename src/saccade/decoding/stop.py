@@ -11,12 +11,10 @@ the last letters are held back as long as they may become one.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from torch import Tensor
-
 from saccade.data import Batch
 from saccade.decoding.bounds import Bounds, Until
 from saccade.decoding.choose import greedy
-from saccade.decoding.loop import Choose, Step, steps
+from saccade.decoding.loop import Choose, Pick, Step, picks
 from saccade.models.family import Writer
 from saccade.text.stream import Stream
 from saccade.text.tokenizer import Tokenizer
@@ -100,7 +98,7 @@ class Cutters:
         """The bounds of that loop."""
         return replace(bounds, until=lambda sofar: [cutter.done for cutter in self.rows])
 
-    def feed(self, step: Step) -> list[str]:
+    def feed(self, step: Step | Pick) -> list[str]:
         """What is certain now of each row; all of it, where the row has stopped."""
         self.rows = self.rows or [self._new() for _ in step.tokens]
         each = zip(self.rows, step.tokens.tolist(), step.going.tolist(), strict=True)
@@ -145,15 +143,15 @@ def written(
     """What the model writes after each row, with the log-probability of every token; with a tokenizer also as text."""
     if tokenizer is not None:
         cutters = Cutters(tokenizer, strings)
-        return collect(steps(model, batch, cutters.within(bounds), choose), cutters)
+        return collect(picks(model, batch, cutters.within(bounds), choose), cutters)
     if strings:
         raise ValueError(
             f"Stop strings are looked for in text; {list(strings)!r} came without a tokenizer. Give it too."
         )
-    return collect(steps(model, batch, bounds, choose))
+    return collect(picks(model, batch, bounds, choose))
 
 
-def collect(found: Iterable[Step], cutters: Cutters | None = None) -> list[Written]:
+def collect(found: Iterable[Step | Pick], cutters: Cutters | None = None) -> list[Written]:
     """What each row became in these steps, however they were chosen, `within` the bounds that the cutters gave."""
     rows: list[Written] = []
     for step in found:
@@ -177,15 +175,14 @@ def stream(
 ) -> Iterator[list[str]]:
     """Yield, step by step, what is new and certain in the text of each row; put together it is the text of `written`."""
     cutters = Cutters(tokenizer, strings)
-    for step in steps(model, batch, cutters.within(bounds), choose):
+    for step in picks(model, batch, cutters.within(bounds), choose):
         yield cutters.feed(step)
     yield cutters.end()
 
 
-def _note(rows: list[Written], step: Step) -> None:
+def _note(rows: list[Written], step: Step | Pick) -> None:
     """Add a step to the rows that go on with it, and close those that it stops."""
-    own = _logprobs(step.scores, step.tokens)
-    ruled = own if step.ruled is step.scores else _logprobs(step.ruled, step.tokens)
+    own, ruled = step.chances()
     for i, (row, token, goes) in enumerate(zip(rows, step.tokens.tolist(), step.going.tolist(), strict=True)):
         if goes:
             row.tokens.append(token)
@@ -200,7 +197,3 @@ def _spell(rows: list[Written], texts: Sequence[str], cutters: Cutters) -> None:
     for row, text, cutter in zip(rows, texts, cutters.rows, strict=True):
         row.text = (row.text or "") + text
         row.ended = row.ended or cutter.done
-
-
-def _logprobs(scores: Tensor, tokens: Tensor) -> list[float]:
-    return scores.float().log_softmax(-1).gather(-1, tokens[:, None])[:, 0].tolist()

@@ -65,10 +65,22 @@ class Fast(Model):
     @torch.no_grad()
     def best(self, text: Text, state: State, count: int) -> Best:
         """One new token a row: the best few of what follows it, without the scores of all words where our operator makes them."""
-        head = None if isinstance(self.body, Painter) else getattr(self.body, "head", None)  # whose step masks words
-        if type(head) is not WordHead or not isinstance(head.score, Tiles):
+        if not self.ranks:
             return ranked(self.step(text, state)[:, -1], count)
-        return head.score.weights.best(head.between(self._thought(text, state))[:, -1], count)
+        head: Any = self.body.head
+        x = head.between(self._thought(text, state))[:, -1]
+        if text.keep is None:
+            return head.score.weights.best(x, count)
+        live = text.keep[:, 0]  # nobody asks for those of rows that have ended
+        found = head.score.weights.best(x[live], count)
+        values, tokens, chances = (some.new_zeros(len(x), *some.shape[1:]).index_put_((live,), some) for some in found)
+        return values, tokens, chances
+
+    @property
+    def ranks(self) -> bool:
+        """Whether our operator finds the best words without the scores of all; a painter's step masks words, so it needs them."""
+        head = None if isinstance(self.body, Painter) else getattr(self.body, "head", None)
+        return type(head) is WordHead and isinstance(head.score, Tiles)
 
     def _thought(self, text: Text, state: State) -> Tensor:
         """What the body thinks of new tokens, (B, T, W); a source whose keys all beams share is not repeated for each."""
