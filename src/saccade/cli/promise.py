@@ -121,6 +121,7 @@ def drawn(out: Path, count: int = COUNT) -> list["Score"]:
 def _verdict(out: Path, count: int) -> "Verdict":
     from saccade.decoding.settings import Decoding
     from saccade.decoding.ways import Ways
+    from saccade.engine import fast
     from saccade.tasks.language import Language
     from saccade.tasks.opening import open_run
     from saccade.tasks.records import write_records
@@ -129,8 +130,9 @@ def _verdict(out: Path, count: int) -> "Verdict":
     from saccade.tasks.validity import kind_of
     from saccade.training.job import data_of
 
-    task, model = open_run(out, "language")
+    task, plain = open_run(out, "language")
     assert isinstance(task, Language)
+    model = fast(plain, "float32")  # writes the same, several times as fast
     kind, data = kind_of(task.config.check), data_of(out)
     ways = Ways(Decoding().or_draw(0.8, 0.95), model, need_tokenizer(model))
     found = write_records(

@@ -62,7 +62,9 @@ def feed(
         assert isinstance(task, Language), "only running text is put on a shelf"
         return running(task, examples, task.window(model), tokens=tokens, rows=rows, seed=seed)
     if isinstance(task, Language):
-        return running(task, task.ids(examples, model), task.window(model), tokens=tokens, rows=rows, seed=seed)
+        ids = task.ids(examples, model)
+        sizes = {"tokens": tokens, "rows": rows, "seed": seed, "begins": task.begins(ids, model)}
+        return running(task, ids, task.window(model), **sizes)
     items = task.items(examples, model)
     plan = Plan(np.array([item.lengths for item in items]), tokens, seed, rows)
     return Feed(task, plan, lambda numbers: [items[i] for i in numbers], len(items))
@@ -82,13 +84,24 @@ def running(
     rows: int | None = None,
     seed: int = 0,
     make: Callable[[np.ndarray], Item] = next_token,
+    begins: np.ndarray | None = None,
 ) -> Feed:
-    """Windows of one long row of ids, in batches; `make` gets a window and the token after it."""
+    """Windows of one long row of ids, in batches; `make` gets a window and the token after it.
+
+    Where records begin, every other window moves back to the beginning of its record, unless that is out of its reach: who is
+    asked to write a record has nothing before it, either.
+    """
     window = min(window, max(1, len(ids) - 1))  # a text shorter than a window is one
     plan = Blocks(len(ids), length=window, batch=max(1, min(tokens // window, rows or tokens)), seed=seed)
 
     def take(starts: np.ndarray) -> list[Item]:
-        return [make(ids[start : start + window + 1]) for start in starts]
+        return [make(ids[start : start + window + 1]) for start in map(begun, starts)]
+
+    def begun(start: int) -> int:
+        if begins is None or not len(begins) or (start // window + start % window) % 2:
+            return start
+        first = int(begins[max(0, np.searchsorted(begins, start, side="right") - 1)])
+        return first if 0 <= start - first < window else start
 
     return Feed(task, plan, take, len(ids))
 

@@ -95,6 +95,15 @@ class Language(Task):
             rows += [np.array(found.ids, np.int32) for found in tokenizer.encode_batch(lines, special=False)]
         return np.concatenate(rows) if rows else np.zeros(0, np.int32)
 
+    def begins(self, ids: np.ndarray, model: Model) -> np.ndarray | None:
+        """Where records begin in a row of ids, with the border before them; None where the text is no row of records."""
+        border = kind_of(self.config.check).border
+        marks = need_tokenizer(model).encode(border, special=False).ids if border else []
+        if not marks or len(ids) < len(marks):
+            return None
+        found = np.lib.stride_tricks.sliding_window_view(ids, len(marks)) == np.array(marks)
+        return np.flatnonzero(found.all(1))
+
     @property
     def context(self) -> int:
         """Tokens of a window that are read before those that are scored."""

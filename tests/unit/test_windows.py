@@ -1,0 +1,51 @@
+"""Windows of records: half of them begin where a record does, as a text that is written does."""
+
+import numpy as np
+import pytest
+
+from saccade.data import Example
+from saccade.models import transformer
+from saccade.models.new import new
+from saccade.tasks.feed import feed
+from saccade.tasks.language import Config, Language
+from saccade.text.train import train
+
+TUNES = [f"X: {number}\nK:G\n" + "ABc|" * (3 + 40 * (number % 7 == 0)) + "\n\n" for number in range(60)]
+
+
+def _feed(check: str, pieces: str = "characters"):
+    task = Language(Config(length=64, check=check))
+    tokenizer = train(TUNES, pieces)
+    model = new("transformer_language", transformer.Config(vocab=tokenizer.vocab, width=8, layers=1, heads=1, inner=8))
+    model.tokenizer = tokenizer
+    examples = [Example({"text": tune}) for tune in TUNES]
+    ids = task.ids(examples, model)
+    return task, feed(task, examples, model, tokens=256), ids, tokenizer
+
+
+@pytest.mark.parametrize("check", ["abc", "none"])
+def test_every_other_window_begins_where_its_record_does(check):
+    task, found, ids, tokenizer = _feed(check)
+    text = tokenizer.decode(ids.tolist(), special=True)
+    windows = [item for step in range(found.steps(3)) for batch in found.batches(step) for item in batch.rows]
+    begun = 0
+    for item in windows:
+        row = tokenizer.decode(np.append(item.source, item.gold[-1:]).tolist(), special=True)
+        assert len(item.source) == 64
+        assert row in text  # a window is a piece of the text, wherever it begins
+        begun += row.startswith("\n\nX:")
+    # half of them, but for those that begin over 64 characters behind the beginning of a long tune
+    assert (0.3 if check == "abc" else 0.0) <= begun / len(windows) <= (0.6 if check == "abc" else 0.1)
+
+
+def test_what_a_step_reads_does_not_depend_on_what_was_read_before():
+    _, found, _, _ = _feed("abc")
+    again = _feed("abc")[1]
+    for step in (5, 2, 9, 5):
+        for one, two in zip(found.batches(step), again.batches(step), strict=True):
+            assert one.source.tokens.equal(two.source.tokens)
+
+
+def test_text_that_is_no_row_of_records_has_no_beginnings():
+    task, _, ids, _ = _feed("none")
+    assert task.begins(ids, None) is None  # type: ignore[arg-type]
