@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shutil
 import struct
 from dataclasses import replace
 
@@ -370,6 +371,20 @@ def test_import_tells_files_apart_and_keeps_the_tokenizer(tmp_path, pieces, caps
     assert not is_marian(llama)
     assert main(["import", str(llama), str(tmp_path / "other")]) == 4
     assert "its header (Config(vocab=11" in capsys.readouterr().err
+
+
+def test_the_only_tokenizer_beside_a_file_is_taken_and_none_of_several(tmp_path, pieces, capsys):
+    path = whole_file(tmp_path / "model.bin")
+    assert main(["import", str(path), str(tmp_path / "none")]) == 0
+    assert "none (*.spm) lies beside it: without --tokenizer the run cannot read text" in capsys.readouterr().err
+    assert load(tmp_path / "none").tokenizer is None
+    shutil.copy(pieces, tmp_path / "vocab.spm")
+    assert main(["import", str(path), str(tmp_path / "one")]) == 0
+    assert f"tokenizer  {tmp_path / 'vocab.spm'}, which lies beside the weights" in capsys.readouterr().out
+    assert load(tmp_path / "one").tokenizer.vocab == 19
+    shutil.copy(pieces, tmp_path / "other.spm")
+    assert main(["import", str(path), str(tmp_path / "two")]) == 0
+    assert "2 lie beside it, so name one" in capsys.readouterr().err
 
 
 def test_the_end_of_the_vocabulary_begins_a_target(tmp_path):

@@ -25,7 +25,7 @@ def _feed(check: str, pieces: str = "characters"):
 
 @pytest.mark.parametrize("check", ["abc", "none"])
 def test_every_other_window_begins_where_its_record_does(check):
-    task, found, ids, tokenizer = _feed(check)
+    _, found, ids, tokenizer = _feed(check)
     text = tokenizer.decode(ids.tolist(), special=True)
     windows = [item for step in range(found.steps(3)) for batch in found.batches(step) for item in batch.rows]
     begun = 0

@@ -37,7 +37,8 @@ def main(
     Args:
         source: A directory, a name on the hub, or a file.
         run: The directory to write; it must not exist yet.
-        tokenizer: The tokenizer of a single file: llama2.c's tok512.bin, Marian's vocab.spm.
+        tokenizer: The tokenizer of a single file: llama2.c's tok512.bin, Marian's vocab.spm. Without it, the only one that lies
+            beside the file is taken.
         convert: Read pickled weights, tensors only, in a process of its own.
     """
     if run.exists():
@@ -71,7 +72,20 @@ def _file(path: Path, tokenizer: Path | None) -> "Model":
 
     if files.pickled(path):
         raise ValueError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert.")
-    return _marian(path, tokenizer) if marian_bin.is_marian(path) else _llama2c(path, tokenizer)
+    marian = marian_bin.is_marian(path)
+    tokenizer = tokenizer or _beside(path, "*.spm" if marian else "tok*.bin")
+    return _marian(path, tokenizer) if marian else _llama2c(path, tokenizer)
+
+
+def _beside(path: Path, pattern: str) -> Path | None:
+    """The tokenizer in the directory of a file, if there is one and no other."""
+    found = sorted(other for other in path.parent.glob(pattern) if other != path)
+    if len(found) == 1:
+        print(f"tokenizer  {found[0]}, which lies beside the weights")
+        return found[0]
+    there = f"{len(found)} lie beside it, so name one" if found else f"none ({pattern}) lies beside it"
+    print(f"tokenizer  not given, and {there}: without --tokenizer the run cannot read text", file=sys.stderr)
+    return None
 
 
 def _marian(path: Path, tokenizer: Path | None) -> "Model":
