@@ -154,6 +154,26 @@ def test_without_the_setting_or_without_a_word_nothing_joins():
     assert "swap changes nothing" in found.said
 
 
+def test_pairs_join_themselves_in_the_other_order():
+    examples = [Example({"first": f"a{i}", "second": f"b{i}", "label": str(i % 2)}, "f.tsv", i) for i in range(9)]
+    task = Pair(Pair.Config(augment="order"))
+    found = with_twins(task, examples)
+    assert found.examples[:9] == examples
+    for one, two in zip(examples, found.examples[9:], strict=True):
+        assert (two["first"], two["second"], two["label"], two.line) == (
+            one["second"],
+            one["first"],
+            one["label"],
+            one.line,
+        )
+    assert found.record == {"order": 9}
+    assert "all 9 training pairs join themselves" in found.said
+    long = with_twins(task, Long(lambda: iter(examples), len(examples), examples[:4]))
+    assert list(long.examples) == found.examples
+    assert len(long.examples) == 18
+    assert long.examples.some == [*examples[:4], *found.examples[9:13]]
+
+
 # --- what cannot take them
 
 

@@ -41,7 +41,9 @@ class Config:
     smoothing: float = 0.0  # of the labels
     centre: float = 0.0  # of the numbers: their mean, taken from the training data
     spread: float = 1.0  # their deviation, likewise
-    augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
+    augment: Literal["none", "swap", "order"] = (
+        "none"  # twins join what is learnt: about the other group, or turned round
+    )
 
 
 class Pair(Task):

@@ -1,14 +1,16 @@
-"""`task.augment swap`: training examples are joined by their counterparts about the other group.
+"""Training examples are joined by twins of theirs: `task.augment swap`, about the other group; `order`, of pairs turned round.
 
 Of every example, and for every dimension of the lexicon that it has a word of, one twin is made with the words of that
 dimension exchanged and its gold as it is. The twins come after all examples, dimension by dimension, in the order of the
 examples. They depend on nothing but the data and the lexicon; which batch they are in depends on the seed, as with all
 others (Lu et al. 2018, arXiv 1807.11714).
+
+Of pairs that mean the same in either order, such as paraphrases, `order` makes one twin each, with the two texts exchanged.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from saccade.data import DataError, Example
@@ -17,7 +19,7 @@ from saccade.data.twins import twin
 from saccade.tasks.task import Task
 from saccade.text.swap import Dimension, dimensions, lexicon_mark, spoken
 
-SWAP = "swap"
+SWAP, ORDER = "swap", "order"
 LOOK = 2_000  # texts by which languages are told
 REFUSED = {  # where a twin's gold would be wrong, or nobody could tell
     "translate": "the translation would have to change with its source, and no list of words knows how",
@@ -42,7 +44,7 @@ class Learnt:
     @property
     def record(self) -> dict[str, int | str]:
         """What a run writes down of its twins, and has to find again when it goes on."""
-        return {**self.counts, "lexicon": lexicon_mark()}
+        return dict(self.counts) if ORDER in self.counts else {**self.counts, "lexicon": lexicon_mark()}
 
 
 def refusal(name: str) -> str:
@@ -53,8 +55,11 @@ def refusal(name: str) -> str:
 
 def with_twins(task: Task, examples: Sequence[Example]) -> Learnt | None:
     """The training examples with their twins, where the settings ask for them."""
-    if not task.exchanged or task.config.augment != SWAP:
+    if not task.exchanged or task.config.augment not in (SWAP, ORDER):
         return None
+    if task.config.augment == ORDER:
+        said = f"twins  all {len(examples):,} training pairs join themselves in the other order; dev and test stay as they are"
+        return Learnt(_joined(examples, lambda some: map(turned, some), len(examples)), {ORDER: len(examples)}, said)
     work = _work(task, examples.some if isinstance(examples, Long) else examples)
     made = work.made(examples) if isinstance(examples, Long) else list(work.made(examples))
     counts: Counter[str] = Counter()
@@ -63,11 +68,28 @@ def with_twins(task: Task, examples: Sequence[Example]) -> Learnt | None:
         counts[name] += 1
         numbers.add(number)
     said = _said(counts, len(numbers), len(examples))
-    if isinstance(examples, Long):  # made again whenever they are read
-        some = [*examples.some, *work.twins(examples.some)]
-        joined = Long(lambda: chain(examples, work.twins(examples)), len(examples) + counts.total(), some)
-        return Learnt(joined, dict(counts), said)
+    if isinstance(examples, Long):
+        return Learnt(_joined(examples, work.twins, counts.total()), dict(counts), said)
     return Learnt([*examples, *(example for _, _, example in made)], dict(counts), said)
+
+
+def turned(example: Example) -> Example:
+    """A pair in the other order.
+
+    >>> turned(Example({"first": "a", "second": "b", "label": "1"})).values
+    {'first': 'b', 'second': 'a', 'label': '1'}
+    """
+    return replace(example, values={**example.values, "first": example["second"], "second": example["first"]})
+
+
+def _joined(
+    examples: Sequence[Example], twins: Callable[[Iterable[Example]], Iterable[Example]], count: int
+) -> Sequence[Example]:
+    """The examples and then their twins; where they are too many to be held, made again whenever they are read."""
+    if not isinstance(examples, Long):
+        return [*examples, *twins(examples)]
+    some = [*examples.some, *twins(examples.some)]
+    return Long(lambda: chain(examples, twins(examples)), len(examples) + count, some)
 
 
 @dataclass(frozen=True)
