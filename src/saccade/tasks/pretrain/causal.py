@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from saccade.data import Example
 from saccade.models.model import Model
 from saccade.tasks.language import Language
@@ -28,6 +30,9 @@ class Causal(Language):
     @property
     def recall(self) -> int:
         return 0
+
+    def begins(self, ids: np.ndarray, model: Model) -> None:
+        """A text is no row of records here."""
 
     def fit(self, examples: Sequence[Example]) -> None:
         """There is nothing to know of the data: records and their checks are an affair of `language`."""
