@@ -33,7 +33,7 @@ SHOWN = 3  # pictures whose looks are drawn
 MODEL = {"width": 64, "size": 32, "cell": 4, "channels": 3, "block": "plain", "dropout": 0.0, "length": 16}
 TASK = {"pieces": "words", "smoothing": 0.0, "metric": "exact_match", "length": 16}
 TRAIN = {
-    "rate": 2e-3,
+    "rate": 5e-3,
     "fit": True,  # the clock ends a training, and the schedule with it
     "warmup": 0.05,
     "average": 0.99,
