@@ -12,7 +12,7 @@ from saccade.data.item import ARTICLE, SUMMARY, several
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score, rouge, suited
 from saccade.tasks.task import Choices, Item, Wrong
-from saccade.tasks.translate import Translate
+from saccade.tasks.translate import Translate, check_beams
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,10 @@ class Config:
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     smoothing: float = 0.1  # of the words
     metric: str = "rouge_2"  # what training watches: rouge_1, rouge_2 or rouge_l
+    beams: int = 1  # that held-out texts are searched with when they are scored; more take longer
+
+    def __post_init__(self) -> None:
+        check_beams(self.beams)
 
 
 class Summarise(Translate):

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from saccade.data import Batch, Example, Role, Text
 from saccade.data.item import SOURCE, TARGET
-from saccade.decoding.beam import Hypothesis
+from saccade.decoding.beam import Beams, Hypothesis, search
+from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import generate
 from saccade.decoding.ways import Ways, named_only
 from saccade.models.model import Model
@@ -24,6 +25,10 @@ class Config:
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     smoothing: float = 0.1  # of the words
     metric: str = "bleu"  # what training watches: bleu, chrf or exact_match
+    beams: int = 1  # that held-out texts are searched with when they are scored; more take longer
+
+    def __post_init__(self) -> None:
+        check_beams(self.beams)
 
 
 class Translate(Task):
@@ -83,9 +88,14 @@ class Translate(Task):
 
     def answer(self, model: Model, batch: Batch) -> list[str]:
         tokenizer = need_tokenizer(model).target
-        given = {"stop": tokenizer.end, "rules": named_only(model, tokenizer)}
-        rows = self._in_rooms(model, batch, None, lambda some, room: generate(model, some, limit=room, **given))
-        return [tokenizer.decode(row) for row in rows]
+        stop, rules, beams = tokenizer.end, named_only(model, tokenizer), self.config.beams
+
+        def write(some: Batch, room: int) -> list[list[int]]:
+            if beams == 1:
+                return generate(model, some, stop=stop, limit=room, rules=rules)
+            return [row[0].tokens for row in search(model, some, Bounds(stop, room, rules), Beams(beams))]
+
+        return [tokenizer.decode(row) for row in self._in_rooms(model, batch, None, write)]
 
     def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
         write = lambda some, room: ways.write(some, limit=room)
@@ -124,6 +134,11 @@ class Translate(Task):
 
     def told(self, shown: dict[str, Any]) -> str:
         return shown["translation"]
+
+
+def check_beams(beams: int) -> None:
+    if beams < 1:
+        raise ValueError(f"task.beams is {beams}; 1 or more are needed, and 1 takes the best word each time.")
 
 
 def _some(source: Text, numbers: Sequence[int]) -> Text:
