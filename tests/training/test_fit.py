@@ -39,9 +39,11 @@ def _rates(out: Path) -> list[float]:
 
 def test_the_schedule_ends_with_the_time_and_at_its_lowest_rate(home, clock):
     result = ended(list(run(ready(home, **FIT), home / "out")))
-    assert (result.why, result.steps) == ("the end of the schedule", STEPS)
+    assert (result.why, result.steps) == ("the end of the schedule, fitted to train.max_time = 8 minutes", STEPS)
     wanted = [rate(n, STEPS, highest=3e-3, warmup=0.1) for n in range(STEPS)]
-    assert _rates(home / "out")[1:] == pytest.approx(wanted[1:])  # before the first step nobody knows how fast it is
+    assert _rates(home / "out")[2:] == pytest.approx(
+        wanted[2:]
+    )  # before the second step nobody knows how fast they are
     assert wanted[-1] < 1e-4
 
 
@@ -72,6 +74,33 @@ def test_slower_steps_later_on_are_cut_by_the_clock(home, clock):
     list(itertools.islice(events, 30))
     clock["a step"] = 2 * SECONDS
     assert "max_time" in ended(list(events)).why
+
+
+def test_a_slow_first_step_tells_nothing_even_if_it_takes_a_tenth_of_the_time(home, clock):
+    clock["a step"] = 60.0
+    events = run(ready(home, **FIT), home / "out")
+    next(events)
+    clock["a step"] = SECONDS
+    result = ended(list(events))
+    assert result.steps == 67  # one in the first minute, and ten in each of the 6.6 that are left of 95 %
+    assert "fitted" in result.why
+    assert max(_rates(home / "out")[2:5]) < 3e-3  # still warming up
+
+
+def test_a_later_call_with_more_time_does_not_change_a_settled_schedule(home, clock):
+    ended(list(run(ready(home, **FIT, max_steps=20), home / "out")))
+    assert ended(list(run(ready(home, **{**FIT, "max_time": 40.0}), home / "out"))).steps == STEPS
+
+
+def test_the_clock_of_the_first_process_counts_for_all(home, clock, monkeypatch):
+    """A checkpoint adds what the first process measured, so that all fit the same schedule."""
+    work = running.Run(ready(home, **FIT), home / "out")
+    object.__setattr__(work.world, "first", lambda make: 120.0)  # seconds, whatever this process has measured
+    work.began = 0.0
+    clock["seconds"] = 30.0
+    monkeypatch.setattr(work.learner.spread, "save", lambda *args, **more: home)
+    work.save()
+    assert work.progress.minutes == 2.0
 
 
 def test_it_needs_a_time(home):

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from saccade.data import Batch, Text
 from saccade.decoding import Bounds, Draw, generate
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.speculate import LookUp, speculate
-from saccade.engine import Fast, Memory, choice, fast, native, quality, stack
+from saccade.engine import Fast, Memory, choice, fast, memory, native, quality, rooms, stack
 from saccade.engine.quantise import Float16, Float32, Int8, Shared, Tiles, joined
 from saccade.engine.slots import Slots
 from saccade.engine.stack import FastStack
@@ -372,6 +373,25 @@ def test_a_large_batch_is_read_a_few_rows_at_a_time(family, config, options, sid
     assert found[0][1] == found[1][1]
     if options:
         assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("position", ["learned", "alibi"])
+@pytest.mark.parametrize("beyond", [0, 3])
+def test_what_stands_in_new_memory_and_behind_all_texts_changes_nothing(precision, position, beyond, monkeypatch):
+    """A batch read in parts into memory that held anything before, with columns in which all is padding."""
+    config = GPT2 if position == "learned" else replace(PAIR, position=position)
+    quick = fast(loud("gpt2" if position == "learned" else "transformer_language", config), precision)
+    monkeypatch.setattr(rooms, "space", lambda shape, like: like.new_full(tuple(shape), torch.nan))
+    monkeypatch.setattr(memory, "space", rooms.space)
+    text = Text.of([list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1, 11, 7)])
+    text = Text(F.pad(text.tokens, (0, beyond)), F.pad(text.keep, (0, beyond)))
+    found = []
+    for together in (2**20, 22):
+        monkeypatch.setattr(stack, "TOGETHER", together)
+        beams = search(quick, Batch(text), Bounds(None, 6), Beams(3))
+        found.append((generate(quick, Batch(text), stop=None, limit=9), [row[0].tokens for row in beams]))
+    assert found[0] == found[1]
 
 
 def test_keys_of_int8_take_two_bytes_and_answer_alike():

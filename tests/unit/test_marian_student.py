@@ -338,12 +338,12 @@ def test_a_student_learns():
 # import
 
 
-def trained(path, *, end, unknown):
-    """A vocabulary of 19 pieces, as Marian has them: an end and an unknown piece, no beginning and no padding."""
+def trained(path, *, end, unknown, size=19):
+    """A vocabulary of 19 pieces, or fewer, as Marian has them: an end and an unknown piece, no beginning and no padding."""
     import sentencepiece
 
     words = ["the cat sat", "a cat ate the hat", "the hat sat at a cat", "eat the tea"]
-    options = {"vocab_size": 19, "minloglevel": 2, "eos_id": end, "unk_id": unknown, "bos_id": -1, "pad_id": -1}
+    options = {"vocab_size": size, "minloglevel": 2, "eos_id": end, "unk_id": unknown, "bos_id": -1, "pad_id": -1}
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(words * 5), model_prefix=str(path), **options)
     return path.with_suffix(".model").rename(path.with_suffix(".spm"))
 
@@ -382,7 +382,13 @@ def test_the_only_tokenizer_beside_a_file_is_taken_and_none_of_several(tmp_path,
     assert main(["import", str(path), str(tmp_path / "one")]) == 0
     assert f"tokenizer  {tmp_path / 'vocab.spm'}, which lies beside the weights" in capsys.readouterr().out
     assert load(tmp_path / "one").tokenizer.vocab == 19
-    shutil.copy(pieces, tmp_path / "other.spm")
+    other = trained(tmp_path / "larger", end=0, unknown=1, size=17)
+    (tmp_path / "vocab.spm").unlink()
+    assert main(["import", str(path), str(tmp_path / "left")]) == 0
+    assert "tokenizer  left out:" in (said := capsys.readouterr().err)
+    assert "has 17 pieces" in said
+    assert load(tmp_path / "left").tokenizer is None
+    shutil.copy(other, tmp_path / "other.spm")
     assert main(["import", str(path), str(tmp_path / "two")]) == 0
     assert "2 lie beside it, so name one" in capsys.readouterr().err
 

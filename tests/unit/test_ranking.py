@@ -135,6 +135,21 @@ def test_the_best_token_is_the_same_by_ranks_and_by_scores_as_rows_end_one_after
 
 
 @compiled
+def test_a_model_that_has_diverged_is_an_error_by_ranks_too():
+    model = fast(new("gpt2", FAMILIES["gpt2"]).eval(), "int8")
+    best, calls = model.best, []
+
+    def lost(text, state, count):
+        calls.append(text)
+        values, tokens, chances = best(text, state, count)
+        return values.fill_(-math.inf) if len(calls) > 1 else values, tokens, chances
+
+    model.best = lost
+    with pytest.raises(ValueError, match="Row 0, after 2 written tokens: the model's scores are no numbers"):
+        generate(model, Batch(Text.of([[5, 6, 7], [8, 9]])), stop=None, limit=6)
+
+
+@compiled
 def test_rules_and_draws_have_all_scores():
     model = fast(new("gpt2", FAMILIES["gpt2"]).eval(), "int8")
     batch = Batch(Text.of([[5, 6, 7], [8, 9]]))

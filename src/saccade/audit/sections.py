@@ -16,6 +16,7 @@ from saccade.audit.stats import bounds
 from saccade.audit.suite import Figure, Finding, Grid
 from saccade.audit.table import reasons
 from saccade.tasks.task import Task
+from saccade.tasks.twins import ORDER
 
 WATTS = 10.0  # of a busy core, where nobody states another
 EXAMPLES = 6  # of a suite that are shown
@@ -84,10 +85,16 @@ def _data(records: Records, task: Task | None) -> Facts:
     files = ", ".join(run.get("data", ())) or (f"saccade's own sample {task.sample}" if run and task else BLANK)
     told = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     facts = [("Files", files), ("Hash", run.get("digest", BLANK)), ("Examples", told or BLANK)]
-    if twins := run.get("twins"):
-        made = ", ".join(f"{name} {count:,}" for name, count in twins.items() if name != "lexicon") or "none"
-        facts.append(("Twins", f"swapped twins of training examples were learnt beside them (task.augment): {made}"))
+    if twins := run.get("twins", {}):
+        facts.append(("Twins", _twins(twins)))
     return Facts(tuple(facts))
+
+
+def _twins(twins: Mapping[str, Any]) -> str:
+    if ORDER in twins:
+        return f"all {twins[ORDER]:,} pairs were learnt in both orders (task.augment)"
+    made = ", ".join(f"{name} {count:,}" for name, count in twins.items() if name != "lexicon") or "none"
+    return f"swapped twins of training examples were learnt beside them (task.augment): {made}"
 
 
 def _scores(records: Records) -> Iterator[Part]:

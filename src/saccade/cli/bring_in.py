@@ -73,8 +73,14 @@ def _file(path: Path, tokenizer: Path | None) -> "Model":
     if files.pickled(path):
         raise ValueError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert.")
     marian = marian_bin.is_marian(path)
-    tokenizer = tokenizer or _beside(path, "*.spm" if marian else "tok*.bin")
-    return _marian(path, tokenizer) if marian else _llama2c(path, tokenizer)
+    read = _marian if marian else _llama2c
+    found = None if tokenizer else _beside(path, "*.spm" if marian else "tok*.bin")
+    if found is not None:
+        try:
+            return read(path, found)
+        except ValueError as error:
+            print(f"tokenizer  left out: {error}", file=sys.stderr)
+    return read(path, tokenizer)
 
 
 def _beside(path: Path, pattern: str) -> Path | None:
@@ -108,6 +114,10 @@ def _llama2c(path: Path, tokenizer: Path | None) -> "Model":
 
     config, tensors = llama2c.read_llama2c(path)
     words = None if tokenizer is None else text.from_llama2c(tokenizer)
+    if words is not None and words.vocab != config.vocab:
+        raise ValueError(
+            f"{tokenizer}: has {words.vocab:,} pieces, and {path} {config.vocab:,}; is it another model's?"
+        )
     return _model(llama.FAMILY, config, tensors, words, path)
 
 

@@ -19,8 +19,8 @@ from saccade.data import Batch, Text
 from saccade.decoding.bounds import Bounds, among
 from saccade.decoding.choose import greedy
 from saccade.decoding.highest import log_probability
-from saccade.decoding.offers import Ranking, ranked
-from saccade.decoding.rules import Ruling, Sofar, obey
+from saccade.decoding.offers import Ranking
+from saccade.decoding.rules import Ruling, Sofar, need_numbers, obey
 from saccade.models.family import Writer
 from saccade.models.model import Model
 from saccade.parts.state import State
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pick:
-    """One token for each row from a writer that ranks its words itself: the scores of the others were never there."""
+    """One token for each row from a writer that ranks its words itself, after the first without the scores of all others."""
 
     tokens: Tensor  # (B,)
     going: Tensor  # (B,) as in a step
@@ -99,12 +99,15 @@ def picks(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) 
         yield from steps(model, batch, bounds, choose)
         return
     course = Course(model, batch, bounds)
-    best = ranked(course.scores, 1) if len(course.sofar) else None
-    del course.scores
     while course.goes_on():
-        if best is None:
-            best = model.best(course.next(), course.state, 1)
-        tokens, logs, best = best[1][:, 0], best[2], None
+        if course.last is None:
+            tokens = greedy(scores := course.ruled())
+            logs = log_probability(scores.float(), tokens[:, None])[:, 0]
+            del course.scores, scores
+        else:
+            values, best, logs = model.best(course.next(), course.state, 1)
+            need_numbers(values[:, 0], course.sofar, course.going)
+            tokens = best[:, 0]
         course.write(tokens)
         yield Pick(tokens, course.going, logs)
 

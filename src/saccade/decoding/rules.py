@@ -89,13 +89,25 @@ def obey(rules: Sequence[Ruling], scores: Tensor, sofar: Sofar, going: Tensor | 
     return ruled
 
 
-def _refuse(rules: Sequence[Ruling], row: int, scores: Tensor, sofar: Sofar) -> NoReturn:
-    where = f"Row {row}, after {len(sofar.written[row])} written tokens"
-    if not bool(scores[row].amax(-1).isfinite()):
+def need_numbers(best: Tensor, sofar: Sofar, going: Tensor) -> None:
+    """A row that goes on and whose best score (B,) is no number is an error."""
+    empty = best.isfinite().logical_not() & going
+    if bool(empty.any()):
+        row = int(empty.nonzero()[0, 0])
         raise ValueError(
-            f"{where}: the model's scores are no numbers (the best is {float(scores[row].amax())}); its weights have "
+            f"{_where(row, sofar)}: the model's scores are no numbers (the best is {float(best[row])}); its weights have "
             "diverged, or nothing may follow."
         )
+
+
+def _where(row: int, sofar: Sofar) -> str:
+    return f"Row {row}, after {len(sofar.written[row])} written tokens"
+
+
+def _refuse(rules: Sequence[Ruling], row: int, scores: Tensor, sofar: Sofar) -> NoReturn:
+    best = scores.amax(-1)
+    need_numbers(best, sofar, torch.arange(len(best), device=best.device) == row)
+    where = _where(row, sofar)
     names = ", ".join(getattr(rule, "__name__", type(rule).__name__) for rule in rules)
     raise ValueError(
         f"{where}: every token is forbidden by the rules together ({names}); take one of them away, or give it more room."

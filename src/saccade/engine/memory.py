@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from saccade.engine.rooms import Room, Shared, count, groups_of, space
+from saccade.engine.rooms import Room, Shared, cleared, count, groups_of, space
 from saccade.heap import give_back
 from saccade.parts.state import Mark, Slot, State
 
@@ -87,8 +87,8 @@ class Memory(State):
         slots[path] = room
         return room
 
-    def part(self, rows: Tensor, of: int) -> "Part":
-        """Some rows of the `of` that this will have, to be read before the others; it remembers nothing yet."""
+    def part(self, rows: Tensor, of: tuple[int, int]) -> "Part":
+        """Some rows of all that will be read, `of` so many rows and tokens, before the others; it remembers nothing yet."""
         return Part(self, rows, of)
 
     def _size(self, end: int) -> int:
@@ -177,9 +177,9 @@ class Memory(State):
 
 
 class Part(State):
-    """Some rows of a memory, read by themselves: what they append lies where it belongs among all rows."""
+    """Some rows of a memory, read by themselves: what they append lies where it belongs among all rows, and padding is zero."""
 
-    def __init__(self, whole: Memory, rows: Tensor, of: int, above: "Part | None" = None, path: str = ""):
+    def __init__(self, whole: Memory, rows: Tensor, of: tuple[int, int], above: "Part | None" = None, path: str = ""):
         super().__init__(above, path)
         self._whole_memory, self._rows, self._of = whole, rows, of
 
@@ -188,9 +188,12 @@ class Part(State):
 
     def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
         memory, path = self._whole_memory._root, self._path + name
+        rows, length = self._of
         room = memory._slots.get(path)
         if room is None:
-            room = memory.extend(path, x[:1].expand(self._of, *x.shape[1:]), axis)
+            shape = [rows, *x.shape[1:]]
+            shape[axis] = memory._size(length)
+            room = memory._slots[path] = Room(cleared(shape, x), length, axis)
         assert isinstance(room, Room), "the first to read has made it"
         x = x.to(room.whole.dtype)
         room.whole.narrow(axis, 0, x.size(axis))[self._rows] = x

@@ -28,6 +28,12 @@ def space(shape: Sequence[int], like: Tensor) -> Tensor:
     return torch.frombuffer(mmap.mmap(-1, size, **OWN), dtype=like.dtype).view(*shape)
 
 
+def cleared(shape: Sequence[int], like: Tensor) -> Tensor:
+    """As `space`, and all of it zero, as the system hands out large ones: where padding is, nothing is ever written."""
+    small = not like.is_cpu or math.prod(shape) * like.element_size() < LARGE
+    return like.new_zeros(shape) if small else space(shape, like)
+
+
 class Room(Slot):
     """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it.
 

@@ -86,7 +86,7 @@ class FastStack(Stack):
         """A large batch read a few rows of like length at a time, as no row knows of another: (B, T, W)."""
         out = x[:0]
         for rows, length in _alike(torch.full((len(x),), x.size(1)) if keep is None else _ends(keep)):
-            part = state.part(rows, len(x)) if isinstance(state, Memory) else None
+            part = state.part(rows, (len(x), x.size(1))) if isinstance(state, Memory) else None
             read = self(x[rows, :length], None if keep is None else keep[rows, :length], part)
             out = out if len(out) else read.new_zeros(*x.shape[:2], read.size(2))
             out[rows, :length] = read

@@ -95,10 +95,10 @@ def _read(record: Record) -> list[list[str]]:
 
 
 def _cut(record: Record) -> tuple[str, ...]:
-    """Which schedules the clock has cut, if any."""
+    """Which schedules the clock has cut or shortened, if any."""
     if not record["cut"]:
         return ()
-    return (f"The clock ended these before their schedule did: {', '.join(record['cut'])}.",)
+    return (f"The clock ended or shortened the schedules of these: {', '.join(record['cut'])}.",)
 
 
 def draw(record: Record, path: Path) -> None:

@@ -34,7 +34,7 @@ PRETRAINING = 0.27  # of all minutes, for each of the two
 TEACHING = 0.40  # for all trainings on labels together; the rest is for reading, testing and reports
 SIZES: dict[str, Any] = {"word_width": 128, "width": 128, "layers": 2, "heads": 4, "inner": 512, "vocab": 8000}
 WORDS: dict[str, Any] = {"length": 128, "pieces": "bpe"}
-# the clock ends it, so the rate falls along a curve that needs no end, and a mean of the weights is kept
+# the clock ends it, and the schedule with it; a mean of the weights is kept
 READING: dict[str, Any] = {"epochs": 1000, "tokens": 4096, "fit": True, "warmup": 0.06}
 READING |= {"average": 0.999, "look_every": 500, "look_at": 200, "decay": 0.01}
 LEARNING: dict[str, Any] = {"average": 0.99, "warmup": 0.1, "fit": True, "look_every": 10**9}

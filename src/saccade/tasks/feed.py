@@ -89,7 +89,7 @@ def running(
     """Windows of one long row of ids, in batches; `make` gets a window and the token after it.
 
     Where records begin, every other window moves back to the beginning of its record, unless that is out of its reach: who is
-    asked to write a record has nothing before it, either.
+    asked to write a record has nothing before it, either. So some tokens are read twice in an epoch, and others in the next.
     """
     window = min(window, max(1, len(ids) - 1))  # a text shorter than a window is one
     plan = Blocks(len(ids), length=window, batch=max(1, min(tokens // window, rows or tokens)), seed=seed)

@@ -41,9 +41,7 @@ class Config:
     smoothing: float = 0.0  # of the labels
     centre: float = 0.0  # of the numbers: their mean, taken from the training data
     spread: float = 1.0  # their deviation, likewise
-    augment: Literal["none", "swap", "order"] = (
-        "none"  # twins join what is learnt: about the other group, or turned round
-    )
+    augment: Literal["none", "swap", "order"] = "none"  # what joins the training pairs: twins, or the other order
 
 
 class Pair(Task):

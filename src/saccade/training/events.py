@@ -57,7 +57,8 @@ class Progress:
     looked: int = 0  # the step of the last look
     minutes: float = 0.0
     skipped: int = 0  # steps left out, as their loss was not finite
-    horizon: int = 0  # steps of a schedule that was shortened to its time; 0: it was not
+    horizon: int = 0  # steps of a schedule that was fitted to its time; 0: it was not
+    fitted: float = 0.0  # the minutes that it was fitted to
 
     def better(self, score: Score) -> bool:
         if math.isnan(score.value):

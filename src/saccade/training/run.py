@@ -51,6 +51,7 @@ class Run:
         self.began = self.saved = time.monotonic()
         self.worked = time.process_time()
         self.passed = self.unsaved = 0.0  # seconds since then, as all processes last agreed upon
+        self.paced: tuple[int, float] | None = None  # steps and minutes from which on this call's steps are timed
 
     def resume(self) -> Iterator[Event]:
         """Be where the newest whole checkpoint was, or at the beginning."""
@@ -100,7 +101,7 @@ class Run:
     def save(self, *, best: bool = False) -> Saved:
         """Everything, at this step."""
         now = time.monotonic()
-        self.progress.minutes += (now - self.began) / 60
+        self.progress.minutes += self.world.first(lambda: now - self.began) / 60
         self.began = self.saved = now
         self.passed = self.unsaved = 0.0
         facts = {"fixed": self.ready.fixed(), "progress": vars(self.progress).copy(), "world": self._world()}
@@ -168,13 +169,23 @@ class Run:
     def _fit(self) -> None:
         """Where train.fit is on, a schedule of as many steps as the time holds, as long as its first part tells how many.
 
-        From then on it stands, in every checkpoint, and what is learnt no longer depends on the clock.
+        The first step of a call, which is slow, tells nothing. From then on the schedule stands, in every checkpoint and whatever
+        time a later call has, and what is learnt no longer depends on the clock.
         """
-        config, learner, minutes = self.ready.config, self.learner, self.progress.minutes + self.passed / 60
-        if config.fit and learner.done and minutes < TELLING * config.max_time:
-            held = round(learner.done * FILLED * config.max_time / max(minutes, 1e-9))
-            learner.horizon = min(learner.feed.steps(config.epochs), max(held, learner.done + 1))
-            self.progress.horizon = learner.horizon
+        config, learner, progress = self.ready.config, self.learner, self.progress
+        minutes = progress.minutes + self.passed / 60
+        open_still = not progress.horizon or minutes < TELLING * (progress.fitted or config.max_time)
+        if not (config.fit and learner.done and open_still):
+            return
+        if self.paced is None:
+            self.paced = learner.done, minutes
+        since, before = self.paced
+        if learner.done == since:
+            return
+        pace = (learner.done - since) / max(minutes - before, 1e-9)
+        held = learner.done + round(pace * max(0.0, FILLED * config.max_time - minutes))
+        learner.horizon = min(learner.feed.steps(config.epochs), max(held, learner.done + 1))
+        progress.horizon, progress.fitted = learner.horizon, config.max_time
 
     def _note(self, step: Step) -> None:
         if self.world.is_first:
@@ -229,7 +240,9 @@ class Run:
         """Why the run is finished, if it is."""
         patience = self.ready.config.patience
         if self.learner.done >= self.learner.horizon:
-            return "the end of the schedule"
+            short = 0 < self.progress.horizon < self.learner.feed.steps(self.ready.config.epochs)
+            fitted = f", fitted to train.max_time = {self.progress.fitted:g} minutes" if short else ""
+            return f"the end of the schedule{fitted}"
         return "no better score for long" if patience and self.progress.since >= patience else ""
 
     def limit(self) -> str:
