@@ -19,6 +19,7 @@ from saccade.engine.memory import Memory
 from saccade.engine.operands import kept
 from saccade.engine.packing import PackedSight
 from saccade.engine.quantise import Pack, Packed, joined
+from saccade.engine.rooms import space
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.layer import Sublayer
 from saccade.parts.multihead import Attention, narrowed, split
@@ -161,11 +162,12 @@ class Across(nn.Module):
 
     def _made(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
         both = split(kept(self.joint(memory), self.joint.keeps), self.head_width)
-        k, v = (dense(x) for x in both.chunk(2, dim=1))
-        if state is not None:
-            state.put("key", k, 2)
-            state.put("value", v, 2)
-        return k, v
+        if state is None:
+            k, v = (dense(x) for x in both.chunk(2, dim=1))
+            return k, v
+        # where they are kept nothing is freed around them
+        k, v = (space(x.shape, x).copy_(x) for x in both.chunk(2, dim=1))
+        return state.put("key", k, 2), state.put("value", v, 2)
 
 
 class Thinking(nn.Module):
