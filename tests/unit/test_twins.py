@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from saccade.audit.sections import _twins
 from saccade.cli import main
 from saccade.data import DataError, Example
 from saccade.data.long import Long
@@ -167,6 +168,7 @@ def test_pairs_join_themselves_in_the_other_order():
             one.line,
         )
     assert found.record == {"order": 9}
+    assert _twins(found.record) == "all 9 pairs were learnt in both orders (task.augment)"  # no claim of swapped groups
     assert "all 9 training pairs join themselves" in found.said
     long = with_twins(task, Long(lambda: iter(examples), len(examples), examples[:4]))
     assert list(long.examples) == found.examples

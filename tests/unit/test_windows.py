@@ -13,19 +13,20 @@ from saccade.text.train import train
 TUNES = [f"X: {number}\nK:G\n" + "ABc|" * (3 + 40 * (number % 7 == 0)) + "\n\n" for number in range(60)]
 
 
-def _feed(check: str, pieces: str = "characters"):
+def _feed(check: str):
     task = Language(Config(length=64, check=check))
-    tokenizer = train(TUNES, pieces)
+    tokenizer = train(TUNES, "characters")
     model = new("transformer_language", transformer.Config(vocab=tokenizer.vocab, width=8, layers=1, heads=1, inner=8))
     model.tokenizer = tokenizer
     examples = [Example({"text": tune}) for tune in TUNES]
     ids = task.ids(examples, model)
-    return task, feed(task, examples, model, tokens=256), ids, tokenizer
+    return task, feed(task, examples, model, tokens=256), ids, model
 
 
 @pytest.mark.parametrize("check", ["abc", "none"])
 def test_every_other_window_begins_where_its_record_does(check):
-    _, found, ids, tokenizer = _feed(check)
+    _, found, ids, model = _feed(check)
+    tokenizer = model.tokenizer
     text = tokenizer.decode(ids.tolist(), special=True)
     windows = [item for step in range(found.steps(3)) for batch in found.batches(step) for item in batch.rows]
     begun = 0
@@ -47,5 +48,5 @@ def test_what_a_step_reads_does_not_depend_on_what_was_read_before():
 
 
 def test_text_that_is_no_row_of_records_has_no_beginnings():
-    task, _, ids, _ = _feed("none")
-    assert task.begins(ids, None) is None  # type: ignore[arg-type]
+    task, _, ids, model = _feed("none")
+    assert task.begins(ids, model) is None

@@ -100,12 +100,14 @@ def _marian(path: Path, tokenizer: Path | None) -> "Model":
     config, tensors = marian_student.read_student(path)
     words = None if tokenizer is None else marian_bin.read_vocab(tokenizer)
     if words is not None:
-        if words.vocab != config.vocab:
-            raise ValueError(
-                f"{tokenizer}: has {words.vocab:,} pieces, and {path} {config.vocab:,}; is it another model's?"
-            )
+        _same_size(words, config.vocab, f"{tokenizer}", path)
         config = replace(config, begin=words.end)
     return _model(marian_student.FAMILY, config, tensors, words, path)
+
+
+def _same_size(words: "Tokenizer", vocab: int, named: str, path: Path) -> None:
+    if words.vocab != vocab:
+        raise ValueError(f"{named}: has {words.vocab:,} pieces, and {path} {vocab:,}; is it another model's?")
 
 
 def _llama2c(path: Path, tokenizer: Path | None) -> "Model":
@@ -114,10 +116,8 @@ def _llama2c(path: Path, tokenizer: Path | None) -> "Model":
 
     config, tensors = llama2c.read_llama2c(path)
     words = None if tokenizer is None else text.from_llama2c(tokenizer)
-    if words is not None and words.vocab != config.vocab:
-        raise ValueError(
-            f"{tokenizer}: has {words.vocab:,} pieces, and {path} {config.vocab:,}; is it another model's?"
-        )
+    if words is not None:
+        _same_size(words, config.vocab, f"{tokenizer}", path)
     return _model(llama.FAMILY, config, tensors, words, path)
 
 

@@ -46,8 +46,8 @@ class Step:
 
     def chances(self) -> tuple[list[float], list[float]]:
         """The log-probability of each token by the model, and by what the rules left of it."""
-        own = _chances(self.scores, self.tokens)
-        return own, own if self.ruled is self.scores else _chances(self.ruled, self.tokens)
+        own = _chances(self.scores, self.tokens).tolist()
+        return own, own if self.ruled is self.scores else _chances(self.ruled, self.tokens).tolist()
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def picks(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) 
     while course.goes_on():
         if course.last is None:
             tokens = greedy(scores := course.ruled())
-            logs = log_probability(scores.float(), tokens[:, None])[:, 0]
+            logs = _chances(scores, tokens)
             del course.scores, scores
         else:
             values, best, logs = model.best(course.next(), course.state, 1)
@@ -194,8 +194,9 @@ def follow(model: Writer, batch: Batch) -> Tensor:
     return torch.cat([first.last(scores[:, :length])[:, None], scores[:, length:]], dim=1)
 
 
-def _chances(scores: Tensor, tokens: Tensor) -> list[float]:
-    return log_probability(scores.float(), tokens[:, None])[:, 0].tolist()
+def _chances(scores: Tensor, tokens: Tensor) -> Tensor:
+    """The log-probability of one token of each row, (B,)."""
+    return log_probability(scores.float(), tokens[:, None])[:, 0]
 
 
 def _rows(text: Text) -> list[list[int]]:

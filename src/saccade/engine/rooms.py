@@ -22,16 +22,20 @@ def space(shape: Sequence[int], like: Tensor) -> Tensor:
 
     Among what the allocator keeps, large rooms that come and go would leave holes, and other tensors would lie behind them.
     """
-    size = math.prod(shape) * like.element_size()
-    if not like.is_cpu or size < LARGE:
+    if _small(shape, like):
         return like.new_empty(shape)
+    size = math.prod(shape) * like.element_size()
     return torch.frombuffer(mmap.mmap(-1, size, **OWN), dtype=like.dtype).view(*shape)
 
 
 def cleared(shape: Sequence[int], like: Tensor) -> Tensor:
     """As `space`, and all of it zero, as the system hands out large ones: where padding is, nothing is ever written."""
-    small = not like.is_cpu or math.prod(shape) * like.element_size() < LARGE
-    return like.new_zeros(shape) if small else space(shape, like)
+    return like.new_zeros(shape) if _small(shape, like) else space(shape, like)
+
+
+def _small(shape: Sequence[int], like: Tensor) -> bool:
+    """Whether it comes from the allocator, with whatever stood there before."""
+    return not like.is_cpu or math.prod(shape) * like.element_size() < LARGE
 
 
 class Room(Slot):
