@@ -5,9 +5,11 @@ import struct
 import pytest
 import torch
 
+from saccade.cli import main
 from saccade.data import Batch, Text
 from saccade.models.llama import Config, Llama
 from saccade.models.llama2c import read_llama2c
+from saccade.models.load import load
 from saccade.parts.position import Rotary
 
 CONFIG = Config(vocab=11, width=12, layers=2, heads=3, key_heads=1, inner=7, length=5, eps=1e-5, tied=True)
@@ -54,6 +56,19 @@ def test_reads_what_was_written(tmp_path, tied, angles):
         state, text = model.start(Batch(Text(tokens)))
         answers.append(model.step(text, state))
     torch.testing.assert_close(*answers)
+
+
+def test_a_tokenizer_of_another_model_is_refused_if_it_was_named_and_left_out_if_it_only_lies_there(tmp_path, capsys):
+    """The smallest that the format has: three special pieces and a byte each, for a model of eleven words."""
+    path, pieces = written(neighbours(True), tmp_path / "model.bin", tied=True), tmp_path / "tok.bin"
+    names = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256))]
+    each = [struct.pack("<fi", 0.0, len(name)) + name.encode() for name in names]
+    pieces.write_bytes(struct.pack("<I", 9) + b"".join(each))
+    assert main(["import", str(path), str(tmp_path / "named"), "--tokenizer", str(pieces)]) == 4
+    assert "has 259 pieces, and" in capsys.readouterr().err
+    assert main(["import", str(path), str(tmp_path / "found")]) == 0
+    assert "tokenizer  left out:" in capsys.readouterr().err
+    assert load(tmp_path / "found").tokenizer is None
 
 
 def before_config(tied):
