@@ -153,7 +153,8 @@ def test_space_is_used_again():
         x = layer(chain, x, number, some())
     _, count, space = chain._bind()
     assert count == 9 * 9
-    assert space <= 3 * W + (H + 2 * G) * D + H * D + 3 * INNER
+    # narrow results, and beside them what looking needs or, in the same place, a gate and what comes of it
+    assert space <= 3 * W + max((H + 2 * G) * D + H * D, 3 * INNER)
 
 
 def test_a_copy_has_addresses_of_its_own():

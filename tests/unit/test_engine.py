@@ -18,7 +18,7 @@ from saccade.data import Batch, Text
 from saccade.decoding import Bounds, Draw, generate
 from saccade.decoding.beam import Beams, search
 from saccade.decoding.speculate import LookUp, speculate
-from saccade.engine import Fast, Memory, choice, fast, memory, native, quality, rooms, stack
+from saccade.engine import Fast, Memory, choice, fast, memory, native, quality, rooms, stack, sublayers
 from saccade.engine.quantise import Float16, Float32, Int8, Shared, Tiles, joined
 from saccade.engine.slots import Slots
 from saccade.engine.stack import FastStack
@@ -392,6 +392,26 @@ def test_what_stands_in_new_memory_and_behind_all_texts_changes_nothing(precisio
         beams = search(quick, Batch(text), Bounds(None, 6), Beams(3))
         found.append((generate(quick, Batch(text), stop=None, limit=9), [row[0].tokens for row in beams]))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("family", "config"), [("transformer", PAIR), ("t5", T5)])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_keys_of_a_source_are_made_a_few_rows_at_a_time_and_its_vectors_are_forgotten(
+    family, config, precision, monkeypatch
+):
+    """Each row is as if it were alone, also where its keys are made among others, and beams, which repeat it, find the same."""
+    quick = fast(loud(family, config), precision)
+    source = [list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1)]
+    monkeypatch.setattr(sublayers, "TOGETHER", 22)  # two rows of eleven tokens
+    together = search(quick, Batch(Text.of(source)), Bounds(None, 6), Beams(3))
+    alone = [search(quick, Batch(Text.of([row])), Bounds(None, 6), Beams(3))[0] for row in source]
+    assert [row[0].tokens for row in together] == [row[0].tokens for row in alone]
+    state, text = quick.start(Batch(Text.of(source)))
+    read = state.get("memory").clone()
+    first = quick.last(text, state)
+    assert_close(first, quick.body.step(text, quick.start(Batch(Text.of(source)))[0])[:, -1], rtol=1e-4, atol=1e-4)
+    assert state.get("memory").shape == read.shape
+    assert state.get("memory").untyped_storage().nbytes() == 4
 
 
 def test_keys_of_int8_take_two_bytes_and_answer_alike():

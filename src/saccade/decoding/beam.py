@@ -145,19 +145,20 @@ def search(
         if not len(scores):
             return []
         cover.begin(state, beams.width)
-        run = _Run(beams, bounds, *scores.shape)
-        state.spread(beams.width)
+        run, device = _Run(beams, bounds, *scores.shape), scores.device
         sofar = sofar.pick(row for row in range(len(scores)) for _ in range(beams.width))
         after = run.first(scores, sofar)
+        del scores  # of all words, before there are several of everything else
+        state.spread(beams.width)
         while chosen := run.choose(after, sofar, cover.penalties()):
             rows, tokens = [beam.row for beam in chosen], [beam.token for beam in chosen]
             if rows != list(range(len(sofar))):
-                index = torch.tensor(rows, device=scores.device)
+                index = torch.tensor(rows, device=device)
                 state.reorder(index)
                 cover.reorder(index)
                 sofar = sofar.pick(rows)
             sofar = sofar.then(tokens)
-            new = Text(torch.tensor(tokens, device=scores.device)[:, None])
+            new = Text(torch.tensor(tokens, device=device)[:, None])
             del after  # of all words for all beams: two of them at a time would be the most that a search holds
             after = run.ask(model, new, state, sofar)
             cover.add()

@@ -137,16 +137,25 @@ class Chain:
         """The steps with addresses, how many they are, and the floats a row needs; space is used again when it is free."""
         last = {used: n for n, step in enumerate(self.steps) for used in (step.x, step.add)}
         places: dict[int | None, int] = {None: NOTHING, 0: INPUT, len(self.widths) - 1: OUTPUT}
-        free: dict[int, list[int]] = {}
+        taken: dict[int, int] = {}  # where something begins that is still needed, and where it ends
         space, bound = 0, []
         for n, step in enumerate(self.steps):
-            width = self.widths[step.to]
-            if step.to not in places and free.get(width):
-                places[step.to] = free[width].pop()
-            elif step.to not in places:
-                places[step.to], space = space, space + width
+            if step.to not in places:
+                place = places[step.to] = _gap(taken, self.widths[step.to])
+                taken[place] = place + self.widths[step.to]
+                space = max(space, taken[place])
             bound.append(step.bound(places))
             for used in {step.x, step.add} - {None, step.to}:
-                if last[used] == n and places[used] >= 0:
-                    free.setdefault(self.widths[used], []).append(places[used])
+                if last[used] == n:
+                    taken.pop(places[used], None)
         return (BoundStep * len(bound))(*bound), len(bound), space
+
+
+def _gap(taken: dict[int, int], width: int) -> int:
+    """The first place where so many numbers have room."""
+    place = 0
+    for start in sorted(taken):
+        if start - place >= width:
+            break
+        place = taken[start]
+    return place

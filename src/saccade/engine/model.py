@@ -96,8 +96,21 @@ class Fast(Model):
     def last(self, text: Text, state: State) -> Tensor:
         """The scores (B, V) after the last real token of each row: of a prompt, no other is needed."""
         scores = super().last(text, state)
+        self._forget(state)
         _after(text)
         return scores
+
+    def _forget(self, state: State) -> None:
+        """Where all layers have made their keys of a source, nobody reads it again: of its vectors the shape alone is kept."""
+        body: Any = self.body
+        if not isinstance(state, Memory) or type(body).think is not EncoderDecoder.think:
+            return
+        if all(state.at(f"{number}.across").few("key") is not None for number in range(len(body.decoder.layers))):
+            memory = state.few("memory")
+            assert memory is not None, "its keys were made of it"
+            state.put(
+                "memory", memory.new_full((1,), torch.nan).expand(memory.shape), axis=1
+            )  # whoever read it would see
 
     def train(self, mode: bool = True) -> "Fast":
         if mode:

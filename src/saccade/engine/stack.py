@@ -11,12 +11,11 @@ from saccade.engine.links import linked
 from saccade.engine.memory import Memory
 from saccade.engine.packing import PackedSight
 from saccade.engine.quantise import Packed, Tiles
-from saccade.engine.sublayers import Around, Now
+from saccade.engine.sublayers import TOGETHER, Around, Now
 from saccade.parts.layer import Layer, Scene
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
-TOGETHER = 256  # tokens of a batch, padding counted, that are read at a time: what more would take buys no speed
 WORTH = 0.9  # the share of real tokens above which gathering costs more than it saves
 
 

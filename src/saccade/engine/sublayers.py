@@ -26,6 +26,10 @@ from saccade.parts.multihead import Attention, narrowed, split
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
+TOGETHER = (
+    128  # tokens of a batch, padding counted, that are read at a time: more would be no faster, and take more memory
+)
+
 
 @dataclass
 class Now:
@@ -161,13 +165,13 @@ class Across(nn.Module):
         return self._made(memory, state) if k is None or v is None else laid(k, v)
 
     def _made(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
-        both = split(kept(self.joint(memory), self.joint.keeps), self.head_width)
-        if state is None:
-            k, v = (dense(x) for x in both.chunk(2, dim=1))
-            return k, v
-        # where they are kept nothing is freed around them
-        k, v = (space(x.shape, x).copy_(x) for x in both.chunk(2, dim=1))
-        return state.put("key", k, 2), state.put("value", v, 2)
+        b, length, _ = memory.shape
+        shape = (b, self.joint.out_features // (2 * self.head_width), length, self.head_width)
+        k, v = (space(shape, memory.new_empty(0, dtype=self.joint.keeps)) for _ in range(2))
+        for rows in torch.arange(b).split(max(1, TOGETHER // max(1, length))):
+            both = split(kept(self.joint(memory[rows]), self.joint.keeps), self.head_width)
+            k[rows], v[rows] = both.chunk(2, dim=1)
+        return (k, v) if state is None else (state.put("key", k, 2), state.put("value", v, 2))
 
 
 class Thinking(nn.Module):

@@ -36,6 +36,7 @@ def child(work: Work) -> tuple[Found, Callable[..., Found]]:
     writer = WRITERS[work.kind][work.who]
     for module in writer.modules:
         import_module(module)
+    _wake(work.threads)
     start, held = time.perf_counter(), Held()
     precision, write = writer.make(work)
     loaded = time.perf_counter() - start
@@ -49,6 +50,14 @@ def child(work: Work) -> tuple[Found, Callable[..., Found]]:
         return {"seconds": seconds, "written": written, "held_mb": most, "peak_mb": peak, "precision": precision}
 
     return {"seconds": loaded}, turn
+
+
+def _wake(threads: int) -> None:
+    """Let PyTorch, where it is there, start its threads and take what it needs for products of whatever model."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+        x = torch.ones(256, 256)
+        torch.mm(x, x)
 
 
 def _reader(threads: int) -> Callable[..., Found]:

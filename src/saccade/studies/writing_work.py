@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.random  # now, so that it does not count as a rival's memory
 
 from saccade.studies.writing_weights import END
 
