@@ -282,6 +282,7 @@ def test_a_run_parts_its_data_trains_and_is_left_out_once_recorded(tmp_path, mon
     pages, calls, kept = module(), [], []
     monkeypatch.setattr(pages, "_saccade", lambda *words: calls.append(words))
     monkeypatch.setattr(pages, "keep", lambda recipe, run: kept.append((recipe.name, run)))
+    monkeypatch.setattr(pages, "records", dict)
     found = KNOWN["squad"]
     pages.run(found, tmp_path / "data", tmp_path / "models", tmp_path / "runs")
     assert "left out, as there is no" in capsys.readouterr().out
