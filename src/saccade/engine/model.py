@@ -108,9 +108,8 @@ class Fast(Model):
         if all(state.at(f"{number}.across").few("key") is not None for number in range(len(body.decoder.layers))):
             memory = state.few("memory")
             assert memory is not None, "its keys were made of it"
-            state.put(
-                "memory", memory.new_full((1,), torch.nan).expand(memory.shape), axis=1
-            )  # whoever read it would see
+            nothing = memory.new_full((1,), torch.nan)  # whoever read it would see
+            state.put("memory", nothing.expand(memory.shape), axis=1)
 
     def train(self, mode: bool = True) -> "Fast":
         if mode:

@@ -26,9 +26,7 @@ from saccade.parts.multihead import Attention, narrowed, split
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
-TOGETHER = (
-    128  # tokens of a batch, padding counted, that are read at a time: more would be no faster, and take more memory
-)
+TOGETHER = 128  # tokens of a batch, padding counted, that are read at a time: more take more memory, and no less time
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """What a model holds of a machine's memory while it writes, and what it would need at least: two sides that can be compared.
 
 Pages of program files, such as torch's own library, are not counted: they are touched when a part of the program runs for the
-first time, whichever model it runs for; so are PyTorch's threads and what it needs for any product, which are there before a
-model is loaded. Weights that a rival maps from a file are counted.
+first time, whichever model it runs for. Nor are PyTorch's threads and what it takes for its first product, which are there before
+a model is loaded. Weights that a rival maps from a file are counted.
 """
 
 import json
