@@ -229,7 +229,7 @@ def test_both_players_get_better_and_the_majority_is_beaten():
     ]
     task, model, examples = made(lines, SIZES | {"word_width": 32, "width": 48, "inner": 96}, share=0.15)
     before = {score.name: score.value for score in evaluate(task, model, examples)}
-    losses = [step.loss for step in train(learner(task, model, examples, 100))]
+    losses = [step.loss for step in train(learner(task, model, examples, 200))]
     assert losses[-1] < 0.5 * losses[0]
     after = {score.name: score.value for score in evaluate(task, model, examples)}
     assert after["perplexity"] < 0.5 * before["perplexity"]
