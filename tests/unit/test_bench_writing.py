@@ -211,6 +211,17 @@ def test_texts_are_counted_as_sentences_and_each_of_ours_is_compared():
     assert "share of the memory's speed" not in out
 
 
+def test_what_torch_takes_for_any_model_is_there_before_memory_is_counted(monkeypatch):
+    order = []
+    monkeypatch.setattr(torch, "set_num_threads", order.append)
+    monkeypatch.setattr(torch, "mm", lambda *x: order.append("product"))
+    monkeypatch.setattr(writing, "Held", lambda: order.append("counted"))
+    writer = replace(WRITERS["generate"]["saccade"], make=lambda work: (order.append("model"), lambda new: new))
+    monkeypatch.setitem(WRITERS["generate"], "saccade", writer)
+    writing.child(Work("generate", "saccade", "int8", ".", threads=3))
+    assert order == [3, "product", "counted", "model"]
+
+
 def test_prompts_are_the_same_for_everybody_and_mixed_around_their_mean():
     work = Work("generate", "saccade", "auto", "", rows=33, prompt=64, mixed=True, vocab=515)
     rows = work.prompts()

@@ -186,22 +186,33 @@ def test_one_token_at_a_time_is_the_plain_way_with_the_same_layers(family, confi
         pytest.skip(native.why())
     quick, batch = fast(loud(family, config), precision), prompt(3, 5)
     tokens = prompt(3, 80).source.tokens
-    found = []
-    for hurried in (True, False):
-        monkeypatch.setattr(FastStack, "_may_hurry", lambda self, x, memory, state, says=hurried: says and self.hurries)
+    forward = FastStack.forward
+
+    def scores(*, hurried, moved=0.0, seed=0):
+        luck = torch.Generator().manual_seed(seed)
+
+        def stirred(self, x, *args, **options):
+            return forward(self, x * (1 + moved * torch.randn(x.shape, generator=luck)), *args, **options)
+
+        monkeypatch.setattr(FastStack, "forward", stirred if moved else forward)
+        monkeypatch.setattr(FastStack, "_may_hurry", lambda self, x, memory, state: hurried and self.hurries)
         state, first = quick.start(batch)
         parts = [quick.last(first, state)]
         parts += [quick.step(Text(tokens[:, i : i + 1]), state)[:, -1] for i in range(79)]
-        found.append(torch.stack(parts, dim=1))
-    away = (found[0] - found[1]).abs()
-    if (
-        precision == "int8"
-    ):  # the last bit of a sum can lift an input to the next of 128 levels, in the long way as well:
-        # word vectors that are moved by 3e-7 of themselves move its scores by as much, at as few tokens
-        assert away.max() < 0.05 * found[1].abs().max()
-        assert (away.amax(-1) > 1e-3).float().mean() < 0.03
-    else:
-        assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
+        return torch.stack(parts, dim=1)
+
+    short, long = scores(hurried=True), scores(hurried=False)
+    if precision != "int8":
+        assert_close(short, long, rtol=1e-3, atol=1e-3)
+        return
+
+    # the last bit of a sum can lift an input to the next of 128 levels, in the long way as well: what it reads, moved by 3e-7
+    # of itself, tells how many tokens that reaches on this machine
+    def reached(other):
+        return float(((other - long).abs().amax(-1) > 1e-3).float().mean())
+
+    assert (short - long).abs().max() < 0.05 * long.abs().max()
+    assert reached(short) <= max(reached(scores(hurried=False, moved=3e-7, seed=seed)) for seed in range(1, 9)) < 0.5
 
 
 @pytest.mark.parametrize(("family", "config"), [("gpt2", GPT2), ("transformer", PAIR)])
@@ -375,6 +386,12 @@ def test_a_large_batch_is_read_a_few_rows_at_a_time(family, config, options, sid
         assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-4)
 
 
+def _skip_what_rounds_rows_together(precision):
+    """Without operators of our own int8 is fbgemm's, which rounds a row by the largest number of all."""
+    if precision == "int8" and not native.ready():
+        pytest.skip(native.why())
+
+
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("position", ["learned", "alibi"])
 @pytest.mark.parametrize("beyond", [0, 3])
@@ -382,6 +399,7 @@ def test_what_stands_in_new_memory_and_behind_all_texts_changes_nothing(precisio
     """A batch read in parts into memory that held anything before, with columns in which all is padding."""
     config = GPT2 if position == "learned" else replace(PAIR, position=position)
     quick = fast(loud("gpt2" if position == "learned" else "transformer_language", config), precision)
+    _skip_what_rounds_rows_together(precision)
     monkeypatch.setattr(rooms, "space", lambda shape, like: like.new_full(tuple(shape), torch.nan))
     monkeypatch.setattr(memory, "space", rooms.space)
     text = Text.of([list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1, 11, 7)])
@@ -401,6 +419,7 @@ def test_keys_of_a_source_are_made_a_few_rows_at_a_time_and_its_vectors_are_forg
 ):
     """Each row is as if it were alone, also where its keys are made among others, and beams, which repeat it, find the same."""
     quick = fast(loud(family, config), precision)
+    _skip_what_rounds_rows_together(precision)
     source = [list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1)]
     monkeypatch.setattr(sublayers, "TOGETHER", 22)  # two rows of eleven tokens
     together = search(quick, Batch(Text.of(source)), Bounds(None, 6), Beams(3))
@@ -412,6 +431,37 @@ def test_keys_of_a_source_are_made_a_few_rows_at_a_time_and_its_vectors_are_forg
     assert_close(first, quick.body.step(text, quick.start(Batch(Text.of(source)))[0])[:, -1], rtol=1e-4, atol=1e-4)
     assert state.get("memory").shape == read.shape
     assert state.get("memory").untyped_storage().nbytes() == 4
+
+
+@pytest.mark.parametrize(("family", "config"), [("transformer", PAIR), ("t5", T5)])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_no_keys_are_made_of_padding(family, config, side, monkeypatch):
+    """Where nothing was written there still stands what stood there before, nobody reads it, and large rooms take no memory."""
+    quick, source = fast(loud(family, config), "float32"), [list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1)]
+    text = Text.of(source, left=side == "left")
+    if not quick.body.decoder.hurries:
+        pytest.skip(native.why())
+    monkeypatch.setattr(sublayers, "cleared", lambda shape, like: like.new_full(tuple(shape), torch.nan))
+    state, first = quick.start(Batch(text))
+    scores = quick.last(first, state)
+    for number in range(len(quick.body.decoder.layers)):
+        for name in ("key", "value"):
+            made = state.at(f"{number}.across").get(name).isfinite().transpose(1, 2).flatten(2)  # (B, K, G * D)
+            assert made.any(2).equal(text.keep)
+            assert made.all(2).equal(text.keep)
+    for row, one in enumerate(source):
+        alone, begin = quick.start(Batch(Text.of([one])))
+        assert_close(scores[row], quick.last(begin, alone)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_rows_may_share_what_is_real_of_a_source():
+    plain = loud("transformer", PAIR)
+    quick, x, source = fast(plain, "float32"), torch.randn(3, 2, PAIR.width), torch.randn(3, 5, PAIR.width)
+    keep = torch.tensor([[True, True, True, False, False]])
+    with torch.no_grad():
+        expected = plain.body.decoder(x, memory=source, memory_keep=keep)
+        found = quick.body.decoder(x, memory=source, memory_keep=keep)
+    assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_keys_of_int8_take_two_bytes_and_answer_alike():

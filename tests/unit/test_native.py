@@ -284,6 +284,19 @@ def test_a_slice_of_a_larger_memory_will_do():
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16])
+def test_the_heads_of_a_place_may_lie_together(kind):
+    """A memory (B, K, G, D) seen as (B, G, K, D), read and written where it lies."""
+    q, keys, values = room()
+    keys, values, lengths = keys.to(kind), values.to(kind), torch.tensor([2, 7, 10])
+    fresh = torch.randn(3, 2, 7), torch.randn(3, 2, 7)
+    together = [memory.transpose(1, 2).contiguous().transpose(1, 2) for memory in (keys, values)]
+    out = native.attend(q, *together, lengths, 0.3, fresh=fresh)
+    assert out.equal(native.attend(q, keys, values, lengths, 0.3, fresh=fresh))
+    assert together[0].equal(keys)
+    assert together[1].equal(values)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16])
 def test_places_of_a_memory_from_other_rows(kind):
     memory, origin = torch.randn(5, 3, 7, 4).to(kind), torch.randint(5, (6, 7), dtype=torch.int32)
     origin[0] = 3  # lies in one piece

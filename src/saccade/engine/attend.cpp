@@ -89,7 +89,7 @@ void attend(const Room& room, const Fresh& fresh, long most, float* out, long b,
         long row = task / g, group = task % g, from = row / room.share, length = room.lengths[from], count = 0;
         auto keys = static_cast<Number*>(room.keys), values = static_cast<Number*>(room.values);
         auto at = [=](long t) {
-            return (room.origin ? room.origin[row * room.origin_row + t] : from) * room.row + group * room.head + t * d;
+            return (room.origin ? room.origin[row * room.origin_row + t] : from) * room.row + group * room.head + t * room.step;
         };
         if (fresh.key) {
             keep(fresh.key + row * fresh.row + group * d, d, keys + at(length - 1));

@@ -88,8 +88,7 @@ class Links:
                 shape = now.made["one"] = torch.empty(sizes, dtype=branch.joint.keeps)
             key, value = (now.memory.extend(f"{path}{name}", shape) for name in ("key", "value"))
             return Room(key.whole, value.whole, now.lengths, now.seen(key.whole.size(2)), origin=key.origin)
-        assert now.across is not None, "a layer that looks across is given a memory"
-        keys, values, group = branch.few(now.across, now.memory.at(path[:-1]))
+        keys, values, group = branch.few(now, path)
         keep = None if now.across_keep is None else now.across_keep[::group]
         return Room(keys, values, now.whole(keys.size(2), len(keys)), keep, group)
 

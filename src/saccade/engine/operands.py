@@ -40,14 +40,14 @@ def check_memory(keys: Tensor, values: Tensor, lengths: Tensor, keep: Tensor | N
     """Shape, kind and layout, which a raw address cannot check; memory is written in place, so a copy would not do."""
     strides, shape = keys.stride(), keys.shape
     fits = len(shape) == 4 and shape == values.shape and lengths.shape == shape[:1] and lengths.is_contiguous()
-    laid = strides == values.stride() and strides[2:] == (shape[-1], 1)
+    laid = strides == values.stride() and strides[-1] == 1
     kinds = keys.dtype is values.dtype and keys.dtype in (FLOAT, HALF) and lengths.dtype is torch.int64 and keys.is_cpu
     if keep is not None:
         fits = fits and keep.shape == (shape[0], shape[2]) and keep.dtype is torch.bool and keep.stride(1) == 1
     if not (fits and laid and kinds):
         raise ValueError(
             f"This memory has keys {tuple(shape)}, values {tuple(values.shape)} and lengths {tuple(lengths.shape)}; it needs "
-            "float32 or float16 (B, G, K, D) twice on the CPU, each head in one piece, int64 lengths (B,) and a bool keep (B, K) "
+            "float32 or float16 (B, G, K, D) twice on the CPU, each key in one piece, int64 lengths (B,) and a bool keep (B, K) "
             "or none."
         )
 

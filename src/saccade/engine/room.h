@@ -4,7 +4,9 @@
 
 struct Room {
     void *keys, *values;  // floats, or halves
-    int64_t half, row, head, limit;
+    int64_t half;
+    int64_t row, head, step;  // numbers from one row, head and place to the next
+    int64_t limit;
     int64_t share;  // so many rows of queries in turn look at one row of the memory
     int64_t keep_row, origin_row;
     const int64_t* lengths;

@@ -31,7 +31,7 @@ class BoundRoom(ctypes.Structure):
     _fields_ = (
         ("keys", POINTER),
         ("values", POINTER),
-        *((name, INT) for name in ("half", "row", "head", "limit", "share", "keep_row", "origin_row")),
+        *((name, INT) for name in ("half", "row", "head", "step", "limit", "share", "keep_row", "origin_row")),
         *((name, POINTER) for name in ("lengths", "keep", "origin")),
     )
 
@@ -86,7 +86,7 @@ class Room:
         self.share, self.origin = share, origin
         self.shape = keys.size(1), keys.size(3)
         half = keys.dtype is torch.float16
-        addresses = (keys.data_ptr(), values.data_ptr(), half, keys.stride(0), keys.stride(1), keys.size(2), share)
+        addresses = (keys.data_ptr(), values.data_ptr(), half, *keys.stride()[:3], keys.size(2), share)
         strides = [0 if given is None else given.stride(0) for given in (keep, origin)]
         pointers = [None if given is None else given.data_ptr() for given in (lengths, keep, origin)]
         self.bound = BoundRoom(*addresses, *strides, *pointers)

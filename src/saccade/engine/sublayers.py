@@ -19,14 +19,14 @@ from saccade.engine.memory import Memory
 from saccade.engine.operands import kept
 from saccade.engine.packing import PackedSight
 from saccade.engine.quantise import Pack, Packed, joined
-from saccade.engine.rooms import space
+from saccade.engine.rooms import cleared
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.layer import Sublayer
 from saccade.parts.multihead import Attention, narrowed, split
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
-TOGETHER = 128  # tokens of a batch, padding counted, that are read at a time: more take more memory, and no less time
+TOGETHER = 128  # tokens of a batch that are read at a time: more take more memory, and no less time
 
 
 @dataclass
@@ -138,13 +138,12 @@ class Across(nn.Module):
 
     def forward(self, x: Tensor, sight: Sight, *, add: Tensor, memory: Tensor, state: State | None = None) -> Tensor:
         q = split(self.query(x), self.head_width)  # (B, H, T, D)
-        k, v = (x.float() for x in self._keys(memory, state))
+        k, v = (x.float() for x in self._keys(memory, sight.keep, state))
         return self.output(self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2), "none", add)
 
     def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
-        assert now.across is not None, "a layer that looks across is given a memory"
         q = now.all_rows(self.query.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H, D)
-        k, v, group = self.few(now.across, now.memory.at(path[:-1]))
+        k, v, group = self.few(now, path)
         keep = None if now.across_keep is None else now.across_keep[::group]
         if group > 1:  # rows with the same memory look as one row with more heads
             q = q.unflatten(0, (-1, group)).transpose(1, 2).flatten(1, 2)
@@ -153,22 +152,28 @@ class Across(nn.Module):
             seen = seen.unflatten(1, (-1, group)).transpose(1, 2).flatten(0, 1)
         return self.output.forward(now.live_rows(seen.flatten(1)), "none", add)
 
-    def few(self, memory: Tensor, state: Memory) -> tuple[Tensor, Tensor, int]:
+    def few(self, now: Now, path: str) -> tuple[Tensor, Tensor, int]:
         """Keys and values with one row for all rows beside each other that share it, and how many do."""
+        assert now.across is not None, "a layer that looks across is given a memory"
+        state = now.memory.at(path[:-1])
         k, v = state.few("key"), state.few("value")
-        return *(self._made(memory, state) if k is None or v is None else laid(k, v)), state.group("key")
+        made = self._made(now.across, now.across_keep, state) if k is None or v is None else laid(k, v)
+        return *made, state.group("key")
 
-    def _keys(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
+    def _keys(self, memory: Tensor, keep: Tensor | None, state: State | None) -> tuple[Tensor, Tensor]:
         k, v = (None, None) if state is None else (state.get("key"), state.get("value"))
-        return self._made(memory, state) if k is None or v is None else laid(k, v)
+        return self._made(memory, keep, state) if k is None or v is None else laid(k, v)
 
-    def _made(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
-        b, length, _ = memory.shape
-        shape = (b, self.joint.out_features // (2 * self.head_width), length, self.head_width)
-        k, v = (space(shape, memory.new_empty(0, dtype=self.joint.keeps)) for _ in range(2))
-        for rows in torch.arange(b).split(max(1, TOGETHER // max(1, length))):
-            both = split(kept(self.joint(memory[rows]), self.joint.keeps), self.head_width)
-            k[rows], v[rows] = both.chunk(2, dim=1)
+    def _made(self, memory: Tensor, keep: Tensor | None, state: State | None) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, G, K, D) of what is real; a token's lie together, so that padding at an end takes no memory."""
+        shape = (*memory.shape[:2], self.joint.out_features // (2 * self.head_width), self.head_width)  # (B, K, G, D)
+        k, v = (cleared(shape, memory.new_empty(0, dtype=self.joint.keeps)) for _ in range(2))
+        real = memory.new_ones((1, 1), dtype=torch.bool) if keep is None else keep
+        for tokens in real.expand(shape[:2]).nonzero().split(TOGETHER):
+            at = tuple(tokens.T)
+            both = kept(self.joint(memory[at]), self.joint.keeps).unflatten(1, (-1, self.head_width))
+            k[at], v[at] = both.chunk(2, dim=1)
+        k, v = k.transpose(1, 2), v.transpose(1, 2)
         return (k, v) if state is None else (state.put("key", k, 2), state.put("value", v, 2))
 
 
@@ -240,7 +245,7 @@ def dense(x: Tensor) -> Tensor:
 
 def laid(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values as the operator reads them: whoever pads or cuts a state may leave its tensors laid out otherwise."""
-    return (k, v) if k.stride() == v.stride() and k.stride(2) == k.size(3) else (dense(k), dense(v))
+    return (k, v) if k.stride() == v.stride() and k.stride(3) == 1 else (dense(k), dense(v))
 
 
 def alone(layer: nn.Module, pack: Pack) -> Packed:
