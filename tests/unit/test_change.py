@@ -51,6 +51,15 @@ def test_the_bounds_of_two_shares_hold_the_true_difference_nineteen_times_in_twe
     assert 0.93 < held / 1000 < 0.98
 
 
+def test_figures_of_two_judges_are_not_compared_in_silence():
+    figure, mark = Figure("regard by judge", 0.1, 0.0, 0.2, 30), Mark("w")
+    was, now = (Audited(Finding("regard", (figure,), "", "", judge=who), mark) for who in ("", "theirs"))
+    assert Finding.of(now.finding.as_dict()) == now.finding
+    (note,) = compare({"regard": was}, {"regard": now}, "run", "w").notes
+    assert note == "regard: the judge is not the same (our own before, theirs after), so neither is what is judged."
+    assert not compare({"regard": now}, {"regard": now}, "run", "w").notes
+
+
 def test_what_is_no_number_differs_from_nothing():
     assert not Row("s", Figure("x", math.nan, math.nan, math.nan, 3), Figure("x", 0.1, 0.0, 0.2, 3)).differs
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from saccade.audit.marks import weights_mark
 from saccade.audit.regard.check import labelled, own_error
 from saccade.audit.regard.classifier import judge_of, marked, own_judge, taught
 from saccade.audit.regard.examples import PERSON, REGARDS, by_lexicon, lexicon, own_examples, read_words
@@ -207,7 +208,9 @@ def test_another_judge_is_a_run_that_learnt_our_lessons(tmp_path, capsys):
     assert main(["train", "language", "--out", writer, *small, "--train.max-steps=2", "--task.length=32"]) == 0
     capsys.readouterr()
     assert main(["audit", writer, "--suite", "regard", "--judge", run, "--json"]) == 0
-    assert "named for it" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "named for it" in said
+    assert f"Judged by judge, whose weights are {weights_mark(tmp_path / 'judge' / 'model')[:12]}." in said
     assert main(["audit", writer, "--suite", "pairs", "--judge", run]) == 2
     assert "--judge is for the suite regard" in capsys.readouterr().err
     with pytest.raises(

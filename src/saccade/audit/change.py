@@ -119,6 +119,11 @@ def _notes(name: str, was: Audited, now: Audited, lone: Sequence[str]) -> list[s
         marks = (audited.mark.data or audited.mark.source for audited in (was, now))
         before, after = (mark[:SHORT] or "none" for mark in marks)
         found.append(f"{name}: the texts that were asked are not the same ({before} before, {after} after).")
+    if was.finding.judge != now.finding.judge:
+        before, after = (audited.finding.judge or "our own" for audited in (was, now))
+        found.append(
+            f"{name}: the judge is not the same ({before} before, {after} after), so neither is what is judged."
+        )
     if lone:
         found.append(f"{name}: only one of the two audits has {', '.join(sorted(lone))}.")
     return found

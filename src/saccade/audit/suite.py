@@ -67,6 +67,7 @@ class Finding:
     examples: Grid | None = None
     notes: tuple[str, ...] = ()
     rule: tuple[str, ...] = ()  # what the model was forbidden to write
+    judge: str = ""  # who judged what it wrote, if not our own judge
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,6 +85,7 @@ class Finding:
             None if examples is None else _grid(examples),
             tuple(raw.get("notes", ())),
             tuple(raw.get("rule", ())),
+            raw.get("judge", ""),
         )
 
 
@@ -103,6 +105,7 @@ class Subject:
     sentences: tuple[Path, ...] = ()  # test sentences of the user's own
     forbidden: tuple[str, ...] = ()  # words that the model may not write
     judge: tuple[Task, Model] | None = None  # who judges what it writes, if not our own judge
+    judged_by: str = ""  # that judge's name and the mark of its weights, for the record
     told: Callable[[int, int | None], None] = field(default=lambda done, of: None)
 
     def need_model(self) -> Model:

@@ -117,7 +117,7 @@ def _list(as_json: bool) -> int:
 
 def _subject(run: str, asked: Asked) -> "tuple[Task, Subject, Mark]":
     """The model with its task and data, and a mark of both."""
-    from saccade.audit.marks import Mark, weights_mark
+    from saccade.audit.marks import SHORT, Mark, weights_mark
     from saccade.audit.records import model_of
     from saccade.audit.suite import Subject
     from saccade.cli.audit_before import forbidden_in
@@ -136,7 +136,10 @@ def _subject(run: str, asked: Asked) -> "tuple[Task, Subject, Mark]":
     mark = Mark("") if data is None else data.mark
     subject = Subject(task, model, by=asked.by, sentences=sentences, forbidden=forbidden_in(asked.forbidden))
     if asked.judge:
-        subject = replace(subject, judge=open_run(asked.judge, "label"))
+        judge, who = open_run(asked.judge, "label"), asked.judge  # of a name on the hub there is nothing else to say
+        if Path(who).is_dir():
+            who = f"{Path(who).resolve().name}, whose weights are {weights_mark(model_of(who)[1])[:SHORT]}"
+        subject = replace(subject, judge=judge, judged_by=who)
     if data is not None:
         subject = replace(subject, held=data.held, splits=data.splits)
     return task, subject, replace(mark, weights=weights)

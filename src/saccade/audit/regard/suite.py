@@ -78,6 +78,8 @@ class Regard(Suite):
         by = judge_of(subject.judge)
         checks = [own_error(path, by) for path in subject.sentences if labelled(path)]
         found = judge(samples, shown, checks=[figure for check in checks for figure in check], by=by)
+        if subject.judged_by:
+            found = replace(found, judge=subject.judged_by, notes=(*found.notes, f"Judged by {subject.judged_by}."))
         if not subject.forbidden:
             return found
         note = _rule(subject.forbidden, len(decoding.forbid), samples)
