@@ -88,7 +88,7 @@ def ready(name, examples, **train_fields) -> Ready:
 def perfect(task, examples):
     """The answers that the gold would be."""
     if task.name in ("label", "pair"):
-        return [{"label": e["label"]} for e in examples]
+        return [{"label": e["label"], "scores": {e["label"]: 1.0}} for e in examples]
     if task.name == "span":
         spans = [[{"text": text, "score": 1.0} for _, text in e["answers"]] for e in examples]
         return [{"null": 0.0, "best": best} for best in spans]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from saccade.data.split import Splits
 from saccade.models.new import new
 from saccade.models.transformer import Config as Sizes
 from saccade.tasks.answering import answers, evaluate
-from saccade.tasks.metrics import f1, pearson, spearman
+from saccade.tasks.metrics import f1, f1_threshold, pearson, resamples, spearman
 from saccade.tasks.opening import open_run
 from saccade.tasks.pair import Config, Pair
 from saccade.training.config import Config as Training
@@ -141,6 +142,18 @@ def test_f1_of_the_sought_class_is_scikit_learn_s():
     assert f1(gold, said, "1").signature == "positive:1"
 
 
+def test_the_threshold_of_the_highest_f1_is_found_by_trying_all():
+    rng = np.random.default_rng(3)
+    chances, right = rng.integers(1, 20, 60) / 20, rng.random(60) < 0.6  # with ties
+    best = []
+    for draw in np.concatenate(list(resamples(60, 40, 7))):
+        levels = sorted(set(chances), reverse=True)  # also those that a draw has none of
+        values = [f1_score(right[draw], chances[draw] >= level, zero_division=0) for level in levels]
+        at = int(np.argmax(values))
+        best.append((levels[at] + [*levels[1:], 0.0][at]) / 2)
+    assert f1_threshold(chances.tolist(), right.tolist(), rounds=40, seed=7) == pytest.approx(np.median(best))
+
+
 # what is asked
 
 
@@ -196,9 +209,41 @@ def test_the_metric_that_is_asked_for_is_watched(metric):
     task = Pair(Config(metric=metric))
     examples = made("0", "1", "1", "1")
     task.fit(examples)
-    found = task.score([{"label": said} for said in "0100"], examples)
+    found = task.score([{"scores": {said: 0.8, "01"[said == "0"]: 0.2}} for said in "0100"], examples)
     assert found[0].name == {"auto": "accuracy"}.get(metric, metric)
     assert {score.name: score.value for score in found}["f1"] == pytest.approx(0.5)
+
+
+def test_the_threshold_is_tuned_where_f1_is_watched():
+    examples = made("1", "1", "1", "0", "0")
+    given = [{"scores": {"0": 1 - chance, "1": chance}} for chance in (0.9, 0.45, 0.4, 0.2, 0.1)]
+    for config, tuned, value in (
+        (Config(metric="f1"), True, 1.0),
+        (Config(metric="f1", threshold=0.42), False, 0.8),
+        (Config(), False, 0.5),
+    ):
+        task = Pair(config)
+        task.fit(examples)
+        before = {score.name: score.value for score in task.score(given, examples)}["f1"]
+        task.tune(given, examples)
+        assert bool(task.tuned) is tuned
+        assert {score.name: score.value for score in task.score(given, examples)}["f1"] == pytest.approx(value)
+        assert (before == pytest.approx(value)) is not tuned
+        assert task.confused(given[1], examples[1]) == ("1", "1" if tuned or config.threshold else "0")
+    task = Pair(Config(metric="f1"))
+    task.fit(examples)
+    task.tune(given, examples)
+    for others, chances in ((made(*"11120"), 0.0), (made(*"00022"), 0.5), (examples, math.nan)):
+        task.tune([{"scores": {"0": 1 - chances, "1": chances}} for _ in others], others)
+        assert not task.tuned  # there is nothing to choose by, and what was chosen before is forgotten
+    shown = {"label": "1", "scores": {"0": 0.54, "1": 0.46}}
+    assert task.told(shown) == "1 46%"
+    assert Pair(Config(threshold=0.4), ("0", "1")).told(shown) == "1 46% (1 from 40% on)"
+    for labels, more in ((made("a", "b", "c"), {}), (made("1.5", "2.5"), {"gold": "number"})):
+        with pytest.raises(ValueError, match=r"task.threshold is of two labels, and .* leave it out"):
+            Pair(Config(threshold=0.4, **more)).fit(labels)
+    with pytest.raises(ValueError, match=r"task.threshold is 1; a chance between 0 and 1"):
+        Pair(Config(threshold=1.0))
 
 
 # how it is read
@@ -322,6 +367,22 @@ def test_the_same_file_is_learnt_as_similarity_where_that_is_asked(tmp_path):
     assert made.task.graded
     assert {e["label"] for e in made.splits.train.examples} <= {1 + i / 2 for i in range(7)}
     assert any("the gold is a number, 1 to 4" in line for line in made.said)
+
+
+def test_a_run_remembers_the_threshold_that_f1_chose(tmp_path):
+    rows = [f"w{i % 7} w{i % 5}\tw{i % 7} w{i % 3}\t{int(i % 3 < 2)}\n" for i in range(90)]
+    (tmp_path / "a.tsv").write_text("first\tsecond\tlabel\n" + "".join(rows), encoding="utf-8")
+    sizes = {"width": 16, "layers": 1, "inner": 16, "heads": 2}
+    asked = {"model_fields": sizes, "task_fields": {"metric": "f1"}, "train_fields": {"epochs": 1}}
+    job = Job("pair", (str(tmp_path / "a.tsv"),), **asked)
+    made = prepare(job)
+    *_, result = run(made, tmp_path / "run")
+    task, model = open_run(tmp_path / "run")
+    assert task.threshold == made.task.tuned["threshold"] == task.config.threshold
+    assert evaluate(task, model, made.splits.dev.examples)[0].value == result.scores["dev"][0].value
+    given, _ = answers(task, model, made.splits.dev.examples)
+    assert all((answer["label"] == "1") is (answer["scores"]["1"] >= task.threshold) for answer in given)
+    list(run(prepare(job), tmp_path / "run"))  # what was tuned does not keep it from going on
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ class Config:
     length: int = 256  # the most tokens that are read of both texts together
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     smoothing: float = 0.0  # of the labels
+    threshold: float | None = None  # of two labels: how likely the sought one must be; f1 chooses it on held-out data
     centre: float = 0.0  # of the numbers: their mean, taken from the training data
     spread: float = 1.0  # their deviation, likewise
     augment: Literal["none", "swap", "order"] = "none"  # what joins the training pairs: twins, or the other order
@@ -57,6 +58,8 @@ class Pair(Task):
         super().__init__(config, labels)
         if self.config.gold not in GOLD:
             raise ValueError(f"task.gold is {self.config.gold!r}; known are {', '.join(GOLD)}.")
+        if self.config.threshold is not None and not 0 < self.config.threshold < 1:
+            raise ValueError(f"task.threshold is {self.config.threshold:g}; a chance between 0 and 1 is needed.")
         if self.labels and self.config.gold == "auto":  # a model that was made elsewhere: one output is a number
             self.config = replace(self.config, gold="number" if len(self.labels) == 1 else "label")
 
@@ -87,12 +90,16 @@ class Pair(Task):
                 f"all {len(examples)} pairs have the label {self.labels[0]!r}" if self.labels else "there are no pairs"
             )
             raise DataError(f"{what}, so there is nothing to learn", cure="give pairs of at least two labels")
+        if self.config.threshold is not None and len(self.labels) != 2:
+            raise ValueError(f"task.threshold is of two labels, and there are {len(self.labels)}; leave it out.")
         if self.config.metric == "f1" and len(self.labels) != 2:
             raise ValueError(
                 f"task.metric is f1, which is of two labels, and there are {len(self.labels)}; use macro_f1."
             )
 
     def _fit_numbers(self, examples: Sequence[Example]) -> None:
+        if self.config.threshold is not None:
+            raise ValueError("task.threshold is of two labels, and the gold is a number; leave it out.")
         found = [_number(example) for example in examples]
         centre, spread = (fmean(found), pstdev(found)) if found else (0.0, 0.0)
         if not spread > 1e-12 * max(1.0, abs(centre)):
@@ -155,14 +162,39 @@ class Pair(Task):
         ranked = [
             sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in scores.softmax(-1).tolist()
         ]
-        return [{"label": best[0][0], "scores": dict(best)} for best in ranked]
+        return [{"label": self._said(dict(best)), "scores": dict(best)} for best in ranked]
+
+    def tune(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> None:
+        """Where F1 is what counts, a half is seldom the chance from which on the sought label should be said."""
+        self.tuned = {}
+        gold = [str(example["label"]) for example in examples]
+        if self.config.metric != "f1" or self.config.threshold is not None or not set(self.labels) <= set(gold):
+            return
+        sought = positive(self.labels)
+        chances = [answer["scores"][sought] for answer in answers]
+        found = metrics.f1_threshold(chances, [label == sought for label in gold])
+        if 0 < found < 1:  # not where a model says nothing but noughts, or no numbers
+            self.tuned = {"threshold": found}
+
+    @property
+    def threshold(self) -> float:
+        """As it was tuned, as it was set, or a half."""
+        return self.tuned.get("threshold", 0.5 if self.config.threshold is None else self.config.threshold)
+
+    def _said(self, scores: dict[str, float]) -> str:
+        """The likeliest label; of two, the sought one from the threshold on."""
+        if len(self.labels) != 2:
+            return max(scores, key=lambda label: scores[label])
+        sought = positive(self.labels)
+        return sought if scores[sought] >= self.threshold else next(label for label in self.labels if label != sought)
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.graded:
             right, given = [_number(example) for example in examples], [answer["score"] for answer in answers]
             found = [metrics.pearson(right, given), metrics.spearman(right, given), metrics.mse(right, given)]
         else:
-            gold, said = [str(example["label"]) for example in examples], [answer["label"] for answer in answers]
+            gold = [str(example["label"]) for example in examples]
+            said = [self._said(answer["scores"]) for answer in answers]
             found = [metrics.accuracy(gold, said), metrics.macro_f1(gold, said)]
             if len(self.labels) == 2:
                 found.append(metrics.f1(gold, said, positive(self.labels)))
@@ -176,18 +208,22 @@ class Pair(Task):
         return [is_hidden(gold, () if self.graded else self.labels) for gold in golds]
 
     def confused(self, answer: dict[str, Any], example: Example) -> tuple[str, str] | None:
-        return None if self.graded else (str(example["label"]), answer["label"])
+        return None if self.graded else (str(example["label"]), self._said(answer["scores"]))
 
     def wrong(self, answer: dict[str, Any], example: Example) -> Wrong | None:
         classes = self.confused(answer, example)
         if classes is None or classes[0] == classes[1]:
             return None
-        sure = answer["scores"][answer["label"]]
+        sure = answer["scores"][classes[1]]
         row = {"first": example["first"], "second": example["second"]}
         return Wrong(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
 
     def told(self, shown: dict[str, Any]) -> str:
-        return f"{shown['score']:.4g}" if self.graded else f"{shown['label']} {shown['scores'][shown['label']]:.0%}"
+        if self.graded:
+            return f"{shown['score']:.4g}"
+        apart = len(self.labels) == 2 and self.threshold != 0.5  # then the less likely one may be the answer
+        why = f" ({positive(self.labels)} from {self.threshold:.0%} on)" if apart else ""
+        return f"{shown['label']} {shown['scores'][shown['label']]:.0%}{why}"
 
     def _gold(self, example: Example, number: dict[str, int]) -> float | int | None:
         """What the head should say; None where an example has no gold, -100 for a label that training does not have."""

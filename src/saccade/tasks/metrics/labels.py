@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.tasks.metrics.score import ROUNDS, Score, Tally, check_pairs, measure, ratio
+from saccade.tasks.metrics.score import ROUNDS, Score, Tally, check_pairs, drawn, measure, ratio
 
 Labels = Sequence[Hashable] | Sequence[Collection[Hashable]]
 
@@ -49,6 +49,30 @@ def f1(
     pairs = [(right == positive, said == positive) for right, said in zip(gold, answers, strict=True)]
     units = np.array([[2.0 * (right and said), float(right) + float(said)] for right, said in pairs]).reshape(-1, 2)
     return measure("f1", ratio, units, signature=f"positive:{positive}", rounds=rounds, seed=seed)
+
+
+def f1_threshold(chances: Sequence[float], right: Sequence[bool], *, rounds: int = ROUNDS, seed: int = 0) -> float:
+    """How likely a class must be to be said, so that its F1 is the highest.
+
+    The best of one sample is as much chance as skill: this is the median of what is best for many draws of the examples.
+
+    >>> f1_threshold([0.9, 0.6, 0.3, 0.1], [True, True, True, False], rounds=50)
+    0.2
+    """
+    check_pairs("f1_threshold", right, chances)
+    if not len(chances):
+        raise ValueError("f1_threshold of no examples is not defined; give at least one with its gold answer.")
+    order = np.argsort(chances, kind="stable")[::-1]
+    ranked, sought = np.asarray(chances, float)[order], np.asarray(right, float)[order]
+    lower = np.append(ranked[1:], 0.0)
+    found: list[np.ndarray] = []
+    for counts in drawn(len(ranked), rounds, seed, 1):
+        counts = counts[:, order]
+        hits = counts * sought
+        values = 2 * hits.cumsum(1) / (counts.cumsum(1) + hits.sum(1, keepdims=True)).clip(min=1)
+        last = np.where(ranked > lower, values, -1.0).argmax(1)  # examples of one chance are said together
+        found.append((ranked[last] + lower[last]) / 2)
+    return float(np.median(np.concatenate(found)))
 
 
 def mcc(gold: Sequence[Hashable], answers: Sequence[Hashable], *, rounds: int = ROUNDS, seed: int = 0) -> Score:

@@ -82,7 +82,7 @@ def bootstrap(statistic: Statistic, units: np.ndarray | Tally, *, rounds: int = 
             f"rounds is {rounds}; an interval needs one draw at least, and some hundreds to mean something."
         )
     count, width = len(units), units.shape[1]
-    values = [statistic(_sums(units, counts)) for counts in _counts(count, rounds, seed, width)]
+    values = [statistic(_sums(units, counts)) for counts in drawn(count, rounds, seed, width)]
     low, high = np.quantile(np.concatenate(values), [0.025, 0.975])
     return Interval(float(low), float(high))
 
@@ -130,7 +130,7 @@ def _sums(units: np.ndarray | Tally, counts: np.ndarray) -> np.ndarray:
     return units.sums(counts) if isinstance(units, Tally) else counts @ units
 
 
-def _counts(count: int, rounds: int, seed: int, width: int) -> Iterator[np.ndarray]:
+def drawn(count: int, rounds: int, seed: int, width: int) -> Iterator[np.ndarray]:
     """How often each draw has each example, (some draws, count)."""
     for indices in resamples(count, rounds, seed, width=width):
         some = len(indices)
