@@ -62,6 +62,8 @@ def test_a_file_a_directory_and_an_archive_are_the_same(tmp_path):
         archive.writestr("data/a.jsonl", lines(LINES[:1]))
         archive.writestr("data/b.jsonl", lines(LINES[1:]))
         archive.writestr("data/readme.txt", "no pairs")
+        archive.writestr("__MACOSX/data/._a.jsonl", b"\x00\x05\x16\x07 what a Mac writes beside a file")
+    (folder / "._b.jsonl").write_bytes(b"\x00\x05\x16\x07")
     wanted = [Two(*pair) for pair in LINES]
     assert read([str(folder)]) == read([str(tmp_path / "all.zip")]) == wanted
     assert read([str(folder / "a.jsonl"), str(folder / "b.jsonl")]) == wanted

@@ -26,6 +26,7 @@ from saccade.tasks.task import need_tokenizer
 from saccade.training.events import Refused
 
 NEEDED = ("sentence_good", "sentence_bad", "linguistics_term")
+BESIDE = "._"  # what a Mac writes beside each file, also into archives such as BLiMP's own
 PART = 4096  # pairs at a time, between words on how far it is
 
 
@@ -111,13 +112,14 @@ def read(paths: Sequence[str]) -> list[Two]:
 def _files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     if path.is_dir():
         for inner in sorted((*path.rglob("*.jsonl"), *path.rglob("*.zip"))):
-            yield from _files(inner)
+            if not inner.name.startswith(BESIDE):
+                yield from _files(inner)
     elif not path.exists():
         raise DataError("there is no such file", file=path, cure="give BLiMP.zip, or JSONL files of that kind")
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in sorted(archive.namelist()):
-                if name.endswith(".jsonl"):
+                if name.endswith(".jsonl") and not Path(name).name.startswith(BESIDE):
                     yield f"{path}/{name}", io.BytesIO(archive.read(name))
     else:
         with path.open("rb") as file:
