@@ -342,7 +342,13 @@ def trained(path, *, end, unknown, size=19):
     """A vocabulary of 19 pieces, or fewer, as Marian has them: an end and an unknown piece, no beginning and no padding."""
     import sentencepiece
 
-    words = ["the cat sat", "a cat ate the hat", "the hat sat at a cat", "eat the tea", "that cheat teaches the chess test"]
+    words = [
+        "the cat sat",
+        "a cat ate the hat",
+        "the hat sat at a cat",
+        "eat the tea",
+        "that cheat teaches the chess test",
+    ]
     options = {"vocab_size": size, "minloglevel": 2, "eos_id": end, "unk_id": unknown, "bos_id": -1, "pad_id": -1}
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(words * 5), model_prefix=str(path), **options)
     return path.with_suffix(".model").rename(path.with_suffix(".spm"))

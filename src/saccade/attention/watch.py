@@ -184,7 +184,7 @@ def watch(
     *,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | Tensor | None = None,
-    reduce: Reducer = Everything(),  # noqa: B008 - frozen
+    reduce: Reducer = Everything(),
 ) -> Iterator[list[Look]]:
     """Collect a `Look` for every call of the chosen modules inside the block.
 

@@ -41,7 +41,7 @@ def main(
     run: tyro.conf.Positional[str],
     *,
     suite: tuple[str, ...] = (),
-    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),  # noqa: B008 - frozen
+    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Audit a model with the suites that apply to its task, and write what was found to audit.json in its run.

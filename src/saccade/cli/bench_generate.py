@@ -41,7 +41,7 @@ class Asked:
 
 
 def main(
-    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),  # noqa: B008 (frozen)
+    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),
     shape: tyro.conf.OmitArgPrefixes[Shape] = Shape(),  # noqa: B008 (frozen)
     terms: tyro.conf.OmitArgPrefixes[Terms] = Terms(Path("bench/generate.json")),  # noqa: B008 (frozen)
 ) -> int:

@@ -61,9 +61,9 @@ class Student:
 
 
 def main(
-    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),  # noqa: B008 (frozen)
+    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),
     shape: tyro.conf.OmitArgPrefixes[Shape] = SENTENCES,
-    student: tyro.conf.OmitArgPrefixes[Student] = Student(),  # noqa: B008 (frozen)
+    student: tyro.conf.OmitArgPrefixes[Student] = Student(),
     terms: tyro.conf.OmitArgPrefixes[Terms] = Terms(Path("bench/translate.json")),  # noqa: B008 (frozen)
 ) -> int:
     """New tokens a second of an encoder-decoder on sentences of mixed lengths; and a student of Marian on real ones.

@@ -69,9 +69,9 @@ class Split:
 def main(
     what: What,
     names: Names,
-    check: tyro.conf.OmitArgPrefixes[Check] = Check(),  # noqa: B008 (frozen)
-    draw: tyro.conf.OmitArgPrefixes[Draw] = Draw(),  # noqa: B008 (frozen)
-    split: tyro.conf.OmitArgPrefixes[Split] = Split(),  # noqa: B008 (frozen)
+    check: tyro.conf.OmitArgPrefixes[Check] = Check(),
+    draw: tyro.conf.OmitArgPrefixes[Draw] = Draw(),
+    split: tyro.conf.OmitArgPrefixes[Split] = Split(),
     out: Path | None = None,
     mirror: Path | None = None,
 ) -> int:

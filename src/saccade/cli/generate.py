@@ -42,7 +42,7 @@ def main(
     run: tyro.conf.Positional[str],
     text: tyro.conf.Positional[str] = "",
     *,
-    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),  # noqa: B008 - frozen
+    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),
     decoding: tyro.conf.OmitArgPrefixes[Decoding] = Decoding(),  # noqa: B008 - frozen
     engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
 ) -> int:

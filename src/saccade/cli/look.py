@@ -75,9 +75,9 @@ def main(
     run: tyro.conf.Positional[str],
     text: tyro.conf.Positional[tuple[str, ...]] = (),
     *,
-    which: tyro.conf.OmitArgPrefixes[Which] = Which(),  # noqa: B008 - frozen
-    also: tyro.conf.OmitArgPrefixes[Also] = Also(),  # noqa: B008 - frozen
-    out: tyro.conf.OmitArgPrefixes[Out] = Out(),  # noqa: B008 - frozen
+    which: tyro.conf.OmitArgPrefixes[Which] = Which(),
+    also: tyro.conf.OmitArgPrefixes[Also] = Also(),
+    out: tyro.conf.OmitArgPrefixes[Out] = Out(),
 ) -> int:
     """Where a model looked, and what each of its heads does; without a text, the page to type one on.
 

@@ -45,7 +45,7 @@ def main(
     data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = (),
     columns: str = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
-    prompt: Annotated[Prompt, tyro.conf.arg(name="")] = Prompt(),  # noqa: B008 - frozen
+    prompt: Annotated[Prompt, tyro.conf.arg(name="")] = Prompt(),
     engine: tyro.conf.OmitArgPrefixes[Engine] = Engine(),  # noqa: B008 - frozen
 ) -> int:
     """Answers of a trained model, one line for each text.

@@ -133,7 +133,7 @@ def search(
     model: Writer,
     batch: Batch,
     bounds: Bounds,
-    beams: Beams = Beams(),  # noqa: B008 - frozen
+    beams: Beams = Beams(),
     *,
     best: int = 1,
 ) -> list[list[Hypothesis]]:
