@@ -45,8 +45,9 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a rival is given: the data as read, where they are, where it may write, and when it is scored."""
+    """What a rival is given: our recipe, the data as read, where they are, where it may write, and when it is scored."""
 
+    recipe: Recipe
     splits: Splits
     weights: Path | None
     out: Path
@@ -73,11 +74,11 @@ class Match:
     recipe: str
     metric: str
     said: str
-    rivals: Callable[[], list[Rival]]
+    rivals: Callable[[Recipe], list[Rival]]
 
 
-def _trainer(task: str) -> Callable[[], list[Rival]]:
-    def found() -> list[Rival]:
+def _trainer(task: str) -> Callable[[Recipe], list[Rival]]:
+    def found(recipe: Recipe) -> list[Rival]:
         from rival_trainer import rivals
 
         return [Rival(name, settings, train) for name, settings, train in rivals(task)]
@@ -85,10 +86,10 @@ def _trainer(task: str) -> Callable[[], list[Rival]]:
     return found
 
 
-def _eole() -> list[Rival]:
-    from rival_eole import SETTINGS, train
+def _eole(recipe: Recipe) -> list[Rival]:
+    from rival_eole import settings, train
 
-    return [Rival("Eole", SETTINGS, train)]
+    return [Rival("Eole", settings(recipe), train)]
 
 
 MATCHES = {
@@ -108,10 +109,10 @@ def main() -> int:
     data = prepared(recipe, asked.data, asked.runs) if recipe.need.parts else given(recipe, asked.data)
     weights = asked.models / recipe.need.weights if recipe.need.weights else None
     splits = open_data([str(path) for path in data], _roles(recipe, data), columns=recipe.columns)
-    for rival in match.rivals():
+    for rival in match.rivals(recipe):
         if not _there(asked, rival.name):
             out = asked.runs / f"{asked.what}-{rival.name.split(',')[0].lower()}"
-            task = Asked(splits, weights, out, tuple(asked.minutes), asked.eole)
+            task = Asked(recipe, splits, weights, out, tuple(asked.minutes), asked.eole)
             keep(asked, rival.name, rival.settings, timed(rival, task, match.metric))
     if not _there(asked, "saccade"):
         settings = {name: dict(table) for name, table in recipe.tables.items()}
@@ -158,15 +159,19 @@ def scored(metric: str, examples: Any, answers: list[Any]) -> Record:
 
 
 def ours(recipe: Recipe, data: list[Path], weights: Path | None, asked: argparse.Namespace) -> dict[str, Record]:
-    """The recipe as it is, which goes on from one time to the next as any run does; one that has ended is left alone."""
-    out, found = asked.runs / f"{asked.what}-saccade", {}
-    match = MATCHES[asked.what]
-    call = [sys.executable, "-m", "saccade", "train", recipe.name, "--data", *map(str, data), "--out", str(out)]
+    """The recipe as it is, which goes on from one time to the next as any run does; one that has ended is left alone.
+
+    Where the recipe fits its schedule to the time, each time has a run of its own, as a user with so many minutes would have.
+    """
+    found, match, ended = {}, MATCHES[asked.what], False
+    call = [sys.executable, "-m", "saccade", "train", recipe.name, "--data", *map(str, data)]
     call += ["--model", str(weights)] if weights else []
-    ended = False
+    out = asked.runs / f"{asked.what}-saccade"
     for minutes in asked.minutes:
         if not ended:
-            subprocess.run([*call, "--train.max-time", str(minutes)], check=True)
+            if recipe.tables["train"].get("fit"):
+                out = asked.runs / f"{asked.what}-saccade-{minutes:g}"
+            subprocess.run([*call, "--out", str(out), "--train.max-time", str(minutes)], check=True)
         facts = json.loads((out / "result.json").read_text(encoding="utf-8"))
         ended = "max_time" not in facts["why"]
         score = next(one for one in facts["scores"]["test"] if one["name"] == match.metric)

@@ -12,17 +12,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-VOCAB, PIECES = 8000, "bpe"
-SETTINGS: dict[str, Any] = {
-    "from": "its FAQ on the transformer and its recipe wmt17: adam, noam, token batches, smoothing, dropout, beams of 5",
-    "changed for two cores": "float32, sizes and pieces of our recipe, 2,048 tokens a step, and 1,000 steps of warm-up, as the "
-    "documented 8,000 would outlast the time",
-    "model": {"layers": 3, "width": 256, "heads": 4, "inner": 1024, "vocab": VOCAB},
-    "training": {"learning_rate": 2, "warmup_steps": 1000, "adam_beta2": 0.998, "label_smoothing": 0.1, "dropout": 0.1},
-}
+TRAINING = {"learning_rate": 2, "warmup_steps": 1000, "adam_beta2": 0.998, "label_smoothing": 0.1, "dropout": 0.1}
 EVERY = 100  # steps between checkpoints
 POLL = 0.5  # seconds
 BEGINS = "Start training loop"  # what it says when data and model are ready
+
+
+def settings(recipe: Any) -> dict[str, Any]:
+    """How it is trained, and why so."""
+    sizes = recipe.tables["model"]
+    return {
+        "from": "its FAQ on the transformer and its recipe wmt17: adam, noam, token batches, smoothing, dropout, beams of 5",
+        "changed for two cores": "float32, sizes and pieces of our recipe, 2,048 tokens a step, and 1,000 steps of warm-up, as "
+        "the documented 8,000 would outlast the time",
+        "model": {name: sizes[name] for name in ("layers", "width", "heads", "inner", "vocab")},
+        "training": TRAINING,
+    }
 
 
 def train(asked: Any) -> Iterator[tuple[float, list[str]]]:
@@ -32,12 +37,12 @@ def train(asked: Any) -> Iterator[tuple[float, list[str]]]:
             f"{asked.eole}: there is no Eole; pip install eole in an environment of its own, --eole PATH."
         )
     asked.out.mkdir(parents=True, exist_ok=True)
-    tokenizer = learnt(asked.splits.train.examples)
+    tokenizer = learnt(asked.splits.train.examples, asked.recipe)
     for split, table in asked.splits.tables().items():
         for side in ("source", "target"):
             _write(asked.out / f"{split}.{side}", tokenizer, [example[side] for example in table.examples])
     config = asked.out / "config.json"  # JSON is YAML
-    config.write_text(json.dumps(configured(asked.out)), encoding="utf-8")
+    config.write_text(json.dumps(configured(asked.out, asked.recipe)), encoding="utf-8")
     _run(asked.eole, asked.out, "build_vocab", "-config", config, "-n_sample", "-1")
     saved = watched(asked, config)
     for minutes in asked.minutes:
@@ -46,12 +51,13 @@ def train(asked: Any) -> Iterator[tuple[float, list[str]]]:
             yield minutes, translated(asked, tokenizer, there[-1][1])
 
 
-def learnt(examples: Sequence[Any]) -> Any:
+def learnt(examples: Sequence[Any], recipe: Any) -> Any:
     """The tokenizer that our recipe learns."""
     from saccade.tasks.words import learn_tokenizer
 
     texts = [example[side] for example in examples for side in ("source", "target")]
-    return learn_tokenizer(texts, PIECES, VOCAB, frame="t5", running=False)
+    pieces, vocab = recipe.tables["task"]["pieces"], recipe.tables["model"]["vocab"]
+    return learn_tokenizer(texts, pieces, vocab, frame="t5", running=False)
 
 
 def _write(path: Path, tokenizer: Any, texts: Sequence[str]) -> None:
@@ -59,9 +65,9 @@ def _write(path: Path, tokenizer: Any, texts: Sequence[str]) -> None:
     path.write_text("".join(" ".join(f"t{i}" for i in found.ids) + "\n" for found in read), encoding="utf-8")
 
 
-def configured(out: Path) -> dict[str, Any]:
+def configured(out: Path, recipe: Any) -> dict[str, Any]:
     """Eole's configuration."""
-    sizes, rates = SETTINGS["model"], SETTINGS["training"]
+    sizes, rates = settings(recipe)["model"], TRAINING
     data = {
         name: {"path_src": str(out / f"{split}.source"), "path_tgt": str(out / f"{split}.target")}
         for name, split in (("corpus_1", "train"), ("valid", "dev"))

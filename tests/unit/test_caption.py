@@ -17,8 +17,8 @@ from saccade.data.split import Splits
 from saccade.explain.looking import seen
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.caption import Caption, Config, captions, new_sizes
+from saccade.tasks.losses import written_loss
 from saccade.tasks.paint import Paint
-from saccade.tasks.task import written_loss
 from saccade.training import job
 from saccade.training.config import Config as Train
 from saccade.training.job import Job, Ready, family_for

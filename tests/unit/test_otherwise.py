@@ -53,7 +53,7 @@ def test_each_time_has_the_score_of_that_time_or_the_last_before_it(benchmark, t
     script = benchmark("otherwise")
     rival = script.Rival("Other", {}, lambda asked: ((minutes, list(answers)) for minutes, answers in told))
     rows = [Example({"text": "a", "label": "x"}), Example({"text": "b", "label": "y"})]
-    asked = script.Asked(splits(rows), None, Path("out"), (1.0, 2.0, 4.0))
+    asked = script.Asked(script.recipes()["sst2"], splits(rows), None, Path("out"), (1.0, 2.0, 4.0))
     found = script.timed(rival, asked, "accuracy")
     assert {time: one and (one["value"], one["minutes"]) for time, one in found.items()} == wanted
 
@@ -115,9 +115,9 @@ def test_gold_tags_laid_on_pieces_come_back_as_they_were(benchmark):
 
 def test_eole_reads_and_writes_our_pieces(benchmark, tmp_path, monkeypatch):
     eole = benchmark("rival_eole")
-    monkeypatch.setattr(eole, "VOCAB", 300)
+    recipe = SimpleNamespace(tables={"task": {"pieces": "bpe"}, "model": {"vocab": 300}})
     rows = [Example({"source": f"I see {i} cats.", "target": f"Je vois {i} chats, né ?"}) for i in range(9)]
-    tokenizer = eole.learnt(rows)
+    tokenizer = eole.learnt(rows, recipe)
     eole._write(tmp_path / "test.said", tokenizer, [row["target"] for row in rows])
     monkeypatch.setattr(eole, "_run", lambda *words: None)
     asked = SimpleNamespace(out=tmp_path, eole=None)
@@ -156,3 +156,30 @@ def test_our_own_run_goes_on_from_time_to_time_and_is_left_alone_when_it_has_end
         "2": (0.7, 1.5),
         "4": (0.7, 1.5),
     }
+
+
+def test_a_recipe_that_fits_its_schedule_to_the_time_has_a_run_for_each_time(benchmark, tmp_path, monkeypatch):
+    script = benchmark("otherwise")
+    outs = []
+
+    def trained(call, check):
+        out = Path(call[call.index("--out") + 1])
+        outs.append((out.name, call[-1]))
+        out.mkdir()
+        score = {"name": "bleu", "value": 10.0 * len(outs), "low": 0.0, "high": 99.0}
+        why = f"the end of the schedule, fitted to train.max_time = {call[-1]} minutes"
+        (out / "result.json").write_text(json.dumps({"why": why, "scores": {"test": [score]}}))
+
+    monkeypatch.setattr(script.subprocess, "run", trained)
+    asked = SimpleNamespace(what="translate", runs=tmp_path, minutes=[1.0, 2.0])
+    found = script.ours(script.recipes()["tatoeba-en-fr"], [Path("pairs")], None, asked)
+    assert outs == [("translate-saccade-1", "1.0"), ("translate-saccade-2", "2.0")]
+    assert {time: one["value"] for time, one in found.items()} == {"1": 10.0, "2": 20.0}
+
+
+def test_eole_has_the_sizes_of_our_recipe(benchmark, tmp_path):
+    eole, recipe = benchmark("rival_eole"), benchmark("otherwise").recipes()["tatoeba-en-fr"]
+    model = eole.configured(tmp_path, recipe)["model"]
+    ours = recipe.tables["model"]
+    assert (model["hidden_size"], model["layers"], model["heads"]) == (ours["width"], ours["layers"], ours["heads"])
+    assert eole.settings(recipe)["model"]["vocab"] == ours["vocab"]

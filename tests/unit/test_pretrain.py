@@ -171,7 +171,7 @@ def _real(side: Text, row: int) -> torch.Tensor:
 
 
 def test_the_loss_of_spans_is_that_of_the_spoilt_batch_by_itself(examples):
-    from saccade.tasks.task import written_loss
+    from saccade.tasks.losses import written_loss
 
     ready = made("spans", examples)
     model = ready.model.double()

@@ -60,5 +60,9 @@ class ShiftedWordHead(WordHead):
         super().__init__(width, vocab, tied=tied)
         self.register_buffer("shift", torch.zeros(vocab))
 
+    @property
+    def offset(self) -> Tensor:
+        return self.shift if self.score.bias is None else self.shift + self.score.bias
+
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return super().forward(x, keep) + self.shift

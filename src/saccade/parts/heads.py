@@ -96,5 +96,10 @@ class WordHead(nn.Module):
                 )
             self.score.weight = tied.weight
 
+    @property
+    def offset(self) -> Tensor | None:
+        """What is added to the score of each word, whatever the vector."""
+        return self.score.bias
+
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.score(self.between(x))

@@ -20,8 +20,9 @@ from saccade.decoding.ways import Ways
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
+from saccade.tasks.losses import written_loss
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, written_loss
+from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer
 from saccade.vision.pixels import held, pixels
 
 SIDES = (32, 64, 128)  # rows and columns of the pictures that a new model reads; larger ones are scaled down

@@ -17,9 +17,10 @@ from saccade.data import Batch, DataError, Example, Role, Text
 from saccade.data.item import LINE
 from saccade.models.model import Model
 from saccade.tasks import metrics
+from saccade.tasks.losses import word_costs, word_loss
 from saccade.tasks.metrics import Score
 from saccade.tasks.recall import recalled
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer, word_costs, word_loss
+from saccade.tasks.task import Choices, Item, Task, need_tokenizer
 from saccade.tasks.validity import kind_of
 
 

@@ -9,19 +9,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from saccade.data import Batch, Example, Role, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.ways import Ways
 from saccade.models.model import Model
-from saccade.parts.heads import WordHead
 from saccade.tasks.metrics import Score
-
-CHUNK = 2**24  # scores of the vocabulary that exist at one time in training: 64 MB of float32
 
 
 @dataclass(frozen=True)
@@ -195,48 +189,3 @@ def need_tokenizer(model: Model) -> Any:
     if model.tokenizer is None:
         raise ValueError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
     return model.tokenizer
-
-
-def word_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The summed cross-entropy of (N, W) vectors against (N,) words, a piece of the vocabulary's scores at a time.
-
-    The scores of a large vocabulary are by far the largest tensor in training. They are made in pieces and made again in the
-    backward pass, so that only one piece exists at any time.
-    """
-    vocab = head.score.out_features
-    rows = max(1, CHUNK // vocab)
-    if len(x) <= rows:
-        return F.cross_entropy(head(x), gold, reduction="sum", label_smoothing=smoothing)
-
-    def piece(a: Tensor, b: Tensor) -> Tensor:
-        return F.cross_entropy(head(a), b, reduction="sum", label_smoothing=smoothing)
-
-    parts = [
-        checkpoint(piece, a, b, use_reentrant=False, preserve_rng_state=False)
-        for a, b in zip(x.split(rows), gold.split(rows), strict=True)
-    ]
-    return torch.stack(parts).sum()
-
-
-def word_costs(head: WordHead | Any, x: Tensor, gold: Tensor) -> Tensor:
-    """What each of (N,) words costs in nats after its vector, (N,); the same, word by word, and not to learn from."""
-    rows = max(1, CHUNK // head.score.out_features)
-    pairs = zip(x.split(rows), gold.split(rows), strict=True)
-    return torch.cat([F.cross_entropy(head(a), b, reduction="none") for a, b in pairs])
-
-
-def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """The summed loss of a writer on the targets of a batch: the vocabulary is scored at real tokens only."""
-    target = batch.target
-    assert target is not None, "a batch to learn from has targets"
-    body: Any = model.body
-    state, first = body.start(batch)
-    length = first.tokens.size(1)
-    tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
-    keep = None
-    if first.keep is not None or target.keep is not None:
-        keep = torch.cat([first.real, target.real[:, :-1]], dim=1)
-    x = body.think(Text(tokens, keep), state)[:, length - 1 :]  # what follows a target stands at the token before it
-    if target.keep is None:
-        return word_loss(body.head, x.flatten(0, 1), target.tokens.flatten(), smoothing)
-    return word_loss(body.head, x[target.keep], target.tokens[target.keep], smoothing)

@@ -15,8 +15,9 @@ from saccade.decoding.loop import generate
 from saccade.decoding.ways import Ways, named_only
 from saccade.models.model import Model
 from saccade.tasks import metrics
+from saccade.tasks.losses import written_loss
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, need_tokenizer, sources, written_loss
+from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, need_tokenizer, sources
 
 
 @dataclass(frozen=True)

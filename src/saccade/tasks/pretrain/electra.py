@@ -25,12 +25,13 @@ from saccade.models.fresh import spread
 from saccade.models.model import Model
 from saccade.parts.heads import WordHead
 from saccade.tasks import metrics
+from saccade.tasks.losses import CHUNK
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import ratio
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective
 from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
-from saccade.tasks.task import CHUNK, Choices, Item
+from saccade.tasks.task import Choices, Item
 
 SHRINK = 3  # how many times narrower the generator is, as published for the base model
 WEIGHT = 50.0  # of the discriminator's loss beside the generator's

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from saccade.data import Batch, Example, Text
 from saccade.models.model import Model
+from saccade.tasks.losses import word_loss
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective, judged, summed
 from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
-from saccade.tasks.task import Item, need_tokenizer, word_loss
+from saccade.tasks.task import Item, need_tokenizer
 
 
 class Masked(Objective):

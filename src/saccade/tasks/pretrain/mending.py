@@ -10,10 +10,11 @@ from torch import Tensor
 
 from saccade.data import Batch, Text
 from saccade.models.model import Model
+from saccade.tasks.losses import word_loss
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective, judged, summed
 from saccade.tasks.pretrain.rows import numbered
-from saccade.tasks.task import Item, word_loss
+from saccade.tasks.task import Item
 
 
 class Mending(Objective):

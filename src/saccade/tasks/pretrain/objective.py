@@ -28,11 +28,12 @@ from saccade.data import Example, Role
 from saccade.data.item import LINE
 from saccade.models.model import Model
 from saccade.tasks import metrics
+from saccade.tasks.losses import CHUNK
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import ratio
 from saccade.tasks.pretrain.config import Config
 from saccade.tasks.pretrain.rows import windowed
-from saccade.tasks.task import CHUNK, Choices, Item, Task
+from saccade.tasks.task import Choices, Item, Task
 
 
 class Objective(Task):

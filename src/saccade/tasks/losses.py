@@ -1,0 +1,110 @@
+"""What words cost: the cross-entropy over a vocabulary, whose scores are by far the largest tensor in training.
+
+The definition makes all scores and lets autograd go back over them several times. The fast path makes a few rows of scores at a
+time and, while they are at hand, what is to be changed for them: so they are made once, stay in the processor's cache, and
+never exist together.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from saccade.data import Batch, Text
+from saccade.models.model import Model
+from saccade.parts.heads import WordHead
+
+CHUNK = 2**24  # scores of the vocabulary that exist at one time: 64 MB of float32
+NEAR = 2**21  # the same on the fast path, which is quickest where they stay in the cache;
+ROWS = 256  # but no fewer rows than this at a time, since the whole table of words is gone through for each time
+
+
+def word_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The summed cross-entropy of (N, W) vectors against (N,) words."""
+    learns = torch.is_grad_enabled() and (x.requires_grad or head.score.weight.requires_grad)
+    if learns and isinstance(head, WordHead) and not torch.is_autocast_enabled(x.device.type):
+        return Costs.apply(head.between(x), head.score.weight, head.offset, gold, smoothing)
+    return defined_loss(head, x, gold, smoothing)
+
+
+def defined_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The same by its definition, a piece of the vocabulary's scores at a time, each made again in the backward pass."""
+
+    def piece(a: Tensor, b: Tensor) -> Tensor:
+        return F.cross_entropy(head(a), b, reduction="sum", label_smoothing=smoothing)
+
+    rows = _rows(head, CHUNK)
+    if len(x) <= rows:
+        return piece(x, gold)
+    parts = [
+        checkpoint(piece, a, b, use_reentrant=False, preserve_rng_state=False)
+        for a, b in zip(x.split(rows), gold.split(rows), strict=True)
+    ]
+    return torch.stack(parts).sum()
+
+
+class Costs(torch.autograd.Function):
+    """The loss, and its gradient while the scores are there.
+
+    Of a softmax p over V words of which a share s is smoothed, the gradient by the scores is p - s/V, less 1 - s at the gold.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, offset: Tensor | None, gold: Tensor, smoothing: float) -> Tensor:
+        loss = x.new_zeros(())
+        by_x, by_weight = torch.empty_like(x), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        by_offset = torch.zeros_like(offset) if offset is not None and ctx.needs_input_grad[2] else None
+        rows = max(ROWS, NEAR // len(weight))
+        for some, own, out in zip(x.split(rows), gold.split(rows), by_x.split(rows), strict=True):
+            scores = F.linear(some, weight, offset)  # (N, V)
+            move = scores.softmax(-1)
+            # the log of what all words sum to, told by the likeliest one, whose chance cannot be 0
+            whole = scores.amax(-1) - move.amax(-1).log()
+            loss += (whole - (1 - smoothing) * scores.gather(1, own[:, None])[:, 0]).sum()
+            if smoothing:
+                loss -= smoothing * scores.mean(-1).sum()
+                move -= smoothing / len(weight)
+            move[torch.arange(len(own), device=own.device), own] -= 1 - smoothing
+            torch.mm(move, weight, out=out)
+            if by_weight is not None:
+                by_weight.addmm_(move.T, some)
+            if by_offset is not None:
+                by_offset += move.sum(0)
+        ctx.save_for_backward(by_x, by_weight, by_offset)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, share: Tensor) -> Any:
+        return *(None if by is None else share * by for by in ctx.saved_tensors), None, None
+
+
+def word_costs(head: WordHead | Any, x: Tensor, gold: Tensor) -> Tensor:
+    """What each of (N,) words costs in nats after its vector, (N,); the same, word by word, and not to learn from."""
+    rows = _rows(head, CHUNK)
+    pairs = zip(x.split(rows), gold.split(rows), strict=True)
+    return torch.cat([F.cross_entropy(head(a), b, reduction="none") for a, b in pairs])
+
+
+def _rows(head: WordHead | Any, room: int) -> int:
+    return max(1, room // head.score.out_features)
+
+
+def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
+    """The summed loss of a writer on the targets of a batch: the vocabulary is scored at real tokens only."""
+    target = batch.target
+    assert target is not None, "a batch to learn from has targets"
+    body: Any = model.body
+    state, first = body.start(batch)
+    length = first.tokens.size(1)
+    tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
+    keep = None
+    if first.keep is not None or target.keep is not None:
+        keep = torch.cat([first.real, target.real[:, :-1]], dim=1)
+    x = body.think(Text(tokens, keep), state)[:, length - 1 :]  # what follows a target stands at the token before it
+    if target.keep is None:
+        return word_loss(body.head, x.flatten(0, 1), target.tokens.flatten(), smoothing)
+    return word_loss(body.head, x[target.keep], target.tokens[target.keep], smoothing)
