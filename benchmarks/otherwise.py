@@ -7,9 +7,10 @@
 Eole has an environment of its own, made by: python -m venv .venv-eole, then .venv-eole/bin/pip install "torch>=2.10,<2.14" eole
 aiohttp (which Eole 0.6 imports and does not ask for).
 
-One after the other on a machine that does nothing else. A rival has its usual settings where our sizes allow, which
-the record states; one that ends before the time is over keeps its score. Training alone is on the clock: not the start, not
-the scoring. Everybody is scored by the same functions on the same test data. Whoever is in the record is not trained again.
+One after the other (`--who NAME` takes one) on a machine that does nothing else. A rival has its usual settings where our sizes
+allow, which the record states; one that ends before the time is over keeps its score. Training alone is on the clock: not the
+start, not the scoring. Everybody is scored by the same functions on the same test data. Whoever is in the record is not trained
+again.
 """
 
 import argparse
@@ -110,11 +111,11 @@ def main() -> int:
     weights = asked.models / recipe.need.weights if recipe.need.weights else None
     splits = open_data([str(path) for path in data], _roles(recipe, data), columns=recipe.columns)
     for rival in match.rivals(recipe):
-        if not _there(asked, rival.name):
+        if _wanted(asked, rival.name):
             out = asked.runs / f"{asked.what}-{rival.name.split(',')[0].lower()}"
             task = Asked(recipe, splits, weights, out, tuple(asked.minutes), asked.eole)
             keep(asked, rival.name, rival.settings, timed(rival, task, match.metric))
-    if not _there(asked, "saccade"):
+    if _wanted(asked, "saccade"):
         settings = {name: dict(table) for name, table in recipe.tables.items()}
         keep(asked, "saccade", settings, ours(recipe, data, weights, asked))
     return 0
@@ -126,6 +127,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("data"), help="a directory with a directory for each set")
     parser.add_argument("--models", type=Path, default=Path("models"), help="a directory with weights by name")
     parser.add_argument("--runs", type=Path, default=Path("runs") / "otherwise")
+    parser.add_argument("--who", default="", help="only this one, such as Eole or saccade: all of them take hours")
     parser.add_argument("--eole", type=Path, default=Path(".venv-eole/bin/eole"), help="Eole's command")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--minutes", type=float, nargs="+", default=list(MINUTES))
@@ -189,9 +191,10 @@ def _read(path: Path) -> Record:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _there(asked: argparse.Namespace, name: str) -> bool:
+def _wanted(asked: argparse.Namespace, name: str) -> bool:
+    """Whether somebody is to be trained: asked for, and not in the record yet."""
     scores = _read(asked.record).get(asked.what, {}).get(name, {}).get("scores", {})
-    return all(f"{one:g}" in scores for one in asked.minutes)
+    return asked.who in ("", name) and not all(f"{one:g}" in scores for one in asked.minutes)
 
 
 def keep(asked: argparse.Namespace, name: str, settings: dict[str, Any], scores: Mapping[str, Record | None]) -> None:

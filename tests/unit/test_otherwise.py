@@ -183,3 +183,15 @@ def test_eole_has_the_sizes_of_our_recipe(benchmark, tmp_path):
     ours = recipe.tables["model"]
     assert (model["hidden_size"], model["layers"], model["heads"]) == (ours["width"], ours["layers"], ours["heads"])
     assert eole.settings(recipe)["model"]["vocab"] == ours["vocab"]
+
+
+def test_who_is_in_the_record_or_not_asked_for_is_not_trained(benchmark, tmp_path):
+    script = benchmark("otherwise")
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"label": {"Other": {"scores": {"1": None, "2": {"value": 0.5}}}}}))
+    asked = SimpleNamespace(what="label", who="", record=record, minutes=[1.0, 2.0])
+    assert [script._wanted(asked, name) for name in ("Other", "saccade")] == [False, True]
+    asked.minutes = [1.0, 2.0, 4.0]
+    assert script._wanted(asked, "Other")
+    asked.who = "saccade"
+    assert [script._wanted(asked, name) for name in ("Other", "saccade")] == [False, True]
