@@ -1,5 +1,7 @@
 """The vocabulary's scores in pieces are the whole vocabulary's scores."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,6 +12,7 @@ from torch.testing import assert_close
 from saccade.models import rnn, transformer
 from saccade.models.encoder_decoder import ShiftedWordHead
 from saccade.models.new import new
+from saccade.models.t5 import Shrink
 from saccade.parts.heads import WordHead
 from saccade.tasks import losses
 from saccade.tasks.losses import defined_loss, word_loss
@@ -19,7 +22,9 @@ HEADS = {
     "tied": lambda: new("transformer_language", transformer.Config(23, 8, 1, 2, 16)).body.head,
     "shifted": lambda: ShiftedWordHead(8, 23, tied=nn.Embedding(23, 8)),
     "with a layer before": lambda: WordHead(8, 23, between=nn.Sequential(nn.Linear(8, 8), nn.Tanh()), bias=True),
+    "narrowed before": lambda: WordHead(8, 23, tied=nn.Embedding(23, 8), between=Shrink(8)),
 }
+FAST = "CostsBackward"
 
 
 def costs(loss_of, head, x, gold, smoothing, share=0.37):
@@ -29,6 +34,10 @@ def costs(loss_of, head, x, gold, smoothing, share=0.37):
     loss = loss_of(head, leaf, gold, smoothing)
     (share * loss).backward()
     return [loss.detach(), leaf.grad, *(p.grad.clone() for p in head.parameters())]
+
+
+def way(loss):
+    return type(loss.grad_fn).__name__
 
 
 def spelt(head, x, gold, smoothing):
@@ -52,6 +61,7 @@ def test_the_loss_in_pieces_is_the_cross_entropy(monkeypatch, chunk, smoothing, 
     wanted = costs(spelt, made, x, gold, smoothing)
     for loss_of in (word_loss, defined_loss):
         assert_close(costs(loss_of, made, x, gold, smoothing), wanted, rtol=1e-12, atol=1e-12)
+    assert way(word_loss(made, x, gold, smoothing)) == FAST
     with torch.no_grad():
         assert_close(word_loss(made, x, gold, smoothing), wanted[0], rtol=1e-12, atol=1e-12)
 
@@ -70,11 +80,78 @@ def test_scores_far_apart_cost_what_they_cost():
 def test_what_is_frozen_stays_and_what_is_not_learns():
     head = WordHead(4, 7, bias=True)
     head.score.weight.requires_grad_(False)
-    x, gold = torch.randn(5, 4, requires_grad=True), torch.randint(7, (5,))
+    x, gold = torch.randn(5, 4), torch.randint(7, (5,))
+    found = []
+    for loss_of in (word_loss, spelt):
+        leaf = x.clone().requires_grad_()
+        head.score.bias.grad = None
+        loss_of(head, leaf, gold, 0.1).backward()
+        assert head.score.weight.grad is None
+        found.append([leaf.grad, head.score.bias.grad])
+    assert_close(found[0], found[1])
+
+
+def test_vectors_that_do_not_learn_leave_the_words_theirs():
+    head, x, gold = WordHead(4, 7), torch.randn(5, 4), torch.randint(7, (5,))
     word_loss(head, x, gold).backward()
-    assert head.score.weight.grad is None
-    assert head.score.bias.grad.abs().sum() > 0
-    assert x.grad.abs().sum() > 0
+    (wanted,) = torch.autograd.grad(spelt(head, x, gold, 0.0), head.score.weight)
+    assert_close(head.score.weight.grad, wanted)
+
+
+def test_a_gradient_can_be_asked_for_twice():
+    head, gold = WordHead(4, 7), torch.randint(7, (5,))
+    x = torch.randn(5, 4, requires_grad=True)
+    loss = word_loss(head, x, gold)
+    loss.backward(retain_graph=True)
+    once = x.grad.clone()
+    loss.backward()
+    assert_close(x.grad, 2 * once)
+
+
+def test_a_word_that_cannot_be_costs_as_it_is_defined():
+    head = ShiftedWordHead(4, 7, tied=nn.Embedding(7, 4))
+    head.shift[3] = -math.inf
+    x, gold = torch.randn(5, 4), torch.tensor([0, 1, 2, 4, 5])
+    assert_close(*(costs(loss_of, head, x, gold, 0.0) for loss_of in (word_loss, defined_loss)))
+    gold[0] = 3
+    assert word_loss(head, x.requires_grad_(), gold).item() == math.inf
+
+
+class Capped(WordHead):
+    """Scores that stay between -2 and 2."""
+
+    def forward(self, x, keep=None):
+        return 2 * torch.tanh(super().forward(x, keep) / 2)
+
+
+@pytest.mark.parametrize("case", ["a head with a formula of its own", "a layer of its own", "bfloat16", "autocast"])
+def test_what_the_fast_path_does_not_know_takes_the_definition(case):
+    head, gold = (Capped if "formula" in case else WordHead)(4, 7), torch.randint(7, (5,))
+    x = 5 * torch.randn(5, 4, requires_grad=True)
+    if "layer" in case:
+        head.score = type("Louder", (nn.Linear,), {"forward": lambda self, x: 3 * F.linear(x, self.weight)})(4, 7)
+    if case == "bfloat16":
+        head, x = head.bfloat16(), x.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=case == "autocast"):
+        loss = word_loss(head, x, gold)
+        assert way(loss) != FAST
+        close = 0.02 if case in ("bfloat16", "autocast") else 1e-5  # of a number with eight bits
+        assert_close(loss.float(), spelt(head, x, gold, 0.0).float(), rtol=close, atol=1e-5)
+
+
+def test_of_a_large_vocabulary_no_more_scores_exist_than_may(monkeypatch):
+    """Rows are fewer than ROWS where so many would not fit."""
+    monkeypatch.setattr(losses, "CHUNK", 3 * 23)
+    monkeypatch.setattr(losses, "NEAR", 23)
+    seen, product = [], F.linear
+
+    def noted(x, *rest):
+        seen.append(len(x))
+        return product(x, *rest)
+
+    monkeypatch.setattr(losses.F, "linear", noted)
+    word_loss(WordHead(4, 23), torch.randn(10, 4, requires_grad=True), torch.randint(23, (10,)))
+    assert seen == [3, 3, 3, 1]
 
 
 def test_nothing_to_learn_from_costs_nothing():

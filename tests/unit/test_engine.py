@@ -172,6 +172,8 @@ def test_the_plain_model_stays_as_it_was():
     assert isinstance(quick.body.stack, FastStack)
     assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
     assert all(p.requires_grad for p in model.parameters())
+    assert any(isinstance(part, nn.Dropout) for part in model.modules())
+    assert not any(isinstance(part, nn.Dropout) for part in quick.modules())
     assert quick.body.words.vectors.weight is quick.body.head.score.weights
 
 

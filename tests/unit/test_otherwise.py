@@ -181,7 +181,8 @@ def test_eole_has_the_sizes_of_our_recipe(benchmark, tmp_path):
     eole, recipe = benchmark("rival_eole"), benchmark("otherwise").recipes()["tatoeba-en-fr"]
     model = eole.configured(tmp_path, recipe)["model"]
     ours = recipe.tables["model"]
-    assert (model["hidden_size"], model["layers"], model["heads"]) == (ours["width"], ours["layers"], ours["heads"])
+    theirs = {"width": "hidden_size", "layers": "layers", "heads": "heads", "inner": "transformer_ff"}
+    assert {name: model[named] for name, named in theirs.items()} == {name: ours[name] for name in theirs}
     assert eole.settings(recipe)["model"]["vocab"] == ours["vocab"]
 
 

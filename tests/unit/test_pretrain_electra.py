@@ -17,11 +17,12 @@ from saccade.models import bert
 from saccade.models.electra import Config
 from saccade.models.load import load
 from saccade.models.new import new
+from saccade.tasks import losses
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.feed import feed
 from saccade.tasks.opening import open_run
 from saccade.tasks.pretrain import config as settings
-from saccade.tasks.pretrain import electra, noise
+from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.electra import WEIGHT, Replaced, draw, guessed, played
 from saccade.tasks.pretrain.rows import mask_of
 from saccade.training.config import Config as Train
@@ -72,7 +73,7 @@ def test_a_large_vocabulary_is_scored_in_pieces_with_the_same_result(monkeypatch
     gold, luck = torch.randint(5, model.config.vocab, (11,)), torch.rand(11)
     whole = guessed(head, x, gold, luck)
     (slope,) = torch.autograd.grad(whole[0].sum(), x)
-    monkeypatch.setattr(electra, "CHUNK", 4 * model.config.vocab)
+    monkeypatch.setattr(losses, "CHUNK", 4 * model.config.vocab)
     pieces = guessed(head, x, gold, luck)
     for one, other in zip(whole, pieces, strict=True):
         assert_close(one, other)

@@ -11,6 +11,7 @@ from saccade.engine.quantise import Pack, Packed, Shared, Table, Tiles, form
 from saccade.engine.stack import FastLayer, FastStack
 from saccade.engine.sublayers import fast_norm, fast_sublayer
 from saccade.models.encoder_decoder import ShiftedWordHead
+from saccade.parts.dropout import Dropout
 from saccade.parts.heads import WordHead
 from saccade.parts.layer import Layer, Sublayer
 from saccade.parts.stack import Stack
@@ -54,7 +55,7 @@ class Exchange:
             return self.linear(part) if part.out_features >= LEAST else part
         if type(part) in (nn.LayerNorm, nn.RMSNorm):
             return fast_norm(part)
-        if type(part) is nn.Dropout:
+        if type(part) in (nn.Dropout, Dropout):
             return nn.Identity()
         if type(part) is ShiftedWordHead:
             return self.head(part)

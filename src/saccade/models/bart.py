@@ -10,6 +10,7 @@ from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
 from saccade.models.family import Family
 from saccade.models.fresh import spread
 from saccade.models.weights import Names, Row
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.layer import Layer, layer
@@ -48,7 +49,7 @@ class Bart(EncoderDecoder):
             return Learned(config.length, config.width, offset=2)
 
         def enter() -> nn.Module:
-            return nn.Sequential(nn.LayerNorm(config.width), nn.Dropout(config.dropout))
+            return nn.Sequential(nn.LayerNorm(config.width), Dropout(config.dropout))
 
         super().__init__(
             words,

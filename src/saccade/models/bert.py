@@ -11,6 +11,7 @@ from saccade.data import Batch, Text
 from saccade.models.family import Family, Head, Spares
 from saccade.models.fresh import dense, spread
 from saccade.models.weights import Names
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Segments, Words
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
@@ -76,7 +77,7 @@ def stack(config, position: Learned, look: Look | None = None) -> Stack:
         )
         for number in range(config.layers)
     ]
-    return Stack(layers, FULL, position, enter=nn.Sequential(norm(config.width), nn.Dropout(config.dropout)))
+    return Stack(layers, FULL, position, enter=nn.Sequential(norm(config.width), Dropout(config.dropout)))
 
 
 EMBEDDINGS: Names = {

@@ -14,6 +14,7 @@ from saccade.models import bert
 from saccade.models.bert import Bend, Bert, head_drop
 from saccade.models.family import Family, Head
 from saccade.models.fresh import dense, spread
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead
@@ -39,7 +40,7 @@ class BigBird(Bert):
         super().__init__(config, look=lambda number: Attention(config.width, config.heads, mechanism(config, number)))
         if config.scaled:
             self.words = Words(config.vocab, config.width, scaled=True)
-        self.stack.enter = nn.Sequential(nn.Dropout(config.dropout), nn.LayerNorm(config.width, eps=config.eps))
+        self.stack.enter = nn.Sequential(Dropout(config.dropout), nn.LayerNorm(config.width, eps=config.eps))
 
 
 def mechanism(config: Config, number: int) -> Mechanism:
@@ -59,7 +60,7 @@ def mechanism(config: Config, number: int) -> Mechanism:
 def label_head(config: Config, body: Bert, labels: int) -> LabelHead:
     """The first token, through a dense layer and the model's own activation, with dropout on both sides."""
     dense = nn.Linear(config.width, config.width)
-    between = nn.Sequential(nn.Dropout(head_drop(config)), dense, Bend(config.activation))
+    between = nn.Sequential(Dropout(head_drop(config)), dense, Bend(config.activation))
     return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
 
 
@@ -69,7 +70,7 @@ class DeepSpanHead(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         think = nn.Sequential(
-            nn.Dropout(config.dropout), FeedForward(config.width, config.inner, config.activation)
+            Dropout(config.dropout), FeedForward(config.width, config.inner, config.activation)
         )  # the residual connection goes past both
         norm = nn.LayerNorm(config.width, eps=config.eps)
         self.think = Sublayer(think, norm, norm_first=False, dropout=config.dropout)

@@ -15,6 +15,7 @@ from saccade.models import bert
 from saccade.models.bert import Bend, head_drop, stack
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Segments, Words
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
 from saccade.parts.position import Learned
@@ -41,7 +42,7 @@ class Electra(nn.Module):
         self.segments = Segments(config.segments, narrow)
         self.stack = stack(config, Learned(config.length, narrow))
         widen = [] if narrow == config.width else [nn.Linear(narrow, config.width)]
-        self.stack.enter = nn.Sequential(nn.LayerNorm(narrow, eps=config.eps), nn.Dropout(config.dropout), *widen)
+        self.stack.enter = nn.Sequential(nn.LayerNorm(narrow, eps=config.eps), Dropout(config.dropout), *widen)
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
@@ -75,7 +76,7 @@ def replaced_head(config: Config, body: Electra, labels: int = 0) -> ReplacedHea
 
 def label_head(config: Config, body: Electra, labels: int) -> LabelHead:
     """The first token, through a dense layer and GELU, with dropout on both sides."""
-    between = nn.Sequential(nn.Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.GELU())
+    between = nn.Sequential(Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.GELU())
     return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
 
 

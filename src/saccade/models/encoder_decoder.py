@@ -61,7 +61,7 @@ class ShiftedWordHead(WordHead):
         self.register_buffer("shift", torch.zeros(vocab))
 
     @property
-    def offset(self) -> Tensor:
+    def added(self) -> Tensor:
         return self.shift if self.score.bias is None else self.shift + self.score.bias
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:

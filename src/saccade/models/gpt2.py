@@ -11,6 +11,7 @@ from saccade.data import Batch, Text
 from saccade.models.family import Family
 from saccade.models.fresh import STD, spread
 from saccade.models.weights import Names, Split, Transposed
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
@@ -58,7 +59,7 @@ class GPT2(nn.Module):
             for _ in range(config.layers)
         ]
         position = Learned(config.length, width)
-        self.stack = Stack(layers, CAUSAL, position, enter=nn.Dropout(config.dropout), leave=norm(width))
+        self.stack = Stack(layers, CAUSAL, position, enter=Dropout(config.dropout), leave=norm(width))
         self.head = WordHead(width, config.vocab, tied=self.words.vectors)
 
     def start(self, batch: Batch) -> tuple[State, Text]:

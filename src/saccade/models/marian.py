@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade.attention import CAUSAL, FULL
 from saccade.models import bart
@@ -12,6 +12,7 @@ from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
 from saccade.models.family import Family, Spares
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.position import Sinusoidal
 from saccade.parts.stack import Stack
@@ -48,8 +49,8 @@ class Marian(EncoderDecoder):
 
         super().__init__(
             words,
-            Stack(bart.encoder_layers(config), FULL, position(), enter=nn.Dropout(config.dropout)),
-            Stack(bart.decoder_layers(config), CAUSAL, position(), enter=nn.Dropout(config.dropout)),
+            Stack(bart.encoder_layers(config), FULL, position(), enter=Dropout(config.dropout)),
+            Stack(bart.decoder_layers(config), CAUSAL, position(), enter=Dropout(config.dropout)),
             ShiftedWordHead(config.width, vocab, tied=(target or words).vectors),
             begin=config.begin,
             target_words=target,

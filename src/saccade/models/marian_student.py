@@ -15,6 +15,7 @@ from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.models.marian_bin import Settings, read_marian
 from saccade.models.weights import Names, Row, Transposed, to_ours
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
@@ -58,7 +59,7 @@ class Student(EncoderDecoder):
         words = Words(config.vocab, config.width, scaled=True)
 
         def stack(layers: list[Layer], pattern) -> Stack:
-            return Stack(layers, pattern, waves(config.width), enter=nn.Dropout(config.dropout))
+            return Stack(layers, pattern, waves(config.width), enter=Dropout(config.dropout))
 
         super().__init__(
             words,

@@ -16,6 +16,7 @@ from saccade.attention.table import nearest
 from saccade.data import Batch, Text
 from saccade.models import reading
 from saccade.models.family import Family
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.heads import First, WordHead
 from saccade.parts.recurrent import Recurrent
@@ -47,7 +48,7 @@ class Deep(nn.Module):
         widths = [enter] + [config.width] * (config.layers - 1)
         units = config.width // 2 if both else config.width
         self.layers = nn.ModuleList(Recurrent(width, units, config.cell, both=both) for width in widths)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, keep: Tensor | None = None, state: State | None = None) -> Tensor:
         for number, layer in enumerate(self.layers):
@@ -196,7 +197,7 @@ class Decoder(nn.Module):
         self.body = DECODERS[config.decoder](config, Across(how))
         tied = self.words.vectors if config.tied else None
         self.head = WordHead(config.width, config.vocab, tied=tied, bias=True)
-        self.dropout, self.first = nn.Dropout(config.dropout), config.begin
+        self.dropout, self.first = Dropout(config.dropout), config.begin
 
     def begin(self, memory: Tensor, keep: Tensor | None, hidden: Tensor) -> tuple[State, Text]:
         """From a memory (B, ..., W) and the first hidden state (B, layers, parts, W)."""

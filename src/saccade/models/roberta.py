@@ -9,6 +9,7 @@ from saccade.models import bert
 from saccade.models.bert import Bert, head_drop
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
+from saccade.parts.dropout import Dropout
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
 from saccade.parts.position import Learned
 
@@ -33,7 +34,7 @@ def word_head(config: Config, body: Bert, labels: int = 0) -> WordHead:
 
 def label_head(config: Config, body: Bert, labels: int) -> LabelHead:
     """The first token, through a dense layer and tanh, with dropout on both sides."""
-    between = nn.Sequential(nn.Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.Tanh())
+    between = nn.Sequential(Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.Tanh())
     return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
 
 

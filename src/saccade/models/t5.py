@@ -11,6 +11,7 @@ from saccade.attention import CAUSAL, FULL, Buckets, ScaledDot
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.models.weights import Names
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
@@ -89,8 +90,8 @@ def stack(config: Config, layers: int, *, writes: bool) -> Stack:
         ],
         CAUSAL if writes else FULL,
         Tilted(tilt),
-        enter=nn.Dropout(config.dropout),
-        leave=nn.Sequential(norm(config.width), nn.Dropout(config.dropout)),
+        enter=Dropout(config.dropout),
+        leave=nn.Sequential(norm(config.width), Dropout(config.dropout)),
     )
 
 

@@ -13,6 +13,7 @@ from saccade.data import Batch, Text
 from saccade.models import reading
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
@@ -116,7 +117,7 @@ def stack(
         )
 
     leave = nn.LayerNorm(width) if config.norm_first else None
-    return Stack([one() for _ in range(config.layers)], pattern, scheme, enter=nn.Dropout(config.dropout), leave=leave)
+    return Stack([one() for _ in range(config.layers)], pattern, scheme, enter=Dropout(config.dropout), leave=leave)
 
 
 def looking(config: Config, head_width: int, pattern: Pattern) -> Mechanism:

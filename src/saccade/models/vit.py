@@ -15,6 +15,7 @@ from saccade.models.bert import pooler
 from saccade.models.family import Family, Head
 from saccade.models.fresh import widened
 from saccade.models.weights import Names, Row
+from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Patches
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import First, LabelHead
@@ -63,7 +64,7 @@ class ViT(nn.Module):
         self.patches = Patches(config.patch, config.channels, width)
         self.whole = nn.Parameter(torch.randn(1, 1, width) * 0.02)
         position = Grid(rows, columns, width, first=1)
-        self.stack = Stack(layers, FULL, position, enter=nn.Dropout(config.dropout), leave=norm(width))
+        self.stack = Stack(layers, FULL, position, enter=Dropout(config.dropout), leave=norm(width))
 
     def forward(self, batch: Batch) -> Tensor:
         picture = batch.source

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from saccade.parts.dropout import Dropout
+
 
 class Mean(nn.Module):
     """The mean over the real tokens."""
@@ -38,7 +40,7 @@ class LabelHead(nn.Module):
         super().__init__()
         self.pool = pool or Mean()
         self.between = between or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.score = nn.Linear(width, labels)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -50,7 +52,7 @@ class TagHead(nn.Module):
 
     def __init__(self, width: int, tags: int, *, dropout: float = 0.0):
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.score = nn.Linear(width, tags)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -62,7 +64,7 @@ class SpanHead(nn.Module):
 
     def __init__(self, width: int, *, dropout: float = 0.0):
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.score = nn.Linear(width, 2)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -97,7 +99,7 @@ class WordHead(nn.Module):
             self.score.weight = tied.weight
 
     @property
-    def offset(self) -> Tensor | None:
+    def added(self) -> Tensor | None:
         """What is added to the score of each word, whatever the vector."""
         return self.score.bias
 

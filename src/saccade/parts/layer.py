@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from saccade.attention import Sight
+from saccade.parts.dropout import Dropout
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.multihead import Attention
 from saccade.parts.position import Turn
@@ -32,7 +33,7 @@ class Sublayer(nn.Module):
     def __init__(self, branch: nn.Module, norm: nn.Module, *, norm_first: bool, dropout: float = 0.0):
         super().__init__()
         self.branch, self.norm, self.norm_first = branch, norm, norm_first
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *args, **options) -> Tensor:
         if self.norm_first:

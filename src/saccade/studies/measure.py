@@ -244,15 +244,18 @@ def machine() -> dict[str, object]:
 
 
 def cpu(told: Sequence[str]) -> str:
-    """The processor by name, and how wide its vectors are: one name may stand for machines that differ by half in speed.
+    """The first processor by name, and how wide its vectors are: one name may stand for machines that differ by half in speed.
 
     >>> cpu(["model name\t: A Processor", "flags\t\t: fpu avx avx2 avx512f"])
     'A Processor, AVX-512'
+    >>> cpu(["flags\t\t: avx2"])
+    ''
     """
-    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in told)}
+    pairs = [line.partition(":") for line in told]
+    facts = {key.strip(): value.strip() for key, _, value in reversed(pairs)}
     flags = facts.get("flags", "").split()
-    wide = next((said for flag, said in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
-    return ", ".join(word for word in (facts.get("model name", ""), wide) if word)
+    wide = next((f", {said}" for flag, said in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
+    return facts["model name"] + wide if "model name" in facts else ""
 
 
 def _lines(path: str) -> list[str]:

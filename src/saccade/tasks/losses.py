@@ -1,33 +1,42 @@
 """What words cost: the cross-entropy over a vocabulary, whose scores are by far the largest tensor in training.
 
 The definition makes all scores and lets autograd go back over them several times. The fast path makes a few rows of scores at a
-time and, while they are at hand, what is to be changed for them: so they are made once, stay in the processor's cache, and
-never exist together.
+time and, while they are at hand, what is to be changed for them: so they are made once and never exist together.
 """
 
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from saccade.data import Batch, Text
+from saccade.models.encoder_decoder import ShiftedWordHead
 from saccade.models.model import Model
 from saccade.parts.heads import WordHead
 
 CHUNK = 2**24  # scores of the vocabulary that exist at one time: 64 MB of float32
-NEAR = 2**21  # the same on the fast path, which is quickest where they stay in the cache;
+NEAR = 2**21  # the same on the fast path of a processor, where they can stay in its cache
 ROWS = 256  # but no fewer rows than this at a time, since the whole table of words is gone through for each time
 
 
 def word_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
     """The summed cross-entropy of (N, W) vectors against (N,) words."""
-    learns = torch.is_grad_enabled() and (x.requires_grad or head.score.weight.requires_grad)
-    if learns and isinstance(head, WordHead) and not torch.is_autocast_enabled(x.device.type):
-        return Costs.apply(head.between(x), head.score.weight, head.offset, gold, smoothing)
+    if torch.is_grad_enabled() and plain(head) and exact(x):
+        return Costs.apply(head.between(x), head.score.weight, head.added, gold, smoothing)
     return defined_loss(head, x, gold, smoothing)
+
+
+def plain(head: Any) -> bool:
+    """Whether a head's scores are a product with the words' vectors and what is added, and nothing else."""
+    return type(head) in (WordHead, ShiftedWordHead) and type(head.score) is nn.Linear
+
+
+def exact(x: Tensor) -> bool:
+    """Whether sums may be taken in the numbers of x; the definition takes those of shorter ones in longer ones."""
+    return x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(x.device.type)
 
 
 def defined_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -36,7 +45,7 @@ def defined_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float
     def piece(a: Tensor, b: Tensor) -> Tensor:
         return F.cross_entropy(head(a), b, reduction="sum", label_smoothing=smoothing)
 
-    rows = _rows(head, CHUNK)
+    rows = rows_at_once(head)
     if len(x) <= rows:
         return piece(x, gold)
     parts = [
@@ -53,27 +62,29 @@ class Costs(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, offset: Tensor | None, gold: Tensor, smoothing: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, added: Tensor | None, gold: Tensor, smoothing: float) -> Tensor:
         loss = x.new_zeros(())
         by_x, by_weight = torch.empty_like(x), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        by_offset = torch.zeros_like(offset) if offset is not None and ctx.needs_input_grad[2] else None
-        rows = max(ROWS, NEAR // len(weight))
+        by_added = torch.zeros_like(added) if added is not None and ctx.needs_input_grad[2] else None
+        most = CHUNK // len(weight)
+        rows = max(1, min(most, max(ROWS, NEAR // len(weight))) if x.device.type == "cpu" else most)
         for some, own, out in zip(x.split(rows), gold.split(rows), by_x.split(rows), strict=True):
-            scores = F.linear(some, weight, offset)  # (N, V)
+            scores = F.linear(some, weight, added)  # (N, V)
             move = scores.softmax(-1)
-            # the log of what all words sum to, told by the likeliest one, whose chance cannot be 0
-            whole = scores.amax(-1) - move.amax(-1).log()
-            loss += (whole - (1 - smoothing) * scores.gather(1, own[:, None])[:, 0]).sum()
+            best, surest = scores.amax(-1), move.amax(-1)  # of the likeliest word, whose chance cannot be 0
+            below = best - scores.gather(1, own[:, None])[:, 0]
             if smoothing:
-                loss -= smoothing * scores.mean(-1).sum()
+                below = below.lerp(best - scores.mean(-1), smoothing)
                 move -= smoothing / len(weight)
+            loss += (below - surest.log()).sum()
             move[torch.arange(len(own), device=own.device), own] -= 1 - smoothing
             torch.mm(move, weight, out=out)
             if by_weight is not None:
                 by_weight.addmm_(move.T, some)
-            if by_offset is not None:
-                by_offset += move.sum(0)
-        ctx.save_for_backward(by_x, by_weight, by_offset)
+            if by_added is not None:
+                by_added += move.sum(0)
+            del scores, move  # before the next are made
+        ctx.save_for_backward(by_x, by_weight, by_added)
         return loss
 
     @staticmethod
@@ -84,13 +95,14 @@ class Costs(torch.autograd.Function):
 
 def word_costs(head: WordHead | Any, x: Tensor, gold: Tensor) -> Tensor:
     """What each of (N,) words costs in nats after its vector, (N,); the same, word by word, and not to learn from."""
-    rows = _rows(head, CHUNK)
+    rows = rows_at_once(head)
     pairs = zip(x.split(rows), gold.split(rows), strict=True)
     return torch.cat([F.cross_entropy(head(a), b, reduction="none") for a, b in pairs])
 
 
-def _rows(head: WordHead | Any, room: int) -> int:
-    return max(1, room // head.score.out_features)
+def rows_at_once(head: WordHead | Any) -> int:
+    """Of how many vectors the scores of all words may exist together."""
+    return max(1, CHUNK // head.score.out_features)
 
 
 def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:

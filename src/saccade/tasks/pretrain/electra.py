@@ -25,7 +25,7 @@ from saccade.models.fresh import spread
 from saccade.models.model import Model
 from saccade.parts.heads import WordHead
 from saccade.tasks import metrics
-from saccade.tasks.losses import CHUNK
+from saccade.tasks.losses import rows_at_once
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import ratio
 from saccade.tasks.pretrain import noise
@@ -181,7 +181,7 @@ def guessed(head: WordHead, x: Tensor, gold: Tensor, luck: Tensor) -> tuple[Tens
         scores = head(a)
         return F.cross_entropy(scores, b, reduction="none"), scores.argmax(-1) == b, draw(scores.detach(), c)
 
-    size = max(1, CHUNK // head.score.out_features)
+    size = rows_at_once(head)
     pieces = list(zip(x.split(size), gold.split(size), luck.split(size), strict=True))
     if len(pieces) == 1:
         return piece(*pieces[0])

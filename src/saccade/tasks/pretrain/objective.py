@@ -28,7 +28,7 @@ from saccade.data import Example, Role
 from saccade.data.item import LINE
 from saccade.models.model import Model
 from saccade.tasks import metrics
-from saccade.tasks.losses import CHUNK
+from saccade.tasks.losses import rows_at_once
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import ratio
 from saccade.tasks.pretrain.config import Config
@@ -93,7 +93,7 @@ class Objective(Task):
 def judged(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     """What each of (N, W) vectors costs in nats against (N,) words, and whether the likeliest word is the right one."""
     nats, right = [x.new_zeros(0)], [gold.new_zeros(0, dtype=torch.bool)]
-    rows = max(1, CHUNK // head.score.out_features)
+    rows = rows_at_once(head)
     for some, words in zip(x.split(rows), gold.split(rows), strict=True):
         scores = head(some).float()
         nats.append(F.cross_entropy(scores, words, reduction="none"))
