@@ -247,9 +247,10 @@ def test_what_was_asked_is_shown_without_its_gold():
     asked = [
         Example({"first": "One.", "second": "Two.", "label": "neutral"}),
         Example({"words": ["Ada", "ran"], "tags": ["B-PER", "O"]}),
+        Example({"words": ["Ada", "ran", "."], "text": "Ada ran.", "offsets": [[0, 3], [4, 7], [7, 8]]}),
         Example({"image": 1, "label": "7"}, "some/t10k.gz", 3),
     ]
-    assert [asked_of(example) for example in asked] == ["One. | Two.", "Ada ran", "t10k.gz, record 3"]
+    assert [asked_of(example) for example in asked] == ["One. | Two.", "Ada ran", "Ada ran.", "t10k.gz, record 3"]
 
 
 def test_the_pages_are_made_from_the_records():

@@ -138,10 +138,11 @@ def _samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
 
 
 def _told(example: "Example") -> str:
-    """What was asked, in words; of a picture, where it stands."""
+    """What was asked, in words; of a picture, where it stands. A text that was cut into words is told once."""
     from saccade.cli.asking import GOLD
 
-    asked = [value for name, value in example.values.items() if name not in GOLD and name != "offsets"]
+    known = {*GOLD, "offsets"} | ({"words"} if "text" in example.values else set())
+    asked = [value for name, value in example.values.items() if name not in known]
     texts = [value if isinstance(value, str) else " ".join(value) for value in asked if isinstance(value, str | list)]
     return (" | ".join(texts) if texts else f"{Path(example.file).name}, record {example.line}")[:SHOWN]
 
