@@ -14,11 +14,11 @@ STEPS = 2**16  # a share is rounded to so many
 class Dropout(nn.Dropout):
     """Some entries become 0 in training, and the others larger, so that the mean stays (Srivastava et al. 2014)."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         gone = round(self.p * STEPS)
-        if not self.training or not 0 < gone < STEPS or x.device.type != "cpu" or torch.compiler.is_compiling():
-            return super().forward(x)
-        return x * drawn(x, gone)
+        if not self.training or not 0 < gone < STEPS or input.device.type != "cpu" or torch.compiler.is_compiling():
+            return super().forward(input)
+        return input * drawn(input, gone)
 
 
 def drawn(x: Tensor, gone: int) -> Tensor:

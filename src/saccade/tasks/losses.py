@@ -89,7 +89,7 @@ class Costs(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, share: Tensor) -> Any:
+    def backward(ctx: Any, share: Tensor) -> Any:  # type: ignore[override]
         return *(None if by is None else share * by for by in ctx.saved_tensors), None, None
 
 
