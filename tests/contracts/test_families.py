@@ -17,6 +17,7 @@ from saccade.models.load import load
 from saccade.models.new import new
 from saccade.models.table import FAMILIES
 from saccade.models.weights import to_ours, to_theirs
+from saccade.tasks.losses import written_loss
 
 VOCAB = 23
 READ = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 17, "length": 16, "dropout": 0.0}
@@ -288,3 +289,21 @@ def test_new_weights_are_as_published():
     assert spread_of(both, "query.weight").std() == pytest.approx((96 * 16) ** -0.5, rel=0.02)
     assert spread_of(both, "key.weight").std() == pytest.approx(96**-0.5, rel=0.02)
     assert spread_of(both, "branch.down.weight").std() == pytest.approx(200**-0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("family", [family for family in WRITERS if family.name not in FROM_CODES], ids=names)
+def test_a_writer_learns_from_the_scores_that_it_writes_by(family, double):
+    """The loss on its fast path against `step`; a painter has a loss of its own."""
+    model, batch = rough(family).train(), example(family)
+    found = written_loss(model, batch, 0.1)
+    wanted = F.cross_entropy(
+        answer(model, batch).flatten(0, 1), batch.target.tokens.flatten(), reduction="sum", label_smoothing=0.1
+    )
+    assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+    learnt = [p for p in model.parameters() if p.requires_grad]
+    both = [torch.autograd.grad(loss, learnt, allow_unused=True) for loss in (found, wanted)]
+    assert any(g is not None and g.abs().sum() > 0 for g in both[1])
+    for ours, theirs in zip(*both, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
