@@ -73,6 +73,7 @@ bench: .venv-bench/.made
 	.venv-bench/bin/python benchmarks/models.py loading
 	.venv-bench/bin/python benchmarks/models.py forward
 	.venv-bench/bin/python benchmarks/overhead.py
+	.venv-bench/bin/python benchmarks/precision.py
 	.venv-bench/bin/python benchmarks/ranks.py
 	.venv-bench/bin/python benchmarks/looking.py
 	.venv-bench/bin/saccade bench train --out docs/results/train.json

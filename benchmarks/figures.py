@@ -116,6 +116,9 @@ def training() -> list[tuple[str, str, str, str]]:
     for key, figure in _figures("overhead.json").items():
         said = f"a run over its bare forward, backward and step: {key}"
         found.append((said, "at most 1.05", span(figure), "`python benchmarks/overhead.py`"))
+    for key, figure in _figures("precision.json").items():
+        said = f"training with products in bfloat16, {key}: times as fast as with float32"
+        found.append((said, "-", span(figure), "`python benchmarks/precision.py`"))
     ways = {"copies": "DDP", "parts": "FSDP2, `--train.shard`"}
     for key, figure in _figures("ranks.json").items():
         said = f"two processes of one thread over one of two: {ways[key]}, times as fast"

@@ -25,10 +25,10 @@ PICTURES = ROOT / "docs" / "results" / "recipes"
 HEAD = """# Results
 
 Every recipe of the package: what it promises, what was reached, why it is made as it is, how it learnt, and what it answers to
-inputs of our own. `make recipes DATA=DIR MODELS=DIR` trains them again; what has a record of the recipe as it stands is left out.
-This page is written by `python benchmarks/recipes.py page` from the records in `src/saccade/recipes/results`, which come with the
-package, so that `saccade recipes` shows them too. Scores have 95 % intervals, minutes are those of the whole command on two
-cores, and test sets are touched once, at the end of training.
+inputs of our own, read critically. `make recipes DATA=DIR MODELS=DIR` trains them again; what has a record of the recipe as it
+stands is left out. This page is written by `python benchmarks/recipes.py page` from the records in `src/saccade/recipes/results`,
+which come with the package, so that `saccade recipes` shows them too. Scores have 95 % intervals, minutes are those of the whole
+command on two cores, and test sets are touched once, at the end of training.
 """
 
 
@@ -170,15 +170,23 @@ def section(recipe: Recipe, record: Record | None) -> str:
     where = record["machine"]
     found.append(
         f"Measured {record['date']} in {record['minutes']:g} minutes and {record['steps']:,} steps, {record['parameters']:,} "
-        f"parameters, on {where['cpu']}, {where['cores']} cores, torch {where['torch']}, saccade {record['saccade']}.\n"
+        f"parameters, on {where['cpu']}, {where['cores']} cores, torch {where['torch']}, saccade {record['saccade']}"
+        f"{_numbers(record)}.\n"
     )
     found += [f"- {split}: {score_of(score)}" for split, some in record["scores"].items() for score in some]
     found += ["", f"![how {recipe.name} learnt](results/recipes/{recipe.name}.svg)\n"]
     if record["samples"]:
         found += ["| input | answer |", "|---|---|"]
         found += [f"| {_cell(sample['input'])} | {_cell(sample['answer'])} |" for sample in record["samples"]]
+        found += ["", f"Read: {promise.read}"] if promise is not None and promise.read else []
         found.append("")
     return "\n".join(found)
+
+
+def _numbers(record: Record) -> str:
+    """In which numbers products were taken, where not in the usual ones."""
+    kind = record.get("precision", "float32")
+    return "" if kind == "float32" else f", products in {kind}"
 
 
 def _cell(text: str) -> str:

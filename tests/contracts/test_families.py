@@ -202,6 +202,24 @@ def test_one_step_of_training_moves_everything(family, head, double):
 
 
 @pytest.mark.parametrize(("family", "head"), HEADED)
+def test_short_products_answer_nearly_as_long_ones(family, head):
+    """Forward and back under autocast, as train.precision bfloat16 does it; T5, which scales no scores, is the least near."""
+    torch.manual_seed(1)
+    model = remembering(new(family, TINY[family.name], head=head, labels=("a", "b", "c")).eval())
+    batch, found = example(family), []
+    for short in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=short):
+            scores = answer(model, batch)
+        real = scores.float().masked_fill(~scores.isfinite(), 0.0)
+        (real * torch.randn(real.shape, generator=torch.Generator().manual_seed(5))).sum().backward()
+        slopes = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        found.append((real.detach(), torch.cat(slopes)))
+    for long, short in zip(*found, strict=True):
+        assert (short - long).norm() < 0.1 * long.norm()
+
+
+@pytest.mark.parametrize(("family", "head"), HEADED)
 def test_shapes_need_no_memory(family, head):
     with torch.device("meta"):
         model = new(family, TINY[family.name], head=head, labels=3).eval()

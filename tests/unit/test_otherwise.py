@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -196,3 +197,35 @@ def test_who_is_in_the_record_or_not_asked_for_is_not_trained(benchmark, tmp_pat
     assert script._wanted(asked, "Other")
     asked.who = "saccade"
     assert [script._wanted(asked, name) for name in ("Other", "saccade")] == [False, True]
+
+
+def test_a_recipe_whose_own_time_is_nearly_asked_for_is_run_as_it_stands(benchmark, tmp_path, monkeypatch):
+    script = benchmark("otherwise")
+    calls = []
+
+    def trained(call, check):
+        calls.append(call[call.index("--out") + 2 :])
+        out = Path(call[call.index("--out") + 1])
+        out.mkdir()
+        score = {"name": "bleu", "value": 10.0, "low": 0.0, "high": 99.0}
+        why = "the end of the schedule, fitted to train.max_time"
+        (out / "result.json").write_text(json.dumps({"why": why, "scores": {"test": [score]}}))
+
+    monkeypatch.setattr(script.subprocess, "run", trained)
+    recipe = script.recipes()["tatoeba-en-fr"]
+    own = recipe.tables["train"]["max_time"]
+    asked = SimpleNamespace(what="translate", runs=tmp_path, minutes=[own / 2, own + 1])
+    found = script.ours(recipe, [Path("pairs")], None, asked)
+    assert calls == [["--train.max-time", str(own / 2)], []]
+    assert [one["minutes"] for one in found.values()] == [own / 2, own]
+
+
+def test_settings_that_are_left_to_the_machine_are_told_as_it_settled_them(benchmark, tmp_path):
+    script = benchmark("otherwise")
+    (tmp_path / "translate-saccade-40").mkdir()
+    (tmp_path / "translate-saccade-40" / "config.toml").write_text('[train]\nprecision = "bfloat16"\nrate = 7.0\n')
+    asked = SimpleNamespace(what="translate", runs=tmp_path)
+    recipe = script.recipes()["tatoeba-en-fr"]
+    recipe = replace(recipe, tables={**recipe.tables, "train": {"rate": 1.0, "precision": "auto"}})
+    told = script.used(recipe, asked)
+    assert told["train"] == {"rate": 1.0, "precision": "bfloat16"}

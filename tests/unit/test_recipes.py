@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,7 @@ inner = 8
 epochs = 1
 tokens = 40
 look_every = 2
+precision = "auto"
 
 [promise]
 score = "accuracy"
@@ -194,6 +196,7 @@ def test_kept_and_broken_promises_of_whole_runs_and_their_record(here, capsys):
     accuracy = next(score for score in told["scores"]["dev"] if score["name"] == "accuracy")
     assert record["scores"]["dev"][0] == accuracy
     assert record["minutes"] >= 0
+    assert record["precision"] in ("float32", "bfloat16")  # what the machine made of auto
     assert [sample["input"] for sample in record["samples"]] == ["good film", "bad film"]
     assert len(record["curve"]["loss"]) <= 60
     assert record["curve"]["accuracy"][-1][0] == record["steps"]
@@ -207,6 +210,7 @@ def test_kept_and_broken_promises_of_whole_runs_and_their_record(here, capsys):
     row = pages.table({"mine": found}, {"mine": record}).splitlines()[-1]
     assert f"accuracy {accuracy['value']:.3f}" in row
     assert "good film" in pages.page({"mine": found}, {"mine": record})
+    assert "products in bfloat16." in pages.page({"mine": found}, {"mine": record | {"precision": "bfloat16"}})
     assert pages.picture({**record, "recipe": "mine"}).startswith("<svg")
     other = replace(found, tables={**found.tables, "train": {**found.tables["train"], "tokens": 41}})
     assert mark(other) != mark(found) == mark(replace(found, said="else", promise=None))
@@ -264,6 +268,20 @@ def test_the_pages_are_made_from_the_records():
     assert set(measured) <= set(KNOWN)
     for name, record in measured.items():
         assert (pages.PICTURES / f"{name}.svg").read_text(encoding="utf-8") == pages.picture(record)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_answers_are_read_critically_and_quoted_as_they_are(name):
+    """A reading of answers that a later training has changed would speak of what is not there."""
+    from saccade.cli.record import records
+
+    samples = records()[name]["samples"]
+    assert len(samples) >= 5
+    reading = " ".join(KNOWN[name].promise.read.split())
+    assert reading, f"{name}.toml: read the answers in its record, and say what they are worth"
+    told = [" ".join(sample[key].split()) for sample in samples for key in ("input", "answer")]
+    for quoted in re.findall(r'"([^"]+)"', reading):
+        assert any(quoted in text for text in told), f"{name}: {quoted!r} is not among its answers"
 
 
 def test_files_of_a_set_come_in_the_order_of_the_recipe(tmp_path):

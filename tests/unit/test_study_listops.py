@@ -209,6 +209,8 @@ def test_a_run_of_other_settings_does_not_count_as_trained(tmp_path):
     assert not is_trained(tmp_path, Job("label", train_fields={"max_time": 2.0}))
     assert not is_trained(tmp_path, Job("label", ("a.tsv",)))
     assert not is_trained(tmp_path / "nowhere", job)
+    assert is_trained(tmp_path, Job("label", train_fields={"precision": "auto"}))  # the machine chose
+    assert not is_trained(tmp_path, Job("label", train_fields={"precision": "bfloat16"}))
 
 
 def test_longer_texts_and_wider_models_take_more_memory(tmp_path):

@@ -138,6 +138,7 @@ def test_settings_of_a_task_are_said_anew_for_scoring():
         (Label, "smoothing=nan", "smoothing is of the kind float, such as 0"),
         (Label, "length=", "length is of the kind int, such as 256"),
         (Span, "threshold=high", "threshold is of the kind float."),
+        (Label, "augment=swop", r"augment=swop: did you mean 'swap'\? Known are none, flip"),
     ],
 )
 def test_a_setting_that_training_would_refuse_is_refused_for_scoring(task, change, said):
@@ -152,3 +153,4 @@ def test_settings_of_every_kind_are_said_anew():
         "length": 8,
     }
     assert changed(Span.Config(), ["threshold=0.5"]) == {"threshold": 0.5}
+    assert changed(Label.Config(), ["augment=swap"]) == {"augment": "swap"}

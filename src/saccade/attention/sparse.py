@@ -12,6 +12,7 @@ from torch import Tensor
 
 from saccade.attention import blocks
 from saccade.attention.dot import ScaledDot
+from saccade.attention.fused import long, short_only_in_products
 from saccade.attention.mechanism import Mechanism, match
 from saccade.attention.normaliser import Softmax
 from saccade.attention.sight import Sight
@@ -75,6 +76,9 @@ class Sparse(ScaledDot):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         self._refuse(sight)
+        if short_only_in_products(q):
+            with torch.autocast("cpu", enabled=False):
+                return self.attend(*map(long, (q, k, v)), sight).to(q.dtype)
         by_blocks = sight.fresh and sight.pattern.pairwise and sight.noise is None and type(self.normaliser) is Softmax
         if not by_blocks:  # mostly one query over a remembered text: a short mask says it all
             return Mechanism.attend(self, q, k, v, sight)

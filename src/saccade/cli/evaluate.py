@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -91,6 +91,8 @@ def changed(config: Any, changes: Sequence[str]) -> dict[str, Any]:
     >>> from saccade.tasks.language import Config
     >>> changed(Config(), ["recall=4000"])
     {'recall': 4000}
+    >>> changed(Config(), ["augment=swap"])
+    {'augment': 'swap'}
     """
     from saccade.attention.table import nearest
     from saccade.training.events import Refused
@@ -100,6 +102,11 @@ def changed(config: Any, changes: Sequence[str]) -> dict[str, Any]:
         name, _, value = change.partition("=")
         if name not in kinds:
             raise Refused(f"--scored {change}: the task has no setting {name!r}; {nearest(name, list(kinds))}")
+        if get_origin(kinds[name]) is Literal:
+            if value not in get_args(kinds[name]):
+                raise Refused(f"--scored {change}: {nearest(value, list(get_args(kinds[name])))}")
+            found[name] = value
+            continue
         kind = next(one for one in get_args(kinds[name]) or (kinds[name],) if one is not type(None))
         try:
             found[name] = TRUTH[value.lower()] if kind is bool else kind(value)

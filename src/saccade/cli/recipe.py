@@ -38,15 +38,16 @@ class Need:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a recipe reaches, in how many minutes of two cores, why it is made as it is, and what did not help."""
+    """What a recipe reaches, in how many minutes of two cores, and what there is to say of it."""
 
     score: str
     minutes: float
     at_least: float | None = None
     at_most: float | None = None
     split: str = "test"
-    why: str = ""
+    why: str = ""  # it is made as it is
     tried: str = ""  # and given up
+    read: str = ""  # what a critical reader finds in its answers to the inputs
 
     def __post_init__(self) -> None:
         if self.at_least is not None and self.at_most is not None:

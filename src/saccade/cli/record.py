@@ -59,10 +59,11 @@ def make(run: Path, recipe: Recipe) -> Record:
     """The record of a run that has ended, whose settings have to be the recipe's."""
     from saccade.studies.measure import machine
 
-    result, settings = run / "result.json", run / "config.toml"
-    if not (result.is_file() and settings.is_file()):
+    result, config = run / "result.json", run / "config.toml"
+    if not (result.is_file() and config.is_file()):
         raise Wrong(f"{run}: is no run that has ended; the command that began it goes on with it.")
-    _same(run, recipe, tomllib.loads(settings.read_text(encoding="utf-8")))
+    settings = tomllib.loads(config.read_text(encoding="utf-8"))
+    _same(run, recipe, settings)
     facts, here = json.loads(result.read_text(encoding="utf-8")), machine()
     scores = {split: [score_of(score) for score in some] for split, some in facts["scores"].items()}
     return {
@@ -74,6 +75,7 @@ def make(run: Path, recipe: Recipe) -> Record:
         "minutes": round(took(run), 1),
         "steps": facts["steps"],
         "parameters": facts["parameters"],
+        "precision": settings["train"].get("precision", "float32"),
         "examples": facts["examples"],
         "date": str(here["date"])[:10],
         "machine": {name: here[name] for name in MACHINE},
@@ -85,11 +87,13 @@ def make(run: Path, recipe: Recipe) -> Record:
 
 def _same(run: Path, recipe: Recipe, settings: Mapping[str, Any]) -> None:
     """A record is of the recipe, not of a run like it."""
+    from saccade.training.config import left_open
+
     odd = [] if settings["run"]["task"] == recipe.task else [f"task is {settings['run']['task']}"]
     for table in TABLES:
         for name, value in recipe.tables[table].items():
             found = settings.get(table, {}).get(name)
-            if found != value and name not in ("max_time", "vocab"):
+            if found != value and name not in ("max_time", "vocab") and not left_open(table, name, value):
                 odd.append(f"{table}.{name} is {found}, not {value}")
     if odd:
         cure = "train with the recipe as it is, or change the recipe to what was trained"

@@ -36,7 +36,7 @@ SIZES: dict[str, Any] = {"word_width": 128, "width": 128, "layers": 2, "heads": 
 WORDS: dict[str, Any] = {"length": 128, "pieces": "bpe"}
 # the clock ends it, and the schedule with it; a mean of the weights is kept
 READING: dict[str, Any] = {"epochs": 1000, "tokens": 4096, "fit": True, "warmup": 0.06}
-READING |= {"average": 0.999, "look_every": 500, "look_at": 200, "decay": 0.01}
+READING |= {"average": 0.999, "look_every": 500, "look_at": 200, "decay": 0.01, "precision": "auto"}
 LEARNING: dict[str, Any] = {"average": 0.99, "warmup": 0.1, "fit": True, "look_every": 10**9}
 
 

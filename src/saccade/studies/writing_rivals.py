@@ -1,6 +1,5 @@
 """Who writes in a race: ourselves as a user has us, and the table of all rivals with their precisions."""
 
-from pathlib import Path
 from typing import Any
 
 from saccade.studies.writing_peers import (
@@ -86,10 +85,10 @@ def student_ours(work: Work) -> Made:
 
 def precisions(writer: Writer) -> tuple[str, ...]:
     """Those that this processor can compute with; bfloat16 without its instructions takes minutes for a few tokens."""
-    flags = Path("/proc/cpuinfo")
-    said = flags.read_text(encoding="utf-8").split() if flags.exists() else []
-    able = not said or any(flag in said for flag in ("avx512_bf16", "amx_bf16", "bf16"))
-    return tuple(name for name in writer.precisions if able or name != "bfloat16")
+    from saccade.training.precision import multiplies_short
+
+    unable = multiplies_short() is False
+    return tuple(name for name in writer.precisions if not (unable and name == "bfloat16"))
 
 
 AUTO = ("auto",)

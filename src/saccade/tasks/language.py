@@ -27,9 +27,7 @@ from saccade.tasks.validity import kind_of
 @dataclass(frozen=True)
 class Config:
     length: int = 256  # tokens of a window
-    context: int = (
-        0  # of those, so many are read before the ones that are scored; takes longer, says what is known mid-text
-    )
+    context: int = 0  # of those, so many are read before the ones that are scored: slower, says what is known mid-text
     recall: int = 0  # when a text is scored, so many tokens behind are looked back at (Grave et al. 2017)
     pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
     check: str = "none"  # what each record is, for `generate --check`: none, smiles, abc, protein or midi

@@ -1,7 +1,8 @@
 """What words cost: the cross-entropy over a vocabulary, whose scores are by far the largest tensor in training.
 
 The definition makes all scores and lets autograd go back over them several times. The fast path makes a few rows of scores at a
-time and, while they are at hand, what is to be changed for them: so they are made once and never exist together.
+time and, while they are at hand, what is to be changed for them: so they are made once and never exist together. Where products
+are to be short (autocast), those of the fast path are; chances and sums are not.
 """
 
 from typing import Any
@@ -25,7 +26,11 @@ ROWS = 256  # but no fewer rows than this at a time, since the whole table of wo
 def word_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
     """The summed cross-entropy of (N, W) vectors against (N,) words."""
     if torch.is_grad_enabled() and plain(head) and exact(x):
-        return Costs.apply(head.between(x), head.score.weight, head.added, gold, smoothing)
+        where = x.device.type
+        kind = torch.get_autocast_dtype(where) if torch.is_autocast_enabled(where) else x.dtype
+        x = head.between(x)
+        with torch.autocast(where, enabled=False):
+            return Costs.apply(x, head.score.weight, head.added, gold, smoothing, kind)
     return defined_loss(head, x, gold, smoothing)
 
 
@@ -36,7 +41,7 @@ def plain(head: Any) -> bool:
 
 def exact(x: Tensor) -> bool:
     """Whether sums may be taken in the numbers of x; the definition takes those of shorter ones in longer ones."""
-    return x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(x.device.type)
+    return x.dtype in (torch.float32, torch.float64)
 
 
 def defined_loss(head: WordHead | Any, x: Tensor, gold: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -62,35 +67,49 @@ class Costs(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, added: Tensor | None, gold: Tensor, smoothing: float) -> Tensor:
-        loss = x.new_zeros(())
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, added: Tensor | None, gold: Tensor, smoothing: float, kind: torch.dtype
+    ) -> Tensor:
+        loss, factor = weight.new_zeros(()), weight.to(kind)  # of the products
+        # the mean of a vector's scores over all words is its score by the words' mean
+        centre, offset = weight.mean(0), 0.0 if added is None else added.mean()
         by_x, by_weight = torch.empty_like(x), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         by_added = torch.zeros_like(added) if added is not None and ctx.needs_input_grad[2] else None
         most = CHUNK // len(weight)
         rows = max(1, min(most, max(ROWS, NEAR // len(weight))) if x.device.type == "cpu" else most)
         for some, own, out in zip(x.split(rows), gold.split(rows), by_x.split(rows), strict=True):
-            scores = F.linear(some, weight, added)  # (N, V)
-            move = scores.softmax(-1)
-            best, surest = scores.amax(-1), move.amax(-1)  # of the likeliest word, whose chance cannot be 0
+            some = some.to(kind)
+            scores = F.linear(some, factor, None if added is None else added.to(kind))  # (N, V)
+            move = scores.softmax(-1, dtype=loss.dtype)  # a chance near 1 needs long numbers
+            best, surest = scores.amax(-1).to(loss.dtype), move.amax(-1)  # whose chance, of the likeliest, cannot be 0
             below = best - scores.gather(1, own[:, None])[:, 0]
             if smoothing:
-                below = below.lerp(best - scores.mean(-1), smoothing)
+                below = below.lerp(best - (some.to(loss.dtype) @ centre + offset), smoothing)
                 move -= smoothing / len(weight)
             loss += (below - surest.log()).sum()
             move[torch.arange(len(own), device=own.device), own] -= 1 - smoothing
-            torch.mm(move, weight, out=out)
+            turned = move.to(kind)
+            out.copy_(turned @ factor)
             if by_weight is not None:
-                by_weight.addmm_(move.T, some)
+                _add_product(by_weight, turned.T, some)
             if by_added is not None:
                 by_added += move.sum(0)
-            del scores, move  # before the next are made
+            del scores, move, turned  # before the next are made
         ctx.save_for_backward(by_x, by_weight, by_added)
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, share: Tensor) -> Any:  # type: ignore[override]
-        return *(None if by is None else share * by for by in ctx.saved_tensors), None, None
+        return *(None if by is None else share * by for by in ctx.saved_tensors), None, None, None
+
+
+def _add_product(to: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a @ b, which may be of shorter numbers."""
+    if to.dtype == a.dtype:
+        to.addmm_(a, b)
+    else:
+        to += a @ b
 
 
 def word_costs(head: WordHead | Any, x: Tensor, gold: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class Config:
     save_minutes: float = 2.0  # between checkpoints
     save_every: int = 0  # steps between checkpoints; 0: by the clock alone
     device: str = "auto"  # cuda, mps or cpu
-    precision: str = "float32"  # or bfloat16
+    precision: str = "float32"  # of products: or bfloat16, or auto: that where the machine has instructions for it
     on_nan: str = "stop"  # at a loss that is not finite; or skip: leave the step out, at most three times in a run
     shard: bool = False  # of several processes each keeps a part of the model, not a copy (FSDP2)
 
@@ -53,7 +53,7 @@ class Config:
         for name, known in (
             ("optimizer", ("adamw", "muon")),
             ("schedule", tuple(SCHEDULES)),
-            ("precision", ("float32", "bfloat16")),
+            ("precision", ("float32", "bfloat16", "auto")),
             ("device", DEVICES),
             ("on_nan", ("stop", "skip")),
         ):
@@ -70,3 +70,12 @@ class Config:
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
+
+
+def left_open(table: str, name: str, value: object) -> bool:
+    """Whether a setting is left to the machine, so that a run of it has another value.
+
+    >>> left_open("train", "precision", "auto"), left_open("train", "precision", "float32"), left_open("task", "pieces", "auto")
+    (True, False, False)
+    """
+    return (table, name, value) == ("train", "precision", "auto")

@@ -29,6 +29,7 @@ from saccade.tasks.task import Choices, Task
 from saccade.tasks.twins import Learnt, with_twins
 from saccade.tasks.words import learn_tokenizer
 from saccade.training.config import FREE, Config
+from saccade.training.precision import settled
 
 EVERY = 5.0  # seconds between words about a long piece of work
 # which part of a family of three a task needs
@@ -125,7 +126,7 @@ def prepare(job: Job) -> Ready:
     learnt = with_twins(task, splits.train.examples)
     stored = is_stored(job.model)
     chosen = task.choices(splits.train.examples, stored)
-    config = filled(Config, {**chosen.train, **job.train_fields}, "train")
+    config = settled(filled(Config, {**chosen.train, **job.train_fields}, "train"))
     if task.lone and config.parts > 1:
         raise ValueError(f"{task.name} learns from whole steps; leave out train.parts, or lower train.rows instead.")
     torch.manual_seed(config.seed)
@@ -147,6 +148,8 @@ def prepare(job: Job) -> Ready:
     model.many = task.many
     task.equip(model)
     twins = [] if learnt is None else [learnt.said]
+    if job.train_fields.get("precision") == "auto":
+        said.append(f"products in {config.precision}: bfloat16 where the machine has instructions for it, else float32")
     said = [*_examined(task, model, splits, job), *task.noticed, *twins, *said]
     return Ready(job, task, model, splits, config, chosen, said, learnt=learnt)
 

@@ -27,10 +27,10 @@ def same(before: dict[str, Any], ready: Ready, out: Path) -> None:
     ]
     if changed:
         shown = "; ".join(changed[:5]) + (f"; and {len(changed) - 5} more" if len(changed) > 5 else "")
-        raise Refused(
-            f"{out} cannot go on, since what it learns from has changed: {shown}. "
-            "Go back to what it was, or name a new directory with --out."
-        )
+        cure = "Go back to what it was, or name a new directory with --out."
+        if now["train.precision"] != before["train.precision"]:  # which may have been left to another machine
+            cure = f"--train.precision {before['train.precision']} goes on with its numbers. {cure}"
+        raise Refused(f"{out} cannot go on, since what it learns from has changed: {shown}. {cure}")
 
 
 def usual(ready: Ready) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from saccade.tasks.feed import Feed
 from saccade.tasks.task import Task
 from saccade.training.config import Config
 from saccade.training.optimizer import optimizer
+from saccade.training.precision import settled
 from saccade.training.schedule import rate
 from saccade.training.world import World, alone
 from saccade.training.world.spread import spread
@@ -57,7 +58,7 @@ class Learner:
     """A model and everything else that changes as it learns: the optimiser's moments, the mean of the weights, the count."""
 
     def __init__(self, model: Model, task: Task, feed: Feed, config: Config, world: World | None = None):
-        self.world = world or alone(config.device)
+        self.world, config = world or alone(config.device), settled(config)
         self.model, self.task, self.feed, self.config = model.to(self.world.device), task, feed, config
         optimizer(model, config)  # says what is learnt and what stays, which has to be known before a model is spread
         self.spread = spread(model, task, self.world, shard=config.shard)

@@ -21,7 +21,13 @@ LIKE_ADAM = (
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW whose groups marked `turned` hold matrices that are learnt by Muon."""
+    """AdamW whose groups marked `turned` hold matrices that are learnt by Muon.
+
+    `products` are the numbers that are multiplied to turn them, where they are to be other than the weights'; Jordan's own are
+    bfloat16.
+    """
+
+    products: torch.dtype | None = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -42,13 +48,13 @@ class Muon(torch.optim.AdamW):
             state["momentum"].lerp_(gradient, 1 - MOMENTUM)
             alike[tuple(weight.shape)].append((weight, gradient.lerp(state["momentum"], MOMENTUM)))
         for shape, members in alike.items():
-            turned = orthogonal(torch.stack([ahead for _, ahead in members]))
+            turned = orthogonal(torch.stack([ahead for _, ahead in members]), self.products)
             reach = group["lr"] * LIKE_ADAM * max(shape) ** 0.5
             for (weight, _), move in zip(members, turned, strict=True):
                 weight.mul_(1 - group["lr"] * group["weight_decay"]).sub_(move, alpha=reach)
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
+def orthogonal(matrices: Tensor, products: torch.dtype | None = None) -> Tensor:
     """Matrices [n, a, b] with about the same singular vectors, and all singular values near 1.
 
     >>> turned = orthogonal(torch.tensor([[[30.0, 0.0], [0.0, 0.3]]]))
@@ -57,8 +63,8 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """
     tall = matrices.size(1) > matrices.size(2)
     x = matrices.mT if tall else matrices
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(products or x.dtype)
     for _ in range(ROUNDS):
         gram = x @ x.mT
         x = A * x + torch.baddbmm(gram, gram, gram, beta=B, alpha=C) @ x
-    return x.mT if tall else x
+    return (x.mT if tall else x).to(matrices.dtype)

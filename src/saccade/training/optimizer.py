@@ -33,7 +33,10 @@ def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:
     ]
     fused = all(parameter.device.type in ("cpu", "cuda") for members in groups.values() for parameter in members)
     kind = Muon if config.optimizer == "muon" else torch.optim.AdamW
-    return kind(made, lr=config.rate, betas=(0.9, 0.98), eps=1e-8, fused=fused)
+    built = kind(made, lr=config.rate, betas=(0.9, 0.98), eps=1e-8, fused=fused)
+    if isinstance(built, Muon) and config.precision == "bfloat16":
+        built.products = torch.bfloat16
+    return built
 
 
 def shares(model: nn.Module, config: Config) -> Iterator[tuple[str, nn.Parameter, float]]:

@@ -1,0 +1,35 @@
+"""In which numbers products are taken: bfloat16 where the machine has instructions for it, and float32 where it has none.
+
+Weights, norms, sums of losses and the kernels of full and sparse attention stay in float32 on a processor either way. Without
+instructions for bfloat16 a processor takes 5 to 50 times as long for it as for float32, so `auto` never chooses it there.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from saccade.training.config import Config
+from saccade.training.world import alone
+
+ABLE = ("avx512_bf16", "amx_bf16", "bf16")  # as Linux calls them; the first was measured, on AMD
+
+
+def settled(config: Config) -> Config:
+    """The same, with a precision where it was left to the machine."""
+    if config.precision != "auto":
+        return config
+    where = alone(config.device).device.type
+    if where == "cuda":
+        able = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        able = where == "cpu" and multiplies_short() is True
+    return replace(config, precision="bfloat16" if able else "float32")
+
+
+def multiplies_short(told: Path = Path("/proc/cpuinfo")) -> bool | None:
+    """Whether this processor has instructions for bfloat16; None where the system does not say."""
+    if not told.exists():
+        return None
+    flags = set(told.read_text(encoding="utf-8").split())
+    return any(flag in flags for flag in ABLE)
