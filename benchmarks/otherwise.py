@@ -247,6 +247,9 @@ def section(name: str, match: Match, lines: Record) -> str:
     for who, line in lines.items():
         found.append(f"| {who} | " + " | ".join(_cell(line["scores"].get(f"{time:g}"), time) for time in times) + " |")
     found.append("")
+    missing = [rival.name for rival in match.rivals(recipes()[match.recipe]) if rival.name not in lines]
+    if missing:
+        found.append(f"Not measured yet: {'; '.join(missing)}.\n")
     for who, line in lines.items():
         where = line["machine"]
         said = ", ".join(f"{key} {_told(value)}" for key, value in line["settings"].items())

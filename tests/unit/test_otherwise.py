@@ -74,6 +74,8 @@ def test_the_page_tells_what_the_record_says_and_what_is_not_measured(benchmark)
     assert "| Eole | 41.3 (39.9 to 42.5), after 4.0 min |" in made
     assert "rate 2" in made
     assert made.count("Not measured yet") == len(script.MATCHES) - 1
+    alone = script.page({"translate": {"saccade": line}})
+    assert "Not measured yet: Eole." in alone
     share = script._cell({**score, "value": 0.9, "low": 0.88, "high": 0.92}, 4.0)
     assert share == "90.0 (88.0 to 92.0)"
 
