@@ -38,7 +38,7 @@ def fused(
     """softmax(q·k · scale + mask + tilt) @ v in one kernel; the scale is 1/√d unless it is given."""
     if short_only_in_products(q):
         with torch.autocast("cpu", enabled=False):
-            return fused(*map(long, (q, k, v)), sight, scale=scale, tilt=tilt).to(q.dtype)
+            return fused(long(q), long(k), long(v), sight, scale=scale, tilt=tilt).to(q.dtype)
     causal = sight.plain(q, k)
     if tilt is not None:
         causal, mask = False, sight.mask(q, k) + tilt

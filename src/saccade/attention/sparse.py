@@ -78,7 +78,7 @@ class Sparse(ScaledDot):
         self._refuse(sight)
         if short_only_in_products(q):
             with torch.autocast("cpu", enabled=False):
-                return self.attend(*map(long, (q, k, v)), sight).to(q.dtype)
+                return self.attend(long(q), long(k), long(v), sight).to(q.dtype)
         by_blocks = sight.fresh and sight.pattern.pairwise and sight.noise is None and type(self.normaliser) is Softmax
         if not by_blocks:  # mostly one query over a remembered text: a short mask says it all
             return Mechanism.attend(self, q, k, v, sight)
