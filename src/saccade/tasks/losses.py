@@ -81,7 +81,7 @@ class Costs(torch.autograd.Function):
             some = some.to(kind)
             scores = F.linear(some, factor, None if added is None else added.to(kind))  # (N, V)
             move = scores.softmax(-1, dtype=loss.dtype)  # a chance near 1 needs long numbers
-            best, surest = scores.amax(-1).to(loss.dtype), move.amax(-1)  # whose chance, of the likeliest, cannot be 0
+            best, surest = scores.amax(-1).to(loss.dtype), move.amax(-1)  # the likeliest has a chance
             below = best - scores.gather(1, own[:, None])[:, 0]
             if smoothing:
                 below = below.lerp(best - (some.to(loss.dtype) @ centre + offset), smoothing)
