@@ -60,7 +60,7 @@ def test_a_schedule_that_is_short_enough_stays_as_it_is(home, clock):
     assert left(home / "plain")[0] == left(home / "fitted")[0]
 
 
-def test_a_settled_schedule_stands_though_steps_become_slower_or_the_run_goes_on_later(home, clock):
+def test_a_settled_schedule_stands_though_steps_become_faster_or_the_run_goes_on_later(home, clock):
     ended(list(run(ready(home, **FIT), home / "calm")))
     ended(list(run(ready(home, **FIT, max_steps=20), home / "wild")))
     clock["a step"] = SECONDS / 2
@@ -69,11 +69,44 @@ def test_a_settled_schedule_stands_though_steps_become_slower_or_the_run_goes_on
     assert left(home / "wild") == left(home / "calm")
 
 
-def test_slower_steps_later_on_are_cut_by_the_clock(home, clock):
+def test_steps_that_become_a_little_slower_do_not_change_a_settled_schedule(home, clock):
+    ended(list(run(ready(home, **FIT), home / "calm")))
+    events = run(ready(home, **FIT), home / "slow")
+    list(itertools.islice(events, 20))
+    clock["a step"] = 1.02 * SECONDS
+    ended(list(events))
+    assert left(home / "slow")[0] == left(home / "calm")[0]
+
+
+@pytest.mark.parametrize("after", [12, 30, 60])
+def test_a_schedule_is_shortened_where_steps_become_slow_and_still_ends_at_its_lowest_rate(home, clock, after):
     events = run(ready(home, **FIT), home / "out")
-    list(itertools.islice(events, 30))
+    list(itertools.islice(events, after))
     clock["a step"] = 2 * SECONDS
-    assert "max_time" in ended(list(events)).why
+    result = ended(list(events))
+    assert result.why == "the end of the schedule, fitted to train.max_time = 8 minutes"
+    assert 0.95 * 8 <= clock["seconds"] / 60 <= 8  # none of the time is left, and none is missing
+    rates = _rates(home / "out")
+    assert rates[-1] < 2e-4
+    assert rates[after:] == sorted(rates[after:], reverse=True)
+
+
+def test_a_run_that_goes_on_where_steps_are_slow_is_shortened_too_once_it_knows(home, clock):
+    ended(list(run(ready(home, **FIT, max_steps=40), home / "out")))
+    clock["a step"] = 3 * SECONDS
+    events = run(ready(home, **FIT), home / "out")
+    result = ended(list(events))
+    assert "end of the schedule" in result.why
+    assert 40 < result.steps < STEPS
+    assert _rates(home / "out")[-1] < 2e-4
+
+
+def test_one_slow_step_after_going_on_shortens_nothing(home, clock):
+    ended(list(run(ready(home, **FIT, max_steps=40), home / "out")))
+    events = run(ready(home, **FIT), home / "out")
+    for number, _ in enumerate(events):
+        clock["a step"] = 2 * SECONDS if number == 2 else SECONDS
+    assert len(_rates(home / "out")) == STEPS
 
 
 def test_a_slow_first_step_tells_nothing_even_if_it_takes_a_tenth_of_the_time(home, clock):

@@ -58,6 +58,7 @@ class Progress:
     minutes: float = 0.0
     skipped: int = 0  # steps left out, as their loss was not finite
     horizon: int = 0  # steps of a schedule that was fitted to its time; 0: it was not
+    planned: int = 0  # its steps as they were settled, before slow ones shortened it
     fitted: float = 0.0  # the minutes that it was fitted to
 
     def better(self, score: Score) -> bool:

@@ -32,8 +32,9 @@ from saccade.training.verify import Checkpoint, Damaged, read
 from saccade.training.world import World, alone, joined
 
 # of a schedule that is fitted to train.max_time
-TELLING = 0.1  # the part of the time that tells how fast steps are
+TELLING = 0.1  # the part of the time, first of a run and then of each call, that tells how fast steps are
 FILLED = 0.95  # the part of the time that it fills; the rest is for steps and looks that take longer
+LATEST = 0.98  # the part of the time by which it ends though they take longer still
 
 
 class Run:
@@ -167,25 +168,34 @@ class Run:
         return asked or None
 
     def _fit(self) -> None:
-        """Where train.fit is on, a schedule of as many steps as the time holds, as long as its first part tells how many.
+        """Where train.fit is on, a schedule of as many steps as the time holds; its first part tells how many.
 
-        The first step of a call, which is slow, tells nothing. From then on the schedule stands, in every checkpoint and whatever
-        time a later call has, and what is learnt no longer depends on the clock.
+        From then on it stands, in every checkpoint and whatever time a later call has, and what is learnt no longer depends on
+        the clock, unless steps become so slow that the clock would end it before its rate is down: then it is shortened, as long
+        as they are slow. The first step of a call, which is slow, tells nothing.
         """
         config, learner, progress = self.ready.config, self.learner, self.progress
-        minutes = progress.minutes + self.passed / 60
-        open_still = not progress.horizon or minutes < TELLING * (progress.fitted or config.max_time)
-        if not (config.fit and learner.done and open_still):
+        if not (config.fit and learner.done):
             return
+        minutes = progress.minutes + self.passed / 60
         if self.paced is None:
             self.paced = learner.done, minutes
         since, before = self.paced
         if learner.done == since:
             return
         pace = (learner.done - since) / max(minutes - before, 1e-9)
-        held = learner.done + round(pace * max(0.0, FILLED * config.max_time - minutes))
-        learner.horizon = min(learner.feed.steps(config.epochs), max(held, learner.done + 1))
-        progress.horizon, progress.fitted = learner.horizon, config.max_time
+        whole = max(config.max_time, progress.fitted)
+        planning = not progress.horizon or minutes < TELLING * (progress.fitted or config.max_time)
+        if planning:
+            most, until = learner.feed.steps(config.epochs), FILLED * config.max_time
+        elif minutes - before >= TELLING * (whole - before):
+            most, until = progress.planned or progress.horizon, LATEST * whole
+        else:
+            return
+        held = learner.done + round(pace * max(0.0, until - minutes))
+        learner.horizon = progress.horizon = min(most, max(held, learner.done + 1))
+        if planning:
+            progress.planned, progress.fitted = progress.horizon, config.max_time
 
     def _note(self, step: Step) -> None:
         if self.world.is_first:
