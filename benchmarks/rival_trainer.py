@@ -134,8 +134,9 @@ def foreseen(made: Any, asked: Any) -> int:
     """How many steps fill the time, told from PACE of them after as many to warm up."""
     spent = []
     for _ in range(2):
+        trainer = _trainer(made, asked.out, PACE, [])
         began = time.monotonic()
-        _trainer(made, asked.out, PACE, []).train()
+        trainer.train()
         spent.append(time.monotonic() - began)
     return max(1, int(60 * asked.minutes[-1] / (spent[-1] / PACE)))
 

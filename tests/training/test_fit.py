@@ -8,7 +8,8 @@ import pytest
 from small import ended, left, ready
 
 from saccade.training import run as running
-from saccade.training.loop import Learner
+from saccade.training.events import Progress
+from saccade.training.loop import Learner, Step
 from saccade.training.run import run
 from saccade.training.schedule import rate
 
@@ -78,35 +79,77 @@ def test_steps_that_become_a_little_slower_do_not_change_a_settled_schedule(home
     assert left(home / "slow")[0] == left(home / "calm")[0]
 
 
+def _ends_in_time(result, clock, out: Path) -> None:
+    """By its schedule, at its lowest rate, with none of the time left over and none missing."""
+    assert result.why.endswith(f"8 minutes and shortened from {STEPS} steps, as steps and looks took longer")
+    assert 0.95 * 8 <= clock["seconds"] / 60 <= 8
+    assert _rates(out)[-1] < 2e-4
+
+
 @pytest.mark.parametrize("after", [12, 30, 60])
 def test_a_schedule_is_shortened_where_steps_become_slow_and_still_ends_at_its_lowest_rate(home, clock, after):
     events = run(ready(home, **FIT), home / "out")
-    list(itertools.islice(events, after))
+    while getattr(next(events), "number", 0) < after:
+        pass
     clock["a step"] = 2 * SECONDS
-    result = ended(list(events))
-    assert result.why == "the end of the schedule, fitted to train.max_time = 8 minutes"
-    assert 0.95 * 8 <= clock["seconds"] / 60 <= 8  # none of the time is left, and none is missing
+    _ends_in_time(ended(list(events)), clock, home / "out")
     rates = _rates(home / "out")
-    assert rates[-1] < 2e-4
-    assert rates[after:] == sorted(rates[after:], reverse=True)
+    assert rates[after - 1 :] == sorted(rates[after - 1 :], reverse=True)
+
+
+def test_looks_that_take_long_shorten_it_too(home, clock, monkeypatch):
+    real = running.Run.look
+
+    def look(self, stops):
+        if self.learner.done < self.learner.horizon:  # the last comes when nothing is left to be fitted
+            clock["seconds"] += 20
+        return real(self, stops)
+
+    monkeypatch.setattr(running.Run, "look", look)
+    events = run(ready(home, **FIT | {"look_every": 20}), home / "out")
+    _ends_in_time(ended(list(events)), clock, home / "out")
 
 
 def test_a_run_that_goes_on_where_steps_are_slow_is_shortened_too_once_it_knows(home, clock):
     ended(list(run(ready(home, **FIT, max_steps=40), home / "out")))
     clock["a step"] = 3 * SECONDS
-    events = run(ready(home, **FIT), home / "out")
-    result = ended(list(events))
-    assert "end of the schedule" in result.why
-    assert 40 < result.steps < STEPS
-    assert _rates(home / "out")[-1] < 2e-4
+    _ends_in_time(ended(list(run(ready(home, **FIT), home / "out"))), clock, home / "out")
 
 
-def test_one_slow_step_after_going_on_shortens_nothing(home, clock):
+def test_one_slow_step_after_going_on_shortens_it_for_a_while_only(home, clock):
     ended(list(run(ready(home, **FIT, max_steps=40), home / "out")))
-    events = run(ready(home, **FIT), home / "out")
-    for number, _ in enumerate(events):
-        clock["a step"] = 2 * SECONDS if number == 2 else SECONDS
+    for event in run(ready(home, **FIT), home / "out"):
+        clock["a step"] = 2 * SECONDS if isinstance(event, Step) and event.number == 42 else SECONDS
+    steps = STEPS - 1  # the slow one took the time of two
+    rates, calm = _rates(home / "out"), [rate(n, steps, highest=3e-3, warmup=0.1) for n in range(steps)]
+    assert rates[44] < 0.95 * calm[44]
+    assert rates[65:] == pytest.approx(calm[65:])
+
+
+def test_a_slow_first_step_tells_nothing_in_a_run_that_goes_on_either(home, clock):
+    ended(list(run(ready(home, **FIT, max_steps=5), home / "out")))
+    clock["a step"] = 15.0
+    for event in run(ready(home, **FIT), home / "out"):
+        if isinstance(event, Step):
+            clock["a step"] = SECONDS
     assert len(_rates(home / "out")) == STEPS
+
+
+def test_more_time_gives_a_shortened_schedule_back_what_was_planned(home, clock):
+    ended(list(run(ready(home, **FIT, max_steps=27), home / "out")))
+    clock["a step"] = 2 * SECONDS
+    slow = ended(list(run(ready(home, **FIT, max_steps=45), home / "out")))
+    assert slow.steps == 45
+    assert ended(list(run(ready(home, **{**FIT, "max_time": 40.0}), home / "out"))).steps == STEPS
+
+
+def test_a_checkpoint_from_before_slow_steps_counted_goes_on(home, clock, monkeypatch):
+    ended(list(run(ready(home, **FIT, max_steps=40), home / "out")))
+    old = lambda **facts: Progress(**{name: fact for name, fact in facts.items() if name != "planned"})
+    monkeypatch.setattr(running, "Progress", old)
+    work = running.Run(ready(home, **FIT), home / "out")
+    list(work.resume())
+    assert (work.progress.planned, work.learner.horizon) == (STEPS, STEPS)
 
 
 def test_a_slow_first_step_tells_nothing_even_if_it_takes_a_tenth_of_the_time(home, clock):

@@ -80,6 +80,26 @@ def test_the_page_tells_what_the_record_says_and_what_is_not_measured(benchmark)
     assert share == "90.0 (88.0 to 92.0)"
 
 
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"train": {"fit": True}}, {"10": 1, "20": 2, "40": 4}),
+        ({"train": {"fit": True, "rate": 2}}, {"10": 1, "40": 4}),  # it was measured with other settings before
+        ({"train": {}}, {"10": 1, "40": 4}),  # times of one run belong together
+    ],
+)
+def test_a_time_that_is_measured_later_joins_the_others_where_each_is_a_run_of_its_own(
+    benchmark, tmp_path, settings, wanted
+):
+    script = benchmark("otherwise")
+    asked = SimpleNamespace(record=tmp_path / "record.json", what="translate")
+    before = {"train": {"fit": True}} if settings["train"].get("fit") else settings
+    script.keep(asked, "saccade", before, {"20": {"value": 2}, "40": {"value": 3}})
+    script.keep(asked, "saccade", settings, {"10": {"value": 1}, "40": {"value": 4}})
+    found = script._read(asked.record)["translate"]["saccade"]["scores"]
+    assert [(time, score["value"]) for time, score in found.items()] == list(wanted.items())
+
+
 def test_the_page_in_docs_is_made_from_the_record(benchmark):
     script = benchmark("otherwise")
     assert script.page(script._read(script.RECORD)) == script.PAGE.read_text(encoding="utf-8")

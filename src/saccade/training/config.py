@@ -29,7 +29,7 @@ class Config:
     max_steps: int = 0  # stop after so many steps; 0: at the end of the schedule
     max_time: float = 0.0  # stop after so many minutes; 0: never
     fit: bool = (
-        False  # shorten the schedule to what max_time holds, as its first tenth tells; more where steps become slow
+        False  # shorten the schedule to what max_time holds, as its first tenth tells; more where steps get slower
     )
     save_minutes: float = 2.0  # between checkpoints
     save_every: int = 0  # steps between checkpoints; 0: by the clock alone

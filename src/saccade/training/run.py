@@ -32,7 +32,7 @@ from saccade.training.verify import Checkpoint, Damaged, read
 from saccade.training.world import World, alone, joined
 
 # of a schedule that is fitted to train.max_time
-TELLING = 0.1  # the part of the time, first of a run and then of each call, that tells how fast steps are
+TELLING = 0.1  # the part of the time that tells how fast steps are; and of what is left of it, when a call goes on
 FILLED = 0.95  # the part of the time that it fills; the rest is for steps and looks that take longer
 LATEST = 0.98  # the part of the time by which it ends though they take longer still
 
@@ -52,6 +52,7 @@ class Run:
         self.began = self.saved = time.monotonic()
         self.worked = time.process_time()
         self.passed = self.unsaved = 0.0  # seconds since then, as all processes last agreed upon
+        self.start = 0  # the step after which this call goes on
         self.paced: tuple[int, float] | None = None  # steps and minutes from which on this call's steps are timed
 
     def resume(self) -> Iterator[Event]:
@@ -65,8 +66,11 @@ class Run:
         same(found.facts["fixed"], self.ready, self.out)
         self.learner.restore({group: found.tensors(group) for group in found.groups}, found.step)
         self.progress = progress = Progress(**found.facts["progress"])
+        progress.planned = progress.planned or progress.horizon  # which older checkpoints do not say
+        if self.ready.config.max_time > progress.fitted:  # whatever shortened it, there is more time now
+            progress.horizon = progress.planned
         self.learner.horizon = progress.horizon or self.learner.horizon
-        self.kept = found.step
+        self.kept = self.start = found.step
         # a look that came after the checkpoint is taken again
         self._cut(found.step, without="" if progress.looked == found.step else "dev")
         yield Said(f"going on after step {found.step:,} of {self.learner.horizon:,}")
@@ -168,14 +172,14 @@ class Run:
         return asked or None
 
     def _fit(self) -> None:
-        """Where train.fit is on, a schedule of as many steps as the time holds; its first part tells how many.
+        """Where train.fit is on, a schedule of as many steps as the time holds; the first tenth of it tells how many.
 
         From then on it stands, in every checkpoint and whatever time a later call has, and what is learnt no longer depends on
-        the clock, unless steps become so slow that the clock would end it before its rate is down: then it is shortened, as long
-        as they are slow. The first step of a call, which is slow, tells nothing.
+        the clock, unless steps and looks take so long that the clock would end it before its rate is down: then it is shortened,
+        and lengthened again to at most what was planned. The first step of a call, which is slow, tells nothing.
         """
         config, learner, progress = self.ready.config, self.learner, self.progress
-        if not (config.fit and learner.done):
+        if not config.fit or learner.done == self.start:
             return
         minutes = progress.minutes + self.passed / 60
         if self.paced is None:
@@ -184,18 +188,15 @@ class Run:
         if learner.done == since:
             return
         pace = (learner.done - since) / max(minutes - before, 1e-9)
+        held = lambda time: learner.done + max(1, round(pace * (time - minutes)))
         whole = max(config.max_time, progress.fitted)
-        planning = not progress.horizon or minutes < TELLING * (progress.fitted or config.max_time)
-        if planning:
-            most, until = learner.feed.steps(config.epochs), FILLED * config.max_time
+        if not progress.horizon or minutes < TELLING * (progress.fitted or config.max_time):
+            progress.planned = progress.horizon = min(learner.feed.steps(config.epochs), held(FILLED * config.max_time))
+            progress.fitted = config.max_time
         elif minutes - before >= TELLING * (whole - before):
-            most, until = progress.planned or progress.horizon, LATEST * whole
-        else:
-            return
-        held = learner.done + round(pace * max(0.0, until - minutes))
-        learner.horizon = progress.horizon = min(most, max(held, learner.done + 1))
-        if planning:
-            progress.planned, progress.fitted = progress.horizon, config.max_time
+            least, most = held(FILLED * whole), held(LATEST * whole)
+            progress.horizon = min(progress.planned, max(least, min(most, progress.horizon)))
+        learner.horizon = progress.horizon
 
     def _note(self, step: Step) -> None:
         if self.world.is_first:
@@ -249,11 +250,13 @@ class Run:
     def over(self) -> str:
         """Why the run is finished, if it is."""
         patience = self.ready.config.patience
+        progress = self.progress
         if self.learner.done >= self.learner.horizon:
-            short = 0 < self.progress.horizon < self.learner.feed.steps(self.ready.config.epochs)
-            fitted = f", fitted to train.max_time = {self.progress.fitted:g} minutes" if short else ""
-            return f"the end of the schedule{fitted}"
-        return "no better score for long" if patience and self.progress.since >= patience else ""
+            short = 0 < progress.horizon < self.learner.feed.steps(self.ready.config.epochs)
+            fitted = f", fitted to train.max_time = {progress.fitted:g} minutes" if short else ""
+            slow = f" and shortened from {progress.planned:,} steps, as steps and looks took longer"
+            return f"the end of the schedule{fitted}{slow if progress.horizon < progress.planned else ''}"
+        return "no better score for long" if patience and progress.since >= patience else ""
 
     def limit(self) -> str:
         """Why to stop for now, if there is a reason: a later call may go on."""
