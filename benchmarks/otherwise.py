@@ -53,8 +53,8 @@ float32 only, where ours are in bfloat16.
 """
 LABELLED = """Nobody is told apart from anybody: the intervals are three points wide, and all of them overlap. Our recipe is
 there sooner than the guide's two epochs. More time is worth nothing to it, as its three passes are soon over, and little to the
-Trainer, which was as good after 10 minutes as after 35. (How many steps fill 40 minutes was foreseen from 20, timed together with
-reading the data, which made them too few.)
+Trainer, which was as good after 10 minutes as after 35. (How many steps fill 40 minutes was foreseen from 20, which were slower
+than the others and timed together with reading the data: they were too few.)
 """
 Record = dict[str, Any]
 
@@ -274,7 +274,8 @@ def section(name: str, match: Match, lines: Record) -> str:
     missing = [rival.name for rival in match.rivals(recipes()[match.recipe]) if rival.name not in lines]
     if missing:
         found.append(f"Not measured yet: {'; '.join(missing)}.\n")
-    found += [match.read] if match.read else []
+    elif match.read:
+        found.append(match.read)
     for who, line in lines.items():
         where = line["machine"]
         said = ", ".join(f"{key} {_told(value)}" for key, value in line["settings"].items() if value)

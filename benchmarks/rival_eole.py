@@ -37,9 +37,7 @@ def train(asked: Any) -> Iterator[tuple[float, list[str]]]:
             f"{asked.eole}: there is no Eole; pip install eole in an environment of its own, --eole PATH."
         )
     asked.out.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(
-        asked.out / "model", ignore_errors=True
-    )  # of another run, whose checkpoints would be taken for this one's
+    shutil.rmtree(asked.out / "model", ignore_errors=True)  # else an older run's checkpoints were scored
     tokenizer = learnt(asked.splits.train.examples, asked.recipe)
     for split, table in asked.splits.tables().items():
         for side in ("source", "target"):

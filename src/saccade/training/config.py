@@ -28,9 +28,7 @@ class Config:
     look_at: int = 1000  # the most held-out examples of one look; the last look is at all of them
     max_steps: int = 0  # stop after so many steps; 0: at the end of the schedule
     max_time: float = 0.0  # stop after so many minutes; 0: never
-    fit: bool = (
-        False  # shorten the schedule to what max_time holds, as its first tenth tells; more where steps get slower
-    )
+    fit: bool = False  # shorten the schedule to what max_time holds, at the pace of its steps and looks
     save_minutes: float = 2.0  # between checkpoints
     save_every: int = 0  # steps between checkpoints; 0: by the clock alone
     device: str = "auto"  # cuda, mps or cpu
