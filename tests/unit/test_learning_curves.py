@@ -16,7 +16,7 @@ from saccade.studies.pretraining import BEGINNINGS, SHARES, STUDY, Share, drawn,
 from saccade.studies.study import Plan, conclude, turns
 from saccade.training.events import Refused, Result
 
-TINY = {"word_width": 8, "width": 8, "layers": 1, "heads": 2, "inner": 8, "vocab": 300}
+TINY = {"word_width": 8, "width": 8, "layers": 1, "heads": 2, "inner": 8, "vocab": 300, "position": "rotary"}
 
 
 def labelled(count: int) -> list[Example]:
@@ -58,6 +58,8 @@ def test_an_interval_holds_draws_and_test_alike():
 def test_both_read_for_equally_long_and_all_learn_from_the_same_labels(tmp_path):
     found = {member.name: member for member in members(Plan(tmp_path, ("text.txt", "labels"), minutes=60))}
     assert found["masked"].minutes == found["replaced"].minutes
+    assert found["replaced"].job.task_fields["weight"] == pretraining.GAME["replaced"]["weight"]
+    assert "weight" not in found["masked"].job.task_fields
     assert found["masked"].job.model == found["replaced"].job.model
     assert len(found) == 2 + len(BEGINNINGS) * sum(share.draws for share in SHARES)
     assert sum(member.minutes for member in found.values()) < 60
@@ -95,7 +97,9 @@ def test_a_small_study_goes_through_and_is_not_carried_out_twice(small):
     for turn in turns(STUDY, small):
         assert not turn.trained
         assert isinstance(list(turn.events)[-1], Result)
+    (small.out / "masked" / "speed.jsonl").write_text('{"seconds": 30.0}\n{"seconds": 84.0}\n')
     record = conclude("pretraining", STUDY, small)
+    assert record["pretraining"]["masked"]["minutes"] == 1.9, "as they were, not as they were planned"
     for name, line in record["curves"].items():
         runs = [[f"{share.name}-{name}-{n}" for n in range(share.draws)] for share in pretraining.SHARES]
         for point, some in zip(line, runs, strict=True):
@@ -106,6 +110,7 @@ def test_a_small_study_goes_through_and_is_not_carried_out_twice(small):
     assert [point["labels"] for point in record["curves"]["masked"]] == [6, 24]
     assert record["majority"] == 0.5
     assert [len(grid.rows) for grid in STUDY.tables(record)] == [3, 2, 2]
+    assert load(small.out / "masked").config.position == record["sizes"]["position"] == "rotary"
     assert (small.out / "plot.png").stat().st_size > 1000
     assert [turn.trained for turn in turns(STUDY, small)] == [True] * 11
 

@@ -1,5 +1,6 @@
 """ELECTRA's objective: the game by a naive loop, who learns from what, what is kept, and that both players get better."""
 
+import json
 import math
 from collections import Counter
 
@@ -17,13 +18,14 @@ from saccade.models import bert
 from saccade.models.electra import Config
 from saccade.models.load import load
 from saccade.models.new import new
+from saccade.parts.position import POSITIONS
 from saccade.tasks import losses
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.feed import feed
 from saccade.tasks.opening import open_run
 from saccade.tasks.pretrain import config as settings
 from saccade.tasks.pretrain import noise
-from saccade.tasks.pretrain.electra import WEIGHT, Replaced, draw, guessed, played
+from saccade.tasks.pretrain.electra import Replaced, draw, guessed, played
 from saccade.tasks.pretrain.rows import mask_of
 from saccade.training.config import Config as Train
 from saccade.training.job import Job, prepare
@@ -34,20 +36,20 @@ LINES = ["the cat sat on the mat", "a dog saw the cat", "mat", "on a mat the dog
 SIZES = {"word_width": 12, "width": 24, "layers": 2, "heads": 3, "inner": 27, "length": 16, "dropout": 0.0}
 
 
-def made(lines=LINES, sizes=SIZES, share=0.3):
+def made(lines=LINES, sizes=SIZES, share=0.3, **game):
     """The objective, a tiny model with its generator, and the lines as examples."""
     torch.manual_seed(3)
     tokenizer = text.train(lines, "words", 300, frame="both")
     model = new("electra", Config(**sizes, vocab=tokenizer.vocab), head="replaced")
     model.tokenizer = tokenizer
-    task = Replaced(settings.Config("replaced", texts="alone", share=share))
+    task = Replaced(settings.Config("replaced", texts="alone", share=share, **game))
     task.equip(model)
     return task, model, [Example({"text": line}) for line in lines]
 
 
-def rough(lines=LINES, share=0.3):
+def rough(lines=LINES, sizes=SIZES, share=0.3, **game):
     """The same in double precision, with weights so large that every path matters."""
-    task, model, examples = made(lines, share=share)
+    task, model, examples = made(lines, sizes, share, **game)
     model.double()
     for p in model.parameters():
         if p.dim() > 1:
@@ -100,12 +102,20 @@ def naive(task, model, batch, chance):
             filled[i] = below
         doubts = model.head(model.body(Batch(Text(torch.tensor([filled])))))[0].tolist()
         costs = [math.log1p(math.exp(-doubt if filled[i] != ids[i] else doubt)) for i, doubt in enumerate(doubts)]
-        total += size * nats / len(gaps) + WEIGHT * sum(costs)
+        total += size * nats / len(gaps) + task.config.weight * sum(costs)
     return total
 
 
-def test_the_loss_is_that_of_a_naive_loop():
-    task, model, batch = rough()
+@pytest.mark.parametrize(
+    ("position", "game", "narrow"),
+    [("learned", {}, 8), ("rotary", {}, 8), ("rotary", {"weight": 5.0, "shrink": 2}, 12), ("buckets", {}, 8)],
+)
+def test_the_loss_is_that_of_a_naive_loop(position, game, narrow):
+    task, model, batch = rough(sizes=SIZES | {"position": position, "heads": 4}, **game)
+    assert model.generator.body.width == narrow
+    shared = model.generator.body.stack.position is model.body.stack.position
+    assert shared == (position == "learned"), "what is added is one, what heads do is each one's own"
+    assert task.config.weight == game.get("weight", 50.0)
     assert batch.source.keep is not None  # there is padding
     torch.manual_seed(5)
     loss = task.loss(model, batch)
@@ -116,14 +126,49 @@ def test_the_loss_is_that_of_a_naive_loop():
     assert task.count(batch) == sum(len(item.source) for item in batch.rows) == int(batch.source.keep.sum())
 
 
+@pytest.mark.parametrize("position", [entry.name for entry in POSITIONS])
+def test_any_positions_that_widen_nothing_are_saved_and_read_again(position, tmp_path):
+    sizes = Config(**SIZES | {"position": position}, vocab=20)
+    if position == "concatenated":
+        with pytest.raises(ValueError, match="positions that are concatenated widen them"):
+            new("electra", sizes)
+        return
+    torch.manual_seed(0)
+    model = new("electra", sizes, head="replaced").eval()
+    for p in model.parameters():
+        if p.dim() > 1:
+            torch.nn.init.normal_(p, std=0.5)
+    words = torch.tensor([[3, 7, 5, 9, 4]])
+    (doubts,) = model(Batch(Text(words)))
+    (mixed,) = model(Batch(Text(words[:, [4, 0, 3, 1, 2]])))
+    assert torch.allclose(doubts[[4, 0, 3, 1, 2]], mixed, atol=1e-5) == (position == "none"), "who sees the order"
+    model.save(tmp_path / "kept")
+    raw = json.loads((tmp_path / "kept" / "config.json").read_text())
+    assert raw.get("model_type") == ("electra" if position == "learned" else None), "others know learned positions only"
+    assert_close(load(tmp_path / "kept", head="replaced")(Batch(Text(words)))[0], doubts)
+
+
+@pytest.mark.parametrize("game", [{"weight": 0.0}, {"weight": math.nan}, {"weight": math.inf}, {"shrink": 0}])
+def test_a_game_that_nobody_can_play_is_refused(game):
+    with pytest.raises(ValueError, match=f"task.{next(iter(game))} is {next(iter(game.values()))}"):
+        settings.Config("replaced", **game)
+
+
+@pytest.mark.parametrize(("width", "shrink", "narrow"), [(24, 3, 8), (28, 4, 6), (28, 99, 2)])
+def test_a_generator_that_turns_has_heads_of_even_width(width, shrink, narrow):
+    _, model, _ = made(sizes=SIZES | {"position": "rotary", "width": width, "heads": 2}, shrink=shrink)
+    assert model.generator.body.width == narrow
+    assert model.generator.body(Batch(Text(torch.tensor([[1, 2, 3]])))).shape == (1, 3, narrow)
+
+
 def test_rows_of_one_length_lose_the_published_mean():
-    """The mean over gaps and WEIGHT times the mean over tokens, once the loop has divided by the count."""
+    """The mean over gaps and `weight` times the mean over tokens, once the loop has divided by the count."""
     task, model, batch = rough(["the cat sat on the mat", "a dog saw the cat now"])
     torch.manual_seed(5)
     found = played(model, batch, task.share, noise.drawn(batch.source, 2))
     torch.manual_seed(5)
     loss = task.loss(model, batch) / task.count(batch)
-    assert_close(loss, found.nats.mean() + WEIGHT * found.costs.mean())
+    assert_close(loss, found.nats.mean() + task.config.weight * found.costs.mean())
 
 
 def test_the_sum_does_not_depend_on_the_batches(monkeypatch):
@@ -145,12 +190,12 @@ def test_the_sum_does_not_depend_on_the_batches(monkeypatch):
 
 def test_who_learns_from_what():
     """No gradient goes through the draw: each player's own weights learn from its own loss, what is shared from both."""
-    _, model, batch = rough()
+    task, model, batch = rough()
     found = played(model, batch, 0.3, noise.fixed(batch.source, batch.rows, 2))
     assert found.replaced.any()
     named = dict(model.named_parameters())
     slopes = []
-    for loss in (found.nats.sum(), found.costs.sum(), found.nats.sum() + WEIGHT * found.costs.sum()):
+    for loss in (found.nats.sum(), found.costs.sum(), found.nats.sum() + task.config.weight * found.costs.sum()):
         made = torch.autograd.grad(loss, list(named.values()), retain_graph=True, allow_unused=True)
         slopes.append(dict(zip(named, made, strict=True)))
     gave = [{name for name, slope in one.items() if slope is not None and slope.any()} for one in slopes]
@@ -159,7 +204,7 @@ def test_who_learns_from_what():
     assert gave[0] & gave[1] == reading
     assert all(name.startswith("generator.") for name in gave[0] - reading)
     assert all(name.startswith(("body.", "head.")) for name in gave[1])
-    both = slopes[0]["body.words.vectors.weight"] + WEIGHT * slopes[1]["body.words.vectors.weight"]
+    both = slopes[0]["body.words.vectors.weight"] + task.config.weight * slopes[1]["body.words.vectors.weight"]
     assert_close(slopes[2]["body.words.vectors.weight"], both)
     assert named.keys() - gave[0] - gave[1] <= {name for name in named if name.endswith("key.bias")}
 

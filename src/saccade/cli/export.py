@@ -47,7 +47,7 @@ def _export(run: str, directory: Path, head: str | None, reason: str | None) -> 
     card, beside = _card(run, reason)
     model = load(run, head=head)
     print(model.report)
-    if model.kept and model.family.names is not None:  # others know one number of heads for all layers
+    if model.kept and model.family.published(model.config):  # others know one number of heads for all layers
         model = whole(model)
         print("zeros      stand where heads were removed, so that the shape is the published one")
     print(f"written    {save(model, directory, card=card)}")
@@ -62,9 +62,7 @@ def _export(run: str, directory: Path, head: str | None, reason: str | None) -> 
 def _readers(directory: Path) -> str:
     """Which programs read what was written, as its config says."""
     classes = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("architectures")
-    return (
-        f"saccade, and transformers as {classes[0]}" if classes else "saccade alone: nobody has published this family"
-    )
+    return f"saccade, and transformers as {classes[0]}" if classes else "saccade alone: nobody has published this form"
 
 
 def _card(run: str, reason: str | None) -> tuple[str, list[Path]]:

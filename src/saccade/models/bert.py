@@ -17,7 +17,7 @@ from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
 from saccade.parts.layer import layer
 from saccade.parts.multihead import Attention
-from saccade.parts.position import Learned
+from saccade.parts.position import Learned, Position
 from saccade.parts.stack import Stack
 
 Look = Callable[[int], nn.Module]  # the number of a layer -> its attention
@@ -58,7 +58,7 @@ class Bert(nn.Module):
         return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep, parts=text.parts)
 
 
-def stack(config, position: Learned, look: Look | None = None) -> Stack:
+def stack(config, position: Position, look: Look | None = None) -> Stack:
     """BERT's encoder, for all who have it: what enters is normalised and dropped, every branch is normalised after.
 
     `look` makes the attention of each layer where it is another than BERT's.

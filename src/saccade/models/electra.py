@@ -18,7 +18,7 @@ from saccade.models.fresh import spread
 from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Segments, Words
 from saccade.parts.heads import First, LabelHead, SpanHead, TagHead, WordHead
-from saccade.parts.position import Learned
+from saccade.parts.position import Placed, Position, position
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Config(bert.Config):
     width: int = 256
     heads: int = 4
     inner: int = 1024
+    position: str = "learned"  # as published; from nothing on little text another of POSITIONS, such as rotary
 
 
 class Electra(nn.Module):
@@ -40,7 +41,7 @@ class Electra(nn.Module):
         self.width = config.width
         self.words = Words(config.vocab, narrow)
         self.segments = Segments(config.segments, narrow)
-        self.stack = stack(config, Learned(config.length, narrow))
+        self.stack = stack(config, positions(config))
         widen = [] if narrow == config.width else [nn.Linear(narrow, config.width)]
         self.stack.enter = nn.Sequential(nn.LayerNorm(narrow, eps=config.eps), Dropout(config.dropout), *widen)
 
@@ -48,6 +49,15 @@ class Electra(nn.Module):
         text = batch.source
         assert isinstance(text, Text), "ELECTRA reads text"
         return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep, parts=text.parts)
+
+
+def positions(config: Config) -> Position:
+    """What is added is as wide as the words, what the layers do as wide as they."""
+    entry = position(config.position)
+    found = entry.make(config.word_width if entry.added else config.width, config.heads, config.length)
+    if found.extra:
+        raise ValueError(f"ELECTRA's layers have one width, and positions that are {config.position} widen them.")
+    return found
 
 
 class ReplacedHead(nn.Module):
@@ -120,8 +130,10 @@ class Pretraining(nn.Module):
 
 
 def share(one: Electra, other: Electra) -> None:
-    """Let the other read with the vectors and the norm of the one; each keeps its own projection."""
-    other.words, other.segments, other.stack.position = one.words, one.segments, one.stack.position
+    """Let the other read with the vectors and the norm of the one; each keeps its own projection, and how its heads turn."""
+    other.words, other.segments = one.words, one.segments
+    if isinstance(one.stack.position, Placed):
+        other.stack.position = one.stack.position
     _, *rest = other.stack.enter.children()
     other.stack.enter = nn.Sequential(next(one.stack.enter.children()), *rest)
 
@@ -170,4 +182,5 @@ FAMILY = Family(
     ignored=(r"embeddings\.position_ids",),
     architecture="ElectraModel",
     fresh=spread,
+    unpublished=lambda config: config.position != "learned",
 )

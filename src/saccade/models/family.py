@@ -55,6 +55,9 @@ class Family:
     config: type
     build: Callable[[Any], nn.Module]
     names: Callable[[Any], Names] | None = None  # published names -> ours; None where there is no published form
+    unpublished: Callable[[Any], bool] = lambda config: (
+        False
+    )  # configs that nobody else knows, of a family that others know
     read_only: bool = False  # published, in a form that `saccade import` reads and nobody writes
     keys: Mapping[str, str] = field(default_factory=dict)  # published config key -> our field
     fixed: Mapping[str, Any] = field(default_factory=dict)  # published keys of which we know one value only
@@ -71,6 +74,10 @@ class Family:
     spare: Callable[[Any], Spares] = lambda config: {}  # what that class has and our body does not: how it is made
     spare_with: tuple[str, ...] = ()  # the heads whose published classes have it too
     fresh: Callable[[nn.Module, Any], None] | None = None  # how new weights are drawn; None: as the parts do
+
+    def published(self, config: Any) -> bool:
+        """Whether a model of such a config can go out in a form that others read."""
+        return self.names is not None and not self.unpublished(config)
 
     def head(self, name: str) -> Head:
         """The head of that name, or an error with the names of all."""

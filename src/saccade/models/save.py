@@ -71,7 +71,7 @@ def _config(model: Model) -> dict[str, Any]:
 
 def _is_published(model: Model) -> bool:
     """Whether it goes out in a form that others read too; `cut.whole` gives that of a model with fewer heads."""
-    return model.family.names is not None and not model.kept
+    return model.family.published(model.config) and not model.kept
 
 
 def _tensors(model: Model) -> dict[str, Tensor]:

@@ -235,6 +235,9 @@ class Tilted(Position):
         return self.tilt
 
 
+ADDED = "added to the input"
+
+
 @dataclass(frozen=True)
 class Entry:
     """One line of the table."""
@@ -244,17 +247,21 @@ class Entry:
     where: str
     paper: str
 
+    @property
+    def added(self) -> bool:
+        return self.where == ADDED
+
 
 POSITIONS = [
     Entry("none", lambda w, h, n: Position(), "nowhere: order is not seen", ""),
-    Entry("sinusoidal", lambda w, h, n: Sinusoidal(w), "added to the input", "Vaswani 2017"),
-    Entry("learned", lambda w, h, n: Learned(n, w), "added to the input", "Gehring 2017"),
+    Entry("sinusoidal", lambda w, h, n: Sinusoidal(w), ADDED, "Vaswani 2017"),
+    Entry("learned", lambda w, h, n: Learned(n, w), ADDED, "Gehring 2017"),
     Entry("concatenated", lambda w, h, n: Concatenated(Sinusoidal(2 * h)), "beside the input", "CS231n, lecture 11"),
     Entry("rotary", lambda w, h, n: Rotary(w // h), "into queries and keys", "Su 2021"),
     Entry("alibi", lambda w, h, n: Tilted(Alibi(h)), "into the scores", "Press 2022"),
     Entry("buckets", lambda w, h, n: Tilted(Buckets(h)), "into the scores", "Raffel 2020"),
-    Entry("grid", lambda w, h, n: Grid(-(-n // 8), 8, w), "added to the input", "Dosovitskiy 2021"),
-    Entry("grid_waves", lambda w, h, n: GridWaves(8, w), "added to the input", "Parmar 2018"),
+    Entry("grid", lambda w, h, n: Grid(-(-n // 8), 8, w), ADDED, "Dosovitskiy 2021"),
+    Entry("grid_waves", lambda w, h, n: GridWaves(8, w), ADDED, "Parmar 2018"),
 ]
 
 

@@ -17,6 +17,9 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 SAID = {"nothing": "from nothing", "masked": "after masked words", "replaced": "after replaced words (ELECTRA)"}
 
 
+GAINED = "Differences draw by draw, on one test. The interval holds the draws (Student); of a single draw, two tests."
+
+
 @dataclass(frozen=True)
 class Point:
     """The mean score of some trainings with so many labels, its interval, and what it gains over the beginning from nothing."""
@@ -82,16 +85,26 @@ def tables(record: Record) -> list[Grid]:
     )
     return [
         Grid("What each reaches", heads, rows, (note,)),
-        Grid("What is gained over nothing, in points", heads, gains),
-        Grid("What was read before", ("objective", "minutes", "steps", "held out"), _read(record), _cut(record)),
+        Grid("What is gained over nothing, in points", heads, gains, (GAINED,)),
+        Grid(
+            "What was read before", ("objective", "minutes of steps", "steps", "held out"), _read(record), _cut(record)
+        ),
     ]
 
 
 def _read(record: Record) -> list[list[str]]:
     return [
-        [name, f"{one['minutes']:g}", f"{one['steps']:,}", f"{one['score']['name']} {one['score']['value']:.1f}"]
+        [name, f"{one['minutes']:g}", f"{one['steps']:,}", _held(one["scores"])]
         for name, one in record["pretraining"].items()
     ]
+
+
+def _held(scores: Sequence[Record]) -> str:
+    """What a reader knows of held-out text: hidden words, or whether a word was replaced."""
+    of = {score["name"]: score["value"] for score in scores}
+    if "majority" in of:
+        return f"{of['accuracy']:.1%} of the words told apart; doubting nothing: {of['majority']:.1%}"
+    return f"{of['accuracy']:.1%} of the hidden words named, perplexity {of['perplexity']:.1f}"
 
 
 def _cut(record: Record) -> tuple[str, ...]:

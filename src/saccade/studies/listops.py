@@ -5,7 +5,6 @@ too, as they are: a mechanism that has a limit refuses. Beside the accuracy stan
 peak memory.
 """
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from saccade.data.parting import Parts, part
 from saccade.studies import listops_shown, lists, peak
 from saccade.studies.lists import Lists
 from saccade.studies.readers import READERS, Fitted, equal
-from saccade.studies.study import Member, Plan, Record, Study, Told, result, score_of, write
+from saccade.studies.study import Member, Plan, Record, Study, Told, result, score_of, speeds, write
 from saccade.tasks.words import learn_tokenizer
 from saccade.training.events import Refused
 from saccade.training.job import Job, held_out
@@ -124,7 +123,7 @@ def measure(plan: Plan, trained: Sequence[Member], told: Told) -> Record:
 
 def _line(out: Path, member: Member, fitted: Fitted, one: Lists) -> Record:
     facts = result(out / member.name)
-    rows = [json.loads(row) for row in (out / member.name / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = speeds(out / member.name)
     return {
         "reader": fitted.reader.name,
         "set": one.name,

@@ -193,6 +193,11 @@ def result(out: Path) -> Record:
     return json.loads((out / "result.json").read_text(encoding="utf-8"))
 
 
+def speeds(out: Path) -> list[Record]:
+    """Of every step of a run, its tokens and seconds."""
+    return [json.loads(row) for row in (out / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
 def score_of(facts: Mapping[str, Any], split: str, name: str) -> Record:
     """One score of a run that has ended: value, low, high and count."""
     return next(score for score in facts["scores"][split] if score["name"] == name)

@@ -14,6 +14,8 @@ class Config:
     share: float = 0.0  # of the tokens or patches that is hidden; 0: as published
     span: float = 3.0  # the mean length of what is taken out in one piece
     whole_words: bool = False  # hide all tokens of a word, or none
+    weight: float = 50.0  # of the discriminator's loss beside the generator's, where words are replaced
+    shrink: int = 3  # how many times narrower that generator is, as published for the base model
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -22,5 +24,8 @@ class Config:
             raise ValueError(f"task.span is {self.span}; a mean length of 1 token or more is needed.")
         if self.length < 8:
             raise ValueError(f"task.length is {self.length}; a row needs 8 tokens at least.")
+        if not (0 < self.weight < float("inf") and self.shrink >= 1):
+            said = f"task.weight is {self.weight} and task.shrink is {self.shrink}"
+            raise ValueError(f"{said}; a weight above 0 and a number from 1 up are needed, such as 50 and 3.")
         if self.texts not in TEXTS:
             raise ValueError(f"task.texts is {self.texts!r}; known are {', '.join(TEXTS)}.")

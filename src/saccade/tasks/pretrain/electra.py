@@ -33,19 +33,18 @@ from saccade.tasks.pretrain.objective import Objective
 from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
 from saccade.tasks.task import Choices, Item
 
-SHRINK = 3  # how many times narrower the generator is, as published for the base model
-WEIGHT = 50.0  # of the discriminator's loss beside the generator's
 SUMS = ("nats", "right", "gaps", "cost", "agreed", "tokens", "replaced", "found", "doubted")  # over each row
 
 
 class Generator(nn.Module):
     """The small masked language model; its vectors of words, segments and positions, and their norm, are the discriminator's."""
 
-    def __init__(self, config: Config, discriminator: Electra):
+    def __init__(self, config: Config, discriminator: Electra, shrink: int):
         super().__init__()
-        heads = max(1, config.heads // SHRINK)
-        width = heads * max(1, config.width // (SHRINK * heads))
-        small = replace(config, width=width, heads=heads, inner=max(1, config.inner // SHRINK))
+        heads = max(1, config.heads // shrink)
+        pairs = 2 if config.position == "rotary" else 1  # columns that turn together
+        each = max(pairs, config.width // (shrink * heads) // pairs * pairs)
+        small = replace(config, width=heads * each, heads=heads, inner=max(1, config.inner // shrink))
         self.body = Electra(small)
         self.head = word_head(small, self.body)
         spread(self, small)
@@ -91,7 +90,7 @@ class Replaced(Objective):
                 f"Replaced words are learnt by an electra, whose generator reads with the same vectors; this is a "
                 f"{model.family.name}. Say --model electra, or choose the objective masked."
             )
-        model.generator = Generator(model.config, model.body)
+        model.generator = Generator(model.config, model.body, self.config.shrink)
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
         return rows(examples, model, self.config)
@@ -103,17 +102,17 @@ class Replaced(Objective):
         return sum(len(item.source) for item in batch.rows)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """For each row the generator's mean over its gaps, times its tokens; and WEIGHT times the discriminator's sum over them.
+        """For each row the generator's mean over its gaps, times its tokens; and `weight` times the discriminator's sum.
 
         So the sum over rows does not depend on how rows come together in batches, and of rows of one length the loss of a token
-        is the published one: the mean over gaps, and WEIGHT times the mean over tokens.
+        is the published one: the mean over gaps, and `weight` times the mean over tokens.
         """
         if not hasattr(model, "generator"):
             raise ValueError("This model has no generator beside it to learn with; `equip` puts one there.")
         assert isinstance(batch.source, Text)
         found = played(model, batch, self.share, noise.drawn(batch.source, 2))
         tokens, gaps = found.keep.sum(1), found.hidden.sum(1)
-        return (found.nats * (tokens / gaps)[found.rows]).sum() + WEIGHT * found.costs.sum()
+        return (found.nats * (tokens / gaps)[found.rows]).sum() + self.config.weight * found.costs.sum()
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
         """What each row adds to the sums that scores are made of."""
