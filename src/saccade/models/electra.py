@@ -56,7 +56,9 @@ def positions(config: Config) -> Position:
     entry = position(config.position)
     found = entry.make(config.word_width if entry.added else config.width, config.heads, config.length)
     if found.extra:
-        raise ValueError(f"ELECTRA's layers have one width, and positions that are {config.position} widen them.")
+        raise ValueError(
+            f"Positions that are {config.position} widen the layers of an ELECTRA: take rotary or learned ones."
+        )
     return found
 
 
