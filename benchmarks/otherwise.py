@@ -28,6 +28,7 @@ from recipes import ROOT, given, prepared
 from saccade.cli.recipe import Recipe, recipes
 from saccade.data.split import Splits, open_data
 from saccade.studies.measure import machine
+from saccade.studies.study import clock
 from saccade.tasks.table import task_class
 from saccade.training.config import left_open
 
@@ -199,7 +200,7 @@ def ours(recipe: Recipe, data: list[Path], weights: Path | None, asked: argparse
         facts = json.loads((out / "result.json").read_text(encoding="utf-8"))
         ended = "max_time" not in facts["why"]
         score = next(one for one in facts["scores"]["test"] if one["name"] == match.metric)
-        found[f"{minutes:g}"] = {**score, "minutes": round(_clock(out) if ended else limit, 2)}
+        found[f"{minutes:g}"] = {**score, "minutes": round(clock(out) if ended else limit, 2)}
     return found
 
 
@@ -216,12 +217,6 @@ def _time(recipe: Recipe, minutes: float) -> float:
     """So many minutes, or the recipe's own where they are nearly as many: then one run is its record too."""
     own = recipe.tables["train"].get("max_time", 0.0)
     return own if NEARLY * minutes <= own <= minutes else minutes
-
-
-def _clock(run: Path) -> float:
-    """Minutes of all steps of a run."""
-    lines = (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()
-    return sum(json.loads(line)["seconds"] for line in lines) / 60
 
 
 def _read(path: Path) -> Record:

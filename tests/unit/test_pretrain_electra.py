@@ -143,6 +143,7 @@ def test_any_positions_that_widen_nothing_are_saved_and_read_again(position, tmp
     (mixed,) = model(Batch(Text(words[:, [4, 0, 3, 1, 2]])))
     assert torch.allclose(doubts[[4, 0, 3, 1, 2]], mixed, atol=1e-5) == (position == "none"), "who sees the order"
     model.save(tmp_path / "kept")
+    assert model.family.published(model.config) == (position == "learned")
     raw = json.loads((tmp_path / "kept" / "config.json").read_text())
     assert raw.get("model_type") == ("electra" if position == "learned" else None), "others know learned positions only"
     assert_close(load(tmp_path / "kept", head="replaced")(Batch(Text(words)))[0], doubts)

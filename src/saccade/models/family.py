@@ -55,9 +55,7 @@ class Family:
     config: type
     build: Callable[[Any], nn.Module]
     names: Callable[[Any], Names] | None = None  # published names -> ours; None where there is no published form
-    unpublished: Callable[[Any], bool] = lambda config: (
-        False
-    )  # configs that nobody else knows, of a family that others know
+    unpublished: Callable[[Any], bool] = lambda config: False  # configs that have none, though others have one
     read_only: bool = False  # published, in a form that `saccade import` reads and nobody writes
     keys: Mapping[str, str] = field(default_factory=dict)  # published config key -> our field
     fixed: Mapping[str, Any] = field(default_factory=dict)  # published keys of which we know one value only

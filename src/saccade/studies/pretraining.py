@@ -21,7 +21,7 @@ from saccade.data.item import Table
 from saccade.data.samples import sample
 from saccade.data.split import Splits, open_data, split_table
 from saccade.studies.learning import Point, draw, points, tables
-from saccade.studies.study import Member, Plan, Record, Study, Told, result, score_of, speeds
+from saccade.studies.study import Member, Plan, Record, Study, Told, clock, result, score_of
 from saccade.tasks.label import Label
 from saccade.training.events import Refused
 from saccade.training.job import Job
@@ -212,8 +212,8 @@ def _accuracy(ended: Mapping[str, Record], beginning: Beginning, share: Share, n
 
 def _reading(plan: Plan, beginning: Beginning, ended: Mapping[str, Record]) -> Record:
     facts = ended[beginning.name]
-    minutes = sum(row["seconds"] for row in speeds(plan.out / beginning.name)) / 60
-    return {"steps": facts["steps"], "minutes": round(minutes, 1), "scores": facts["scores"]["dev"]}
+    minutes = round(clock(plan.out / beginning.name), 1)
+    return {"steps": facts["steps"], "minutes": minutes, "scores": facts["scores"]["dev"]}
 
 
 STUDY = Study(

@@ -198,6 +198,11 @@ def speeds(out: Path) -> list[Record]:
     return [json.loads(row) for row in (out / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+def clock(out: Path) -> float:
+    """Minutes of all steps of a run."""
+    return sum(row["seconds"] for row in speeds(out)) / 60
+
+
 def score_of(facts: Mapping[str, Any], split: str, name: str) -> Record:
     """One score of a run that has ended: value, low, high and count."""
     return next(score for score in facts["scores"][split] if score["name"] == name)

@@ -24,6 +24,7 @@ from saccade.models.electra import Config, Electra, share, word_head
 from saccade.models.fresh import spread
 from saccade.models.model import Model
 from saccade.parts.heads import WordHead
+from saccade.parts.position import Rotary
 from saccade.tasks import metrics
 from saccade.tasks.losses import rows_at_once
 from saccade.tasks.metrics import Score
@@ -42,7 +43,7 @@ class Generator(nn.Module):
     def __init__(self, config: Config, discriminator: Electra, shrink: int):
         super().__init__()
         heads = max(1, config.heads // shrink)
-        pairs = 2 if config.position == "rotary" else 1  # columns that turn together
+        pairs = 2 if isinstance(discriminator.stack.position, Rotary) else 1  # columns that turn together
         each = max(pairs, config.width // (shrink * heads) // pairs * pairs)
         small = replace(config, width=heads * each, heads=heads, inner=max(1, config.inner // shrink))
         self.body = Electra(small)
