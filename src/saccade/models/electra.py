@@ -5,9 +5,8 @@ Both are BERTs whose word vectors are narrower than their layers, with a project
 is the discriminator.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from saccade.data import Batch, Text
@@ -90,45 +89,6 @@ def label_head(config: Config, body: Electra, labels: int) -> LabelHead:
     """The first token, through a dense layer and GELU, with dropout on both sides."""
     between = nn.Sequential(Dropout(head_drop(config)), nn.Linear(config.width, config.width), nn.GELU())
     return LabelHead(config.width, labels, pool=First(), between=between, dropout=head_drop(config))
-
-
-class Pretraining(nn.Module):
-    """Generator and discriminator that share what they read with: the vectors of words, segments and positions, and their norm.
-
-    The generator is `shrink` times narrower; its one use is to make mistakes that are hard to spot.
-
-    >>> pair = Pretraining(Config(vocab=11, word_width=4, width=8, layers=1, heads=2, inner=8, length=5), shrink=2)
-    >>> text, gaps = Text(torch.tensor([[3, 1, 5]])), torch.tensor([[False, True, False]])
-    >>> guesses, filled, doubts = pair(Batch(text), gaps)
-    >>> guesses.shape, filled.tokens[~gaps].tolist(), doubts.shape
-    (torch.Size([1, 11]), [3, 5], torch.Size([1, 3]))
-    """
-
-    def __init__(self, config: Config, *, shrink: int = 4):
-        super().__init__()
-        numbers = (config.width, config.inner, config.heads)
-        if any(number % shrink for number in numbers):
-            raise ValueError(
-                f"A generator that is {shrink} times narrower needs a width, inner and heads that {shrink} divides; "
-                f"got {', '.join(map(str, numbers))}."
-            )
-        width, inner, heads = (number // shrink for number in numbers)
-        small = replace(config, width=width, inner=inner, heads=heads)
-        self.discriminator, self.generator = Electra(config), Electra(small)
-        share(self.discriminator, self.generator)
-        self.guess = word_head(small, self.generator)
-        self.doubt = replaced_head(config, self.discriminator)
-
-    def forward(self, batch: Batch, gaps: Tensor) -> tuple[Tensor, Text, Tensor]:
-        """A text with gaps, True in (B, L), to three things: scores of the words for each gap (gaps, V), the text with words
-        drawn from them, and how much each of its tokens looks replaced (B, L)."""
-        text = batch.source
-        assert isinstance(text, Text), "ELECTRA reads text"
-        guesses = self.guess(self.generator(batch)[gaps])
-        # drawn, not chosen, and without a gradient: the discriminator does not teach the generator
-        drawn = torch.multinomial(guesses.detach().float().softmax(-1), 1)
-        filled = replace(text, tokens=text.tokens.masked_scatter(gaps, drawn))
-        return guesses, filled, self.doubt(self.discriminator(Batch(filled)))
 
 
 def share(one: Electra, other: Electra) -> None:
