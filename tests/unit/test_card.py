@@ -177,7 +177,18 @@ def test_only_what_reads_texts_is_given_one(kind):
     assert reads(kind()) == (kind.name not in ("caption", "paint", "regress"))
 
 
-def test_the_settings_of_a_card_train_the_same_model_again(run, tmp_path):
+@pytest.fixture(scope="module")
+def begun(run):
+    """A run that began with the weights of another, and drops more than it."""
+    out, data = run.parent / "begun", str(run.parent / "things.tsv")
+    flags = ["--model.dropout", "0.3", "--train.max-steps", "2", "--train.device", "cpu"]
+    assert main(["train", "label", "--data", data, "--model", str(run), "--out", str(out), *flags]) == 0
+    return out
+
+
+@pytest.mark.parametrize("kind", ["run", "begun"])
+def test_the_settings_of_a_card_train_the_same_model_again(kind, request, tmp_path):
+    run = request.getfixturevalue(kind)
     main(["card", str(run)])
     blocks = (run / "model" / "README.md").read_text().split("```\n")
     recipe = tmp_path / "run.toml"

@@ -53,6 +53,11 @@ def resume_changed(monkeypatch):
     return train("--out", "run", "--train.rate", "0.5")
 
 
+def resized(monkeypatch):
+    assert train("--out", "run", "--train.max-steps", "1") == 0
+    return main(["train", "label", "--data", "reviews.tsv", "--model", "run", "--model.width", "9"])
+
+
 def stopped_by(number):
     def stopped(monkeypatch):
         from saccade.training.loop import Learner
@@ -99,7 +104,7 @@ CODES = [
     (2, call("find-lr", "label", "--train.wramup", "8"), "saccade find-lr label --help"),
     (2, call("train", "odd.toml"), "did you mean 'rate'?"),
     (2, call("train", "none.toml"), "there is no such file"),
-    (2, call("train", "label", "--model", "empty", "--model.width", "8"), "has its sizes already"),
+    (2, resized, "run has its sizes already: its width is 8, and 9 is for a new model"),
     (2, call("models", "gtp2"), "did you mean 'gpt2'?"),
     (2, call("recipes", "show", "dattes"), "did you mean 'dates'?"),
     (2, call("--print-completion", "fihs"), "did you mean 'fish'?"),
@@ -155,6 +160,41 @@ def test_a_family_that_the_task_did_not_choose_keeps_its_defaults(here, capsys):
     assert main(["train", "mine.toml", "--model", "bert", "--model.layers", "1", "--print-config", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["model"]
     assert found["width"] == {"value": Config().width, "from": "default"}
+
+
+def test_what_a_stored_model_drops_can_be_set_and_a_config_runs_again(here, capsys):
+    assert train("--out", "first", "--train.max-steps", "1") == 0
+    asked = ["train", "label", "--data", "reviews.tsv", "--model", "first", "--train.max-steps", "3"]
+    assert main([*asked, "--model.dropout", "0.25", "--model.width", "8", "--out", "second"]) == 0
+    capsys.readouterr()
+    assert main([*asked, "--model.dropout", "0.25", "--print-config", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["model"]
+    assert (found["dropout"], found["width"]["from"]) == ({"value": 0.25, "from": "your flag"}, "first")
+    assert tomllib.loads(Path("second/config.toml").read_text())["model"]["dropout"] == 0.25
+    assert main(["train", "second/config.toml", "--out", "third"]) == 0
+    assert main([*asked, "--out", "undropped"]) == 0  # as it was stored
+    weights = {name: Path(name, "model", "model.safetensors").read_bytes() for name in ("second", "third", "undropped")}
+    assert weights["second"] == weights["third"] != weights["undropped"]
+    assert main(["train", "label", "--model", "first", "--model.dropout", "1"]) == 2
+    assert "dropout is 1.0; a share from 0" in capsys.readouterr().err
+    assert main(["train", "dates-bahdanau", "--model", "first"]) == 2  # whose sizes are for a new model
+    assert "first has " in capsys.readouterr().err
+
+
+def test_of_a_name_on_the_hub_no_more_is_fetched_than_a_wrong_call_needs(here, monkeypatch, capsys):
+    assert train("--out", "run", "--train.max-steps", "1") == 0
+    fetched = []
+
+    def fetch(name, files=("everything",)):
+        fetched.append((name, *files))
+        return Path("run", "model")
+
+    monkeypatch.setattr("saccade.models.hub.fetch", fetch)
+    assert main(["train", "label", "--model", "org/name", "--train.wramup", "8"]) == 2
+    assert fetched == []
+    assert main(["train", "label", "--model", "org/name", "--model.width", "9"]) == 2
+    assert fetched == [("org/name", "config.json")]
+    assert "org/name has its sizes already" in capsys.readouterr().err
 
 
 MACHINES = [

@@ -15,6 +15,7 @@ from saccade.studies.learning import STUDENT, margin, points
 from saccade.studies.pretraining import BEGINNINGS, SHARES, STUDY, Share, drawn, members
 from saccade.studies.study import Plan, conclude, turns
 from saccade.training.events import Refused, Result
+from saccade.training.job import prepare as ready
 
 TINY = {"word_width": 8, "width": 8, "layers": 1, "heads": 2, "inner": 8, "vocab": 300, "position": "rotary"}
 
@@ -67,7 +68,7 @@ def test_both_read_for_equally_long_and_all_learn_from_the_same_labels(tmp_path)
         for number in range(share.draws):
             jobs = [found[f"{share.name}-{one.name}-{number}"].job for one in BEGINNINGS]
             assert len({job.data for job in jobs}) == 1
-            assert {job.model.rsplit("/", 1)[1] for job in jobs} == {"nothing", "masked", "replaced"}
+            assert [job.model.rsplit("/", 1)[1] for job in jobs] == ["new", "masked", "replaced"]
             kept = ("rate", "decay")
             others = [{k: v for k, v in job.train_fields.items() if k not in kept} for job in jobs]
             assert others[0] == others[1] == others[2]
@@ -115,12 +116,14 @@ def test_a_small_study_goes_through_and_is_not_carried_out_twice(small):
     assert [turn.trained for turn in turns(STUDY, small)] == [True] * 11
 
 
-def test_all_begin_with_the_same_weights_and_the_same_tokens(small):
+def test_all_begin_with_the_same_weights_and_drop_what_suits_them(small):
     pretraining.prepare(small)
-    one, other = (load(small.out / name) for name in ("new", "nothing"))
-    assert one.config.dropout < other.config.dropout
-    for (name, mine), theirs in zip(one.body.state_dict().items(), other.body.state_dict().values(), strict=True):
+    jobs = {member.name: member.job for member in members(small)}
+    assert {jobs[name].model for name in ("masked", "replaced", "25pc-nothing-0")} == {str(small.out / "new")}
+    read, nothing = (ready(jobs[name]).model for name in ("masked", "25pc-nothing-0"))
+    assert (read.config.dropout, nothing.config.dropout) == (0.1, 0.4)
+    for (name, mine), theirs in zip(read.body.state_dict().items(), nothing.body.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs), name
-    assert one.tokenizer is not None
-    assert other.tokenizer is not None
-    assert one.tokenizer.encode("the good film").ids == other.tokenizer.encode("the good film").ids
+    assert read.tokenizer is not None
+    assert nothing.tokenizer is not None
+    assert read.tokenizer.encode("the good film").ids == nothing.tokenizer.encode("the good film").ids

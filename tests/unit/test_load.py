@@ -53,6 +53,31 @@ def test_bodies_heads_and_shards(published):
     assert masked.head.score.weight is masked.body.words.vectors.weight
 
 
+def test_what_is_dropped_can_be_set_anew_and_nothing_else(published, tmp_path):
+    home, _ = published
+    plain, wet = load(home / "bert"), load(home / "bert", settings={"dropout": 0.75, "width": 12})
+    seen = Batch(Text(TOKENS))
+    assert torch.equal(plain(seen), wet(seen)), "nothing is dropped when it is asked"
+    assert [(one.p, other.p) for one, other in zip(dropouts(wet), dropouts(plain), strict=True)] == [(0.75, 0.1)] * 5
+    save(wet, tmp_path / "wet")
+    assert load(tmp_path / "wet").config.dropout == 0.75
+    for given, said in [
+        ({"width": 24}, "has its sizes already: its width is 12, and 24 is for a new model"),
+        ({"dropuot": 0.1}, "did you mean 'dropout'"),
+        ({"dropout": -0.5}, "dropout is -0.5; a share from 0"),
+        ({"dropout": True}, "dropout is True; a share from 0"),
+        ({"dropout": "0.3"}, "dropout is '0.3'; a share from 0"),
+        ({"dropout": None}, "dropout is None; a share from 0"),
+        ({"drop_weights": 0.5}, "drop_weights is 0.5; true or false"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            load(home / "bert", settings=given)
+
+
+def dropouts(model):
+    return [part for part in model.modules() if isinstance(part, torch.nn.Dropout) and part.p]
+
+
 def test_the_report_has_three_lines(published):
     home, _ = published
     model = load(home / "masked", head="label", labels=3)

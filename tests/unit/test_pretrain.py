@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from saccade import text
-from saccade.cli.settings import Recipe, _kinds
+from saccade.cli.settings import Recipe, _usual
 from saccade.data import Batch, Example, Text, write
 from saccade.data.item import DataError, Table
 from saccade.data.samples import sample
@@ -341,12 +341,12 @@ def test_models_that_cannot_do_it_are_refused_by_name(examples, reader):
 
 
 def test_flags_are_those_of_the_family_that_the_objective_chooses():
-    found = {name: _kinds(Recipe("pretrain"), "", (), ["--task.objective", name])["model"] for name in TEXTS}
+    found = {name: type(_usual(Recipe("pretrain"), "", (), ["--task.objective", name])["model"]) for name in TEXTS}
     assert found["masked"] is bert.Config
     assert found["spans"] is t5.Config
-    assert _kinds(Recipe("pretrain"), "", (), ["--task.objective=spans"])["model"] is t5.Config
+    assert type(_usual(Recipe("pretrain"), "", (), ["--task.objective=spans"])["model"]) is t5.Config
     recipe = Recipe("pretrain", tables={"model": {}, "task": {"objective": "spans"}, "train": {}})
-    assert _kinds(recipe, "", ())["model"] is t5.Config
+    assert type(_usual(recipe, "", ())["model"]) is t5.Config
 
 
 def test_every_objective_has_a_name_of_its_own_and_is_a_task():

@@ -89,10 +89,10 @@ def module():
 def test_every_setting_of_a_recipe_exists_and_its_promise_can_be_measured(name):
     found, promise = KNOWN[name], KNOWN[name].promise
     model = "bert" if found.need.weights else found.model
-    kinds = flags._kinds(found, model, ())
-    flags._check(found, kinds)
-    for table, kind in kinds.items():
-        kind(**found.tables[table])  # the values are refused here, if they are
+    usual = flags._usual(found, model, ())
+    flags._check(found, usual)
+    for table, config in usual.items():
+        replace(config, **found.tables[table])  # the values are refused here, if they are
     assert promise is not None
     assert promise.score in SCORES[found.task]
     assert promise.split in ("dev", "test")
@@ -218,6 +218,22 @@ def test_kept_and_broken_promises_of_whole_runs_and_their_record(here, capsys):
         make(Path("run"), other)
     with pytest.raises(Wrong, match="is no run that has ended"):
         make(here, found)
+
+
+def test_a_record_is_of_weights_that_drop_what_they_dropped(here):
+    found = with_set(here, least=0, minutes=60)
+    assert main(["train", "mine.toml", "--data", "reviews.tsv", "--out", "first"]) == 0
+    asks = replace(found, need=Need("sst2", weights="first"), model="", tables={**found.tables, "model": {}})
+    drier = replace(asks, tables={**asks.tables, "model": {"dropout": 0.3}})
+    begin = ["train", "label", "--data", "reviews.tsv", "--model", "first"]
+    begin += [f"--train.{name.replace('_', '-')}={value}" for name, value in found.tables["train"].items()]
+    begin += [f"--task.{name}={value}" for name, value in found.tables["task"].items()]
+    assert main([*begin, "--out", "same"]) == main([*begin, "--out", "drier", "--model.dropout", "0.3"]) == 0
+    assert make(Path("same"), asks)["mark"] == mark(asks) != make(Path("drier"), drier)["mark"]
+    with pytest.raises(Wrong, match=r"model\.dropout is 0\.3, not 0\.\d"):
+        make(Path("drier"), asks)
+    with pytest.raises(Wrong, match=r"model\.dropout is 0\.\d, not 0\.3"):
+        make(Path("same"), drier)
 
 
 def test_perplexity_of_words_is_that_of_all_nats_over_all_words():

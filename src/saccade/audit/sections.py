@@ -198,7 +198,5 @@ def _again(records: Records) -> Iterator[Part]:
     yield f"With saccade {records.result.get('version', __version__)}, the same data and these settings as run.toml:"
     run = dict(records.settings["run"])
     run["model"] = run["model"] or run["family"]
-    stored = {"model"} if "/" in run["model"] else set()  # a model that is stored has its sizes already
-    tables = {name: table for name, table in records.settings.items() if name not in stored}
-    yield Code(tomli_w.dumps(tables | {"run": run}))
+    yield Code(tomli_w.dumps({**records.settings, "run": run}))
     yield Code("saccade train run.toml --out runs/again")

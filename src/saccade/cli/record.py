@@ -95,9 +95,23 @@ def _same(run: Path, recipe: Recipe, settings: Mapping[str, Any]) -> None:
             found = settings.get(table, {}).get(name)
             if found != value and name not in ("max_time", "vocab") and not left_open(table, name, value):
                 odd.append(f"{table}.{name} is {found}, not {value}")
+    odd += _dropped(recipe, settings) if recipe.need.weights else []
     if odd:
         cure = "train with the recipe as it is, or change the recipe to what was trained"
         raise Wrong(f"{run}: is not a run of the recipe {recipe.name}: {'; '.join(odd)}. {cure.capitalize()}.")
+
+
+def _dropped(recipe: Recipe, settings: Mapping[str, Any]) -> list[str]:
+    """What a run of stored weights dropped otherwise than they do, where its recipe says nothing of it."""
+    from saccade.models.load import config_of
+    from saccade.models.reset import loose
+
+    stored = config_of(settings["run"]["model"])
+    names = [name for name in loose(stored) if name not in recipe.tables["model"]]
+    found = {name: settings["model"].get(name) for name in names}
+    return [
+        f"model.{n} is {value}, not {getattr(stored, n)}" for n, value in found.items() if value != getattr(stored, n)
+    ]
 
 
 def _curve(run: Path, recipe: Recipe) -> dict[str, list[tuple[int, float]]]:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -93,7 +94,8 @@ class Request:
 def request(command: str, asked: Call, dotted: list[str]) -> Request:
     """What the recipe says, and over it what the flags say."""
     from saccade.data.read import parse_columns
-    from saccade.training.job import Job
+    from saccade.models.reset import reset
+    from saccade.training.job import Job, is_stored
 
     found = recipe(asked.task)
     model, data = asked.model or found.model, asked.data or found.data
@@ -101,11 +103,13 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     if (need.set and not data) or (need.weights and not model):
         raise Wrong(f"the recipe {found.name} needs {need}.")
     _refuse_twins(found, dotted)
-    kinds = _kinds(found, model, data, dotted)
-    _check(found, kinds)
-    given = _parse(kinds, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)
+    usual = _usual(found, model, data, dotted)
+    _check(found, {name: config for name, config in usual.items() if name != "model" or not is_stored(model)})
+    given = _parse(usual, dotted, prog=f"saccade {command} {asked.task}", show=asked.settings)
     columns = parse_columns(asked.columns) if asked.columns else found.columns
     tables = {name: {**found.tables[name], **given[name]} for name in TABLES}
+    if is_stored(model) and tables["model"]:
+        _known(lambda: reset(usual["model"], tables["model"], model))
     job = Job(
         found.task,
         tuple(data),
@@ -120,37 +124,37 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     return Request(job, found, given)
 
 
-def _parse(kinds: Mapping[str, type], dotted: list[str], *, prog: str, show: bool) -> Given:
+def _parse(usual: Mapping[str, Any], dotted: list[str], *, prog: str, show: bool) -> Given:
     """What the dotted flags set, by table; the help of the flags where `show` asks for it."""
-    if "model" not in kinds and any(word.startswith("--model.") for word in dotted):
-        word = next(word for word in dotted if word.startswith("--model."))
-        raise Wrong(
-            f"{word}: a model that is stored has its sizes already; name a family with --model, or leave it out."
-        )
-    whole = make_dataclass("Settings", [(name, kind, field(default_factory=kind)) for name, kind in kinds.items()])
+    whole = make_dataclass("Settings", [(name, type(config), field(default=config)) for name, config in usual.items()])
     parsed = tyro.cli(whole, prog=prog, args=["--help"] if show else dotted)
     given: Given = {name: {} for name in TABLES}
     for word in dotted:
         if word.startswith("--"):
             table, _, name = word[2:].partition("=")[0].replace("-", "_").partition(".")
-            name = name if any(item.name == name for item in fields(kinds[table])) else name.removeprefix("no_")
+            name = name if any(item.name == name for item in fields(usual[table])) else name.removeprefix("no_")
             given[table][name] = getattr(getattr(parsed, table), name)
     return given
 
 
-def _kinds(found: Recipe, model: str, data: Sequence[str], dotted: Sequence[str] = ()) -> dict[str, type]:
-    """The config of the family, of the task and of the training; a stored model has its own already."""
+def _usual(found: Recipe, model: str, data: Sequence[str], dotted: Sequence[str] = ()) -> dict[str, Any]:
+    """The settings of the family, of the task and of the training as they are before anybody sets them.
+
+    Those of a name on the hub are asked for only where something is said of them.
+    """
+    from saccade.models.load import config_of
     from saccade.tasks.table import task_class
     from saccade.training.config import Config
     from saccade.training.job import family_for, is_stored
 
     kind = _known(lambda: task_class(found.task))
     made = _known(lambda: kind(_chosen(kind.Config, found, dotted)))
-    kinds = {"task": kind.Config, "train": Config}
+    usual = {"task": kind.Config(), "train": Config()}
     if is_stored(model):
-        return kinds
+        said = Path(model).exists() or found.tables["model"] or any(word.startswith("--model.") for word in dotted)
+        return ({"model": config_of(model)} if said else {}) | usual
     made.roles(data)
-    return {"model": _known(lambda: family_for(model or made.usual(), made)).config} | kinds
+    return {"model": _known(lambda: family_for(model or made.usual(), made)).config()} | usual
 
 
 def _chosen(kind: type, found: Recipe, dotted: Sequence[str]) -> Any:
@@ -179,12 +183,12 @@ def _refuse_twins(found: Recipe, dotted: Sequence[str]) -> None:
         raise Wrong(why)
 
 
-def _check(recipe: Recipe, kinds: Mapping[str, type]) -> None:
+def _check(recipe: Recipe, usual: Mapping[str, Any]) -> None:
     """A recipe's settings exist; a misspelt one fails with the nearest."""
     from saccade.attention.table import nearest
 
-    for table, kind in kinds.items():
-        known = [item.name for item in fields(kind)]
+    for table, config in usual.items():
+        known = [item.name for item in fields(config)]
         for name in recipe.tables[table]:
             if name not in known:
                 raise Wrong(f"{recipe.name or 'The recipe'}: [{table}] has no setting {name!r}; {nearest(name, known)}")

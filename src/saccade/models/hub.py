@@ -6,7 +6,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ def is_name(where: str) -> bool:
     return re.fullmatch(r"[\w][\w.-]*(/[\w][\w.-]*)?", where) is not None
 
 
-def fetch(name: str) -> Path:
-    """The local directory of a model on the hub, downloaded if the cache does not have it."""
+def fetch(name: str, files: Sequence[str] = FILES) -> Path:
+    """The local directory of a model on the hub, or of some of its files, downloaded if the cache does not have them."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(FILES)))
+        return Path(snapshot_download(name, allow_patterns=list(files)))
     except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
         raise ValueError(
             f"{name}: not in the cache, and the hub cannot be reached (or HF_HUB_OFFLINE is set). "

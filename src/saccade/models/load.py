@@ -1,6 +1,6 @@
 """Models in: a directory of ours or of Hugging Face, or a name on the hub, becomes a `Model`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -18,6 +18,7 @@ from saccade.models.labels import LABELLED, MANY, named, read_labels, unnamed
 from saccade.models.model import Model, Report
 from saccade.models.new import new
 from saccade.models.pooling import Pooling, read_pooling
+from saccade.models.reset import reset
 from saccade.models.save import save
 from saccade.models.shapes import shapes
 from saccade.models.table import family
@@ -71,20 +72,19 @@ def load(
     *,
     head: str | None = None,
     labels: Sequence[str] | int | None = None,
+    settings: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Model:
     """A model from a directory or a name on the hub, in evaluation mode.
 
     Without `head` it has the head that the directory says it has. `head` asks for one ("words", "label", "tag", "span"),
     loaded if it is there and new if it is not; `head="body"` asks for none. `labels` are names for what a label or tag head
-    tells apart (or how many); a stored head with another number of them is left, and a new one begun. A weight of the body
-    that is missing is an error that lists it.
+    tells apart (or how many); a stored head with another number of them is left, and a new one begun. `settings` say what is
+    dropped when it is trained, such as {"dropout": 0.3}. A weight of the body that is missing is an error that lists it.
     """
     directory = local(where)
-    raw = files.read_json(directory / "config.json")
-    with guarded(str(directory / "config.json")):
-        kind = family(_kind(raw, directory))
-        config = _capped(_read(kind, raw), directory)
+    raw, kind, config = _opened(directory)
+    config = reset(config, settings or {}, str(where))
     found = dict(files.tensors(files.tensor_files(directory)))
     said = _said(kind, raw)
     asked = None if head == BODY else head or said
@@ -103,6 +103,19 @@ def load(
     model.pooling = read_pooling(directory)
     _speak(model, directory)
     return model.eval()
+
+
+def config_of(where: str | Path) -> Any:
+    """The config of a stored model; of one on the hub nothing else is fetched."""
+    return _opened(local(where, ("config.json",)))[-1]
+
+
+def _opened(directory: Path) -> tuple[dict, Family, Any]:
+    """What the config.json of a directory says, the family and its config."""
+    raw = files.read_json(directory / "config.json")
+    with guarded(str(directory / "config.json")):
+        kind = family(_kind(raw, directory))
+        return raw, kind, _capped(_read(kind, raw), directory)
 
 
 def _fill(
@@ -153,8 +166,8 @@ def _speak(model: Model, directory: Path) -> None:
     model.report.said.append(f"unused     special tokens beyond the model's {vocab:,} vectors, up to {last:,}: {where}")
 
 
-def local(where: str | Path) -> Path:
-    """The directory of a model, of a run or of a name on the hub."""
+def local(where: str | Path, wanted: Sequence[str] = hub.FILES) -> Path:
+    """The directory of a model, of a run or of a name on the hub, of which the files that are wanted are fetched."""
     path = Path(where)
     if path.is_dir():
         if (path / "config.json").exists():
@@ -167,7 +180,7 @@ def local(where: str | Path) -> Path:
             f"{path}: is a file; a directory with config.json is needed. saccade import reads single files."
         )
     if isinstance(where, str) and hub.is_name(where):
-        return hub.fetch(where)
+        return hub.fetch(where, wanted)
     raise ValueError(f"{where}: there is no such directory, and it is no name on the hub.")
 
 

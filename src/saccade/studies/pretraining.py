@@ -11,7 +11,7 @@ The last of the data are labelled, the others are the text; without data it is t
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ from saccade.training.job import Job
 from saccade.training.job import prepare as ready
 
 NOTHING = "nothing"  # the beginning without pretraining
-NEW = "new"  # the same weights, for those who read first
-DROPOUT = {NEW: 0.1, NOTHING: 0.4}  # a text is long, labels are soon learnt by heart
+NEW = "new"  # the weights that all begin with
 PRETRAINING = 0.27  # of all minutes, for each of the two
 TEACHING = 0.40  # for all trainings on labels together; the rest is for reading, testing and reports
 SIZES: dict[str, Any] = {"word_width": 128, "width": 128, "layers": 2, "heads": 4, "inner": 512, "vocab": 8000}
@@ -71,13 +70,14 @@ class Beginning:
     reading_rate: float
     rate: float
     decay: float
+    dropout: float  # of labels, which are soon learnt by heart
 
 
 SHARES = (Share(0.01, 5, 50, 512, 1), Share(0.1, 3, 25, 1024, 3), Share(1.0, 1, 12, 2048, 9))
 BEGINNINGS = (
-    Beginning(NOTHING, "", 0.0, 1e-3, 0.1),
-    Beginning("masked", "masked", 1e-2, 5e-4, 0.01),
-    Beginning("replaced", "replaced", 1e-2, 5e-4, 0.01),
+    Beginning(NOTHING, "", 0.0, 1e-3, 0.1, 0.4),
+    Beginning("masked", "masked", 1e-2, 5e-4, 0.01, 0.1),
+    Beginning("replaced", "replaced", 1e-2, 5e-4, 0.01, 0.1),
 )
 
 
@@ -111,8 +111,9 @@ def taught(plan: Plan, beginning: Beginning, share: Share, number: int, minutes:
     train = {**LEARNING, "epochs": share.epochs, "tokens": share.tokens, "seed": plan.seed + number}
     train |= {"rate": beginning.rate, "decay": beginning.decay, "max_time": minutes}
     data = (labels_of(plan, share, number), held(plan, "dev"), held(plan, "test"))
-    model, task = str(plan.out / beginning.name), {"length": 64, "smoothing": 0.1}
-    job = Job("label", tuple(map(str, data)), model, task_fields=task, train_fields=train)
+    model, task = str(plan.out / (beginning.name if beginning.objective else NEW)), {"length": 64, "smoothing": 0.1}
+    dropped = {"dropout": beginning.dropout}
+    job = Job("label", tuple(map(str, data)), model, model_fields=dropped, task_fields=task, train_fields=train)
     return Member(run_of(beginning, share, number), job, f"learns from {share.part:.0%} of the labels")
 
 
@@ -137,19 +138,17 @@ def prepare(plan: Plan) -> None:
     for share in SHARES:
         for number in range(share.draws):
             _write(labels_of(plan, share, number), drawn(splits.train.examples, share.part, plan.seed + number))
-    if not all((plan.out / name / "config.json").is_file() for name in DROPOUT):
+    if not (plan.out / NEW / "config.json").is_file():
         begin(plan)
 
 
 def begin(plan: Plan) -> None:
-    """Draw the weights and learn the tokenizer, once; they are kept with the dropout of those who begin with them."""
+    """Draw the weights and learn the tokenizer, once."""
     task, train = {**WORDS, "objective": "masked"}, {"seed": plan.seed}
     job = Job("pretrain", plan.data[:-1], "electra", model_fields=SIZES, task_fields=task, train_fields=train)
     model = ready(job).model
     model.head, model.kind = None, None
-    for name, dropout in DROPOUT.items():
-        model.config = replace(model.config, dropout=dropout)
-        model.save(plan.out / name)
+    model.save(plan.out / NEW)
 
 
 def _write(path: Path, examples: Sequence[Example]) -> None:

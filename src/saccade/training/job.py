@@ -132,11 +132,7 @@ def prepare(job: Job) -> Ready:
     torch.manual_seed(config.seed)
     said: list[str] = []
     if stored:
-        if job.model_fields:
-            raise ValueError(
-                f"{job.model} has its sizes already; --model.{next(iter(job.model_fields))} is for new models."
-            )
-        model = load(job.model, head=task.head, labels=task.labels or None)
+        model = load(job.model, head=task.head, labels=task.labels or None, settings=job.model_fields)
         said += str(model.report).split("\n")
     else:
         model = _fresh(job, task, chosen, splits.train.examples if learnt is None else learnt.examples)
