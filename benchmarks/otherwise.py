@@ -57,6 +57,11 @@ there sooner than the guide's two epochs. More time is worth nothing to it, as i
 Trainer, which was as good after 10 minutes as after 35. (How many steps fill 40 minutes was foreseen from 20, which were slower
 than the others and timed together with reading the data: they were too few.)
 """
+TAGGED = """The guide's two epochs are too few for three thousand sentences: they are told apart from all others. The Trainer
+with all of the time was as good after 10 minutes as after 40, and ours is two points ahead of it, which intervals of seven
+points do not tell from chance. More time is worth nothing to either: what is learnt after the first few passes is learnt by
+heart. Ours was best on the development set when it was looked at first, after two minutes, and that is what it kept.
+"""
 Record = dict[str, Any]
 
 
@@ -112,7 +117,7 @@ def _eole(recipe: Recipe) -> list[Rival]:
 
 MATCHES = {
     "label": Match("sst2", "accuracy", "Sentiment, SST-2, from all-MiniLM-L6-v2", _trainer("label"), LABELLED),
-    "tag": Match("wnut17", "span_f1", "Names, WNUT-17, from all-MiniLM-L6-v2", _trainer("tag")),
+    "tag": Match("wnut17", "span_f1", "Names, WNUT-17, from all-MiniLM-L6-v2", _trainer("tag"), TAGGED),
     "translate": Match("tatoeba-en-fr", "bleu", "English into French, Tatoeba, from nothing", _eole, TRANSLATED),
 }
 

@@ -15,7 +15,7 @@ import torch
 
 GUIDE = {"learning_rate": 2e-5, "per_device_train_batch_size": 16, "weight_decay": 0.01}
 EPOCHS = 2  # of both guides
-PACE = 20  # steps by which the number of steps that fill the time is foreseen
+PACE = 60  # steps by which the number of steps that fill the time is foreseen
 SOURCES = {
     "label": "the task guide Text classification of its documentation",
     "tag": "the task guide Token classification of its documentation",
