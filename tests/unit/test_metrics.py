@@ -353,8 +353,8 @@ def test_a_thousand_draws_of_two_thousand_examples_take_less_than_a_second():
     for name, _ in cases():
         examples = pairs.get(name, labels)
         metric = getattr(metrics, name)
-        once, all_rounds = (_seconds(metric, examples, rounds) for rounds in (1, 1000))
-        assert all_rounds - once < 1, name
+        once, all_rounds = (min(_seconds(metric, examples, rounds) for _ in range(3)) for rounds in (1, 1000))
+        assert all_rounds - once < 1, name  # the least of three: what else a machine does only adds
 
 
 def _seconds(metric, examples, rounds):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from saccade.attention.fused import long, short_only_in_products
 from saccade.attention.mechanism import Watcher
 from saccade.parts.state import State
 
@@ -69,7 +70,12 @@ class Recurrent(nn.Module):
         if self.watcher is not None:
             maps = self.define(x, keep, start)[2]  # (B, L, gates, units)
             self.watcher(lambda rows: maps.index_select(1, rows.to(x.device)), maps.shape)
-        out, end = self._hurry(x, keep, start)
+        if short_only_in_products(x):  # torch's fused layers have no bfloat16 on processors without instructions for it
+            with torch.autocast("cpu", enabled=False):
+                out, end = self._hurry(long(x), keep, tuple(long(part) for part in start))
+            out = out.to(x.dtype)
+        else:
+            out, end = self._hurry(x, keep, start)
         if state is not None:
             for name, part in zip("hc", end, strict=False):
                 state.put(name, part)
