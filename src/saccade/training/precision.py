@@ -1,8 +1,8 @@
 """In which numbers products are taken: bfloat16 where the machine has instructions for it, and float32 where it has none.
 
-Weights, norms, sums of losses, recurrent layers and the kernels of full and sparse attention stay in float32 on a processor either
-way. Without instructions for bfloat16 a processor takes 5 to 50 times as long for it as for float32, so `auto` never chooses it
-there.
+Weights, norms, sums of losses, recurrent layers and the kernels of full and sparse attention stay in float32 on a processor
+either way. Without instructions for bfloat16 a processor takes 5 to 50 times as long for it as for float32, so `auto` never
+chooses it there.
 """
 
 from dataclasses import replace
