@@ -11,6 +11,8 @@ from torch.testing import assert_close
 from saccade.attention import FULL, BigBird, ScaledDot, Sight, Windowed
 from saccade.models.encoder_decoder import ShiftedWordHead
 from saccade.parts.heads import WordHead
+from saccade.parts.recurrent import Recurrent
+from saccade.parts.state import State
 from saccade.tasks import losses
 from saccade.training import precision
 from saccade.training.config import Config
@@ -27,6 +29,20 @@ HEADS = {
     "shifted": lambda: ShiftedWordHead(16, 101, tied=nn.Embedding(101, 16)),
     "with a layer before": lambda: WordHead(16, 101, between=nn.Linear(16, 16)),
 }
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("given", [torch.float32, SHORT])
+def test_recurrent_layers_are_long_where_products_are_short(cell, given):
+    """Bit for bit what they are without, of the same numbers, with padding and from step to step."""
+    torch.manual_seed(0)
+    layer, x, keep = Recurrent(5, 4, cell), torch.randn(2, 7, 5).to(given), torch.arange(7) < torch.tensor([[7], [4]])
+    plain, short = State(), State()
+    wanted = [layer(x.float(), keep, plain), layer(x.float(), None, plain)]
+    with torch.autocast("cpu", SHORT):
+        found = [layer(x, keep, short), layer(x, None, short)]
+    assert all(torch.equal(one, other.to(given)) for one, other in zip(found, wanted, strict=True))
+    assert torch.equal(short.get("h"), plain.get("h"))
 
 
 @pytest.mark.parametrize(
