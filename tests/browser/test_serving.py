@@ -1,6 +1,7 @@
 """The HTTP API: what it tells is what the library computes, and nothing that is sent to it does harm."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -24,8 +25,8 @@ from saccade.serving.demos import KNOWN, Demos
 from saccade.serving.guard import MOST
 from saccade.serving.samples import samples
 from saccade.serving.shelf import Shelf, curves
-from saccade.training.disk import locked
 from saccade.training.report import write_report
+from saccade.training.run_lock import lock_run
 from saccade.viewer import pages
 
 
@@ -261,9 +262,9 @@ def test_a_demo_that_says_strange_bytes_is_listened_to(tmp_path, monkeypatch):
 
 
 def test_two_demos_do_not_take_each_others_models_away(tmp_path, capsys):
-    with locked(tmp_path):
-        assert demo("dates", out=tmp_path, minutes=0.01) == 2
-    assert "another demo is being trained here" in capsys.readouterr().err
+    with lock_run(tmp_path):
+        assert demo("dates", out=tmp_path, minutes=0.01) == 5
+    assert f"{tmp_path} is in use: process {os.getpid()} has been training here since 20" in capsys.readouterr().err
 
 
 def test_broken_files_of_a_run_hide_nothing_but_themselves(tmp_path):

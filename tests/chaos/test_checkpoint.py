@@ -18,9 +18,10 @@ import torch
 from faults import Crash, FaultyDisk, PowerCut
 from torch import Tensor
 
-from saccade.training.checkpoint import Busy, Checkpoint, Store, need
+from saccade.training.checkpoint import Checkpoint, Store, need
 from saccade.training.disk import DiskFull, locked
 from saccade.training.packing import seal, unseal
+from saccade.training.run_lock import RunLocked
 
 
 @cache
@@ -469,7 +470,7 @@ def test_a_living_writer_is_left_alone(pair):
         store = Store(pair)
         assert part.exists()
         assert store.newest(warn=silent).step == 2  # type: ignore[union-attr]
-        with pytest.raises(Busy, match="another process is saving here"):
+        with pytest.raises(RunLocked, match="another process is saving here"):
             save(store, 3)
         assert part.exists()
     Store(pair)

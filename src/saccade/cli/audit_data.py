@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from saccade.audit.by import By
 from saccade.audit.marks import Mark, data_mark
 from saccade.cli.settings import Wrong
-from saccade.data import DataError, Example, Role, Splits, Table, open_data, read
+from saccade.data import Example, Role, Splits, Table, open_data, read
 from saccade.data.read import parse_columns
 from saccade.tasks.hidden import forgiving, revealed
 from saccade.tasks.task import Task
+from saccade.training.job import check_digest
+from saccade.training.job import data_of as again
 
 if TYPE_CHECKING:
     from saccade.cli.audit import Asked
@@ -55,9 +57,7 @@ def _of_run(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]
     given = {"columns": columns | named, "on_bad": "skip", "max_bad": 1.0, "contiguous": running}
     splits = open_data(paths, (*roles, *by), **given)
     plain = splits if not named else open_data(paths, roles, **(given | {"columns": columns}))
-    if plain.digest != settings["digest"]:
-        what = "the data of this run have changed since it was trained"
-        raise DataError(what, file=paths[0], cure="give the data that it was trained on, or train it again")
+    check_digest(plain, settings, run)
     splits = revealed(task, splits)
     held = [] if running else list((splits.test or splits.dev).examples)
     return Known(held, splits, data_mark(paths, columns, ""))
@@ -66,8 +66,6 @@ def _of_run(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]
 def _sample(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]) -> Known:
     if by:
         raise ValueError(f"{run} learnt a built-in sample, which has no further columns; give --data with --by.")
-    from saccade.training.job import data_of as again
-
     splits = again(run)
     assert splits is not None
     held = [] if task.running else list((splits.test or splits.dev).examples)

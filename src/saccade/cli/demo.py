@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,19 +47,11 @@ def main(
 
 def _alone(demo: Callable[[Path, float], int], out: Path, minutes: float) -> int:
     """A demo whose models nobody else takes away: it begins anew, and so would another."""
-    from saccade.training.disk import locked
-    from saccade.training.events import Refused
+    from saccade.training.run_lock import lock_run
 
-    out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(out))
-        except BlockingIOError:
-            raise Refused(
-                f"{out}: another demo is being trained here; wait for its end, or give another --out."
-            ) from None
-        except OSError:  # the file system knows no locks
-            pass
+    with lock_run(out) as warning:
+        if warning:
+            print(f"saccade demo: {warning}", file=sys.stderr)
         return demo(out, minutes)
 
 
@@ -91,8 +82,10 @@ def _learnt(where: Path, job: "Job", said: str) -> int | None:
     from saccade.cli.progress import Progress
     from saccade.training.job import prepare
     from saccade.training.run import Result, run
+    from saccade.training.run_lock import check_unlocked
 
     print(f"\n{said}", flush=True)
+    check_unlocked(where)
     shutil.rmtree(where, ignore_errors=True)  # a demo begins anew
     signal = None
     with Progress(where, sys.stdout) as progress:

@@ -38,10 +38,10 @@ def _ended(name: str, error: BaseException) -> int:
         return _said(name, error, 5)
     from saccade.cli.settings import Wrong
     from saccade.data import DataError
-    from saccade.training.checkpoint import Busy
     from saccade.training.disk import DiskFull
     from saccade.training.loop import Diverged
     from saccade.training.run import Refused
+    from saccade.training.run_lock import RunLocked
     from saccade.training.world import Lost
     from saccade.vision.open import BadPicture
 
@@ -49,7 +49,7 @@ def _ended(name: str, error: BaseException) -> int:
         (Refused, Wrong): 2,
         (DataError, BadPicture): 3,
         (Diverged,): 6,
-        (DiskFull, Busy, Lost): 5,
+        (DiskFull, RunLocked, Lost): 5,
         (ValueError,): 4,
         (OSError,): 5,
     }

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,12 +86,17 @@ def _without(argv: Sequence[str], flag: str) -> list[str]:
 
 
 def _train(asked: Call, dotted: list[str]) -> int:
+    from saccade.training.run_lock import check_unlocked
+
     began = time.monotonic()
     request = flags.request("train", asked, dotted)
     first = lastwords.rank() == 0
     again, most = lastwords.started_again()
     if again and first:
         asked.say(f"a process was lost; started again ({again} of at most {most} times)")
+    out = asked.out or Path("runs") / (request.recipe.name or request.job.task)
+    if first and not (asked.print_config or asked.dry_run):
+        check_unlocked(out)  # before the data are read
     ready = request.prepare(asked.say if first else lambda text: None)
     if asked.print_config:
         found = sources(ready, request)
@@ -102,30 +108,26 @@ def _train(asked: Call, dotted: list[str]) -> int:
         told = rehearse(ready)
         print(json.dumps(dict(line.split(maxsplit=1) for line in told.splitlines())) if asked.json else told)
         return 0
-    out = asked.out or Path("runs") / (request.recipe.name or request.job.task)
     return _run(ready, out, request, as_json=asked.json, began=began)
 
 
 def _run(ready: "Ready", out: Path, request: flags.Request, *, as_json: bool, began: float) -> int:
     from saccade.cli import promise
     from saccade.cli.progress import Progress
-    from saccade.data.read import write_rejects
     from saccade.training.run import Result, run
 
     if lastwords.rank():  # only the first speaks and writes
         return _code([event for event in run(ready, out) if isinstance(event, Result)][-1])
-    if ready.splits.bad:
-        out.mkdir(parents=True, exist_ok=True)
-        write_rejects(ready.splits.bad, out / "bad_records.jsonl")
     before = promise.minutes_before(out) if request.recipe.promise else 0.0
     result: Result | None = None
-    with Progress(out, sys.stderr if as_json else sys.stdout) as progress:
-        for event in run(ready, out):
+    told: Kept | None = None
+    with Progress(out, sys.stderr if as_json else sys.stdout) as progress, closing(run(ready, out)) as events:
+        for event in events:
             progress.show(event)
-            if isinstance(event, Result):
+            if isinstance(event, Result):  # the last one; until the next is asked for, the run owns its directory
                 result = event
+                told = _promised(result, out, request, lambda: before + (time.monotonic() - began) / 60)
     assert result is not None
-    told = _promised(result, out, request, lambda: before + (time.monotonic() - began) / 60)
     if told is not None:
         print(told.said, file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:

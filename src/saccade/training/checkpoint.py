@@ -20,16 +20,13 @@ from saccade.training.disk import (
     write_file,
 )
 from saccade.training.packing import check_tensors, length, pieces, seal, to_json
+from saccade.training.run_lock import RunLocked
 from saccade.training.verify import FORMAT, Checkpoint, Damaged, name_of, read, read_sealed
 
 BLOCK = 4096  # bytes; what a file system rounds files up to
 MARGIN = 1.05  # of the room needed, since others write too
 Write = Callable[[Path, Mapping[str, Tensor]], None]
 PART, ASIDE, GONE = ".part-", ".aside-", ".gone-"  # being written, making way for one of its step, being removed
-
-
-class Busy(RuntimeError):
-    """Another process is writing into the same run."""
 
 
 def need(tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
@@ -149,7 +146,7 @@ class Store:
                 if free < needed * MARGIN:
                     raise DiskFull(self.directory, needed=int(needed * MARGIN), free=free)
                 yield
-            except Busy:
+            except RunLocked:
                 raise
             except Exception as error:
                 with suppress(OSError):
@@ -162,7 +159,9 @@ class Store:
         try:
             stack.enter_context(locked(self.directory))
         except BlockingIOError as error:
-            raise Busy(f"{self.directory}: another process is saving here; give each run its own directory.") from error
+            raise RunLocked(
+                f"{self.directory}: another process is saving here; give each run its own directory."
+            ) from error
         except OSError:  # the file system knows no locks: nothing to hold
             pass
 

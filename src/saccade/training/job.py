@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from saccade.attention.table import nearest
-from saccade.data import Example, Table, examine
+from saccade.data import DataError, Example, Table, examine
 from saccade.data.long import Long
 from saccade.data.samples import sample
 from saccade.data.shards import Shards
@@ -242,7 +242,7 @@ def held_out(where: str | Path) -> Sequence[Example]:
 
 
 def data_of(where: str | Path) -> Splits | None:
-    """The data of a run, read again as it was split; None for what is no run."""
+    """The data of a run, read again and split as in training; None for what is no run, DataError where they have changed."""
     path = Path(where) / "config.toml"
     if not path.is_file():
         return None
@@ -253,4 +253,20 @@ def data_of(where: str | Path) -> Splits | None:
         run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip", max_bad=1.0
     )
     task = kind(filled(kind.Config, given, "task"), run["task"].get("labels", ()))
-    return revealed(task, _data(job, task))
+    splits = _data(job, task)
+    check_digest(splits, run["run"], where)
+    return revealed(task, splits)
+
+
+def check_digest(splits: Splits, stored: Mapping[str, Any], where: str | Path) -> None:
+    """Refuse data that have changed since a run was trained on them: what is held out now may have been trained on then.
+
+    `stored` is the table `run` of its config.toml.
+    """
+    if splits.digest != stored.get("digest"):
+        raise DataError(
+            f"the data of {where} have changed since it was trained, so that its held-out examples are not known any more",
+            file=next(iter(stored["data"]), None),
+            cure="restore the file as it was, name examples that the model was not trained on with --data, "
+            "or train it again",
+        )

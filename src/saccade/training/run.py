@@ -8,11 +8,13 @@ checkpoints/, report.html and model/.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from saccade.data.read import write_rejects
 from saccade.models.model import Model
 from saccade.tasks.answering import answer_items
 from saccade.tasks.metrics import Score
@@ -26,6 +28,7 @@ from saccade.training.job import Ready
 from saccade.training.likeness import alike, other_world, same, shelved
 from saccade.training.lines import Lines
 from saccade.training.loop import Diverged, Learner, Step
+from saccade.training.run_lock import lock_run
 from saccade.training.settings import write_settings
 from saccade.training.stops import Stops
 from saccade.training.verify import Checkpoint, Damaged, read
@@ -268,11 +271,20 @@ class Run:
         return ""
 
 
-def run(ready: Ready, out: Path, *, disk: Disk | None = None) -> Iterator[Event]:
+def _owned(out: Path, world: World) -> AbstractContextManager[str]:
+    """The run directory, which the first process owns for all."""
+    return lock_run(out) if world.is_first else nullcontext("")
+
+
+def run(ready: Ready, out: Path, *, disk: Disk | None = None) -> Generator[Event, None, None]:
     """Train, or go on training; then write the best model and the report. Every process of a launcher runs this."""
-    with full_told(out), Stops() as stops, joined(ready.config.device) as world:
-        out.mkdir(parents=True, exist_ok=True)
+    with full_told(out), Stops() as stops, joined(ready.config.device) as world, _owned(out, world) as warning:
+        if warning:
+            yield Said(warning)
         alike(ready, world)
+        out.mkdir(parents=True, exist_ok=True)  # of a process on another machine
+        if ready.splits.bad and world.is_first:
+            write_rejects(ready.splits.bad, out / "bad_records.jsonl")
         yield from map(Said, shelved(ready, out / "tokens", world))
         work = Run(ready, out, world, disk=disk)
         yield from work.resume()

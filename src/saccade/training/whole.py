@@ -1,6 +1,7 @@
 """Training in one call: `saccade.train("label", "reviews.tsv", out="runs/reviews")`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ def train(
     """
     paths = (data,) if isinstance(data, str) else tuple(data)
     result: Event | None = None
-    for event in run(prepare(Job(task, paths, model, columns or {}, **settings)), Path(out)):  # type: ignore[arg-type]
-        told(event)
-        result = event
+    ready = prepare(Job(task, paths, model, columns or {}, **settings))  # type: ignore[arg-type]
+    with closing(run(ready, Path(out))) as events:  # an error in `told` lets go of the directory at once
+        for event in events:
+            told(event)
+            result = event
     assert isinstance(result, Result), "a run ends with its result"
     return result
