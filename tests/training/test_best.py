@@ -11,10 +11,12 @@ from safetensors.torch import load_file
 from small import ended, learner, left, ready, same, weights
 from torch.testing import assert_close
 
+from saccade.tasks.answering import mean_loss
 from saccade.tasks.label import Label
 from saccade.tasks.metrics import Score
+from saccade.tasks.opening import open_run
 from saccade.training.disk import Disk
-from saccade.training.events import Looked
+from saccade.training.events import Looked, Said
 from saccade.training.loop import train
 from saccade.training.run import Run, run
 from saccade.training.stops import Stops
@@ -55,7 +57,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
 
 
 def test_patience_ends_a_run_and_the_best_is_what_is_written(home, monkeypatch):
-    scripted(monkeypatch, [0.2, 0.6, 0.6, 0.5, 0.7, math.nan, 0.6, 0.1])
+    scripted(monkeypatch, [0.2, 0.6, 0.55, 0.5, 0.7, math.nan, 0.6, 0.1])
     given = {"look_every": 2, "save_every": 1, "epochs": 6}
     events = list(run(ready(home, patience=2, **given), home / "out"))
     result = ended(events)
@@ -67,6 +69,64 @@ def test_patience_ends_a_run_and_the_best_is_what_is_written(home, monkeypatch):
     assert ended(list(run(ready(home, patience=3, **given), home / "out"))).steps == 16  # who has more patience goes on
     stored = load_file(home / "out" / "checkpoints" / "step-00000010" / "model.safetensors")
     assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, values: list[tuple[float, float, float]]) -> None:
+    """Evaluations find these scores of two kinds and these losses, one after the other."""
+    left = iter(values)
+
+    def scores(self: Run, model: Any, stops: Stops) -> dict[str, Any]:
+        bleu, chrf, loss = next(left)
+        found = [Score("bleu", bleu, 0.0, 1.0, 7), Score("chrf", chrf, 0.0, 1.0, 7)]
+        return {"scores": [vars(score) for score in found], "loss": loss}
+
+    monkeypatch.setattr(Run, "_scores", scores)
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "rival"),
+    [
+        ([(0.0, 1, 3.0), (0.0, 2, 2.0), (0.0, 3, 2.5)], 4, "step 6 had chrf 3, where the model that is kept had 2"),
+        ([(0.0, 1, 3.0), (0.0, 2, 3.0), (0.0, 2, 3.0)], 6, ""),
+        ([(0.5, 1, 3.0), (0.4, 2, 2.0), (0.4, 1, 2.0)], 2, "step 4 had chrf 2, where the model that is kept had 1"),
+        ([(0.5, 1, 3.0), (0.4, 2, 2.0), (0.6, 1, 2.0)], 6, ""),
+        ([(0.5, 1, 3.0), (math.nan, math.nan, math.nan), (0.5, 1, math.nan)], 6, ""),
+    ],
+)
+def test_of_equal_scores_the_lower_loss_is_kept_and_then_the_later(home, monkeypatch, values, kept, rival):
+    looks(monkeypatch, values)
+    events = list(run(ready(home, look_every=2, save_every=1, max_steps=6, patience=3, epochs=3), home / "out"))
+    mark = json.loads((home / "out" / "checkpoints" / "best.json").read_text())
+    assert f"step-{kept:08d}" in str(mark)
+    stored = load_file(home / "out" / "checkpoints" / f"step-{kept:08d}" / "model.safetensors")
+    assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
+    said = [event.text for event in events if isinstance(event, Said) and "every other score" in event.text]
+    assert [text.endswith(rival) and f"the model of step {kept} is kept, by its bleu" in text for text in said] == (
+        [True] if rival else []
+    )
+
+
+def test_equal_scores_do_not_renew_patience(home, monkeypatch):
+    looks(monkeypatch, [(0.5, 1, 3.0 - step / 10) for step in range(9)])
+    result = ended(list(run(ready(home, look_every=2, patience=2, epochs=6), home / "out")))
+    assert (result.steps, result.why) == (6, "no better score for long")
+
+
+def test_the_loss_on_held_out_data_is_written_down(home):
+    work = ready(home, "translate", epochs=1, look_every=5, max_steps=5)
+    list(run(work, home / "out"))
+    told = [json.loads(line) for line in (home / "out" / "metrics.jsonl").read_text().splitlines()]
+    found = next(line["dev"]["loss"] for line in told if "dev" in line)
+    model, task = work.model.eval(), work.task
+    nats = tokens = 0.0
+    for item in task.items(work.splits.dev.examples, model):
+        with torch.no_grad():
+            nats += float(task.loss(model, task.batch([item])))
+        tokens += len(item.target)
+    assert found == pytest.approx(nats / tokens, rel=1e-5)
+    state = torch.random.get_rng_state()
+    mean_loss(task, model, task.items(work.splits.dev.examples, model))
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_the_best_is_marked_even_if_its_writer_died_before(home, monkeypatch):
@@ -105,3 +165,18 @@ def test_bfloat16_learns(home):
     other = learner(home, epochs=30, rate=1e-2)
     assert other.step().loss != losses[0]
     assert other.step().loss == pytest.approx(losses[1], rel=0.05)
+
+
+def test_a_translator_into_chinese_is_scored_by_characters_and_opened_with_the_same_tokenizer(tmp_path):
+    rows = [
+        f"{i} May {1900 + i}\t一九{'〇一二三四五六七八九'[i // 10]}{'〇一二三四五六七八九'[i % 10]}年五月"
+        for i in range(99)
+    ]
+    (tmp_path / "translate.tsv").write_text("\n".join(["source\ttarget", *rows]) + "\n", encoding="utf-8")
+    result = ended(list(run(ready(tmp_path, "translate", max_steps=2), tmp_path / "out")))
+    assert "tok:zh" in result.scores["dev"][0].signature
+    assert open_run(tmp_path / "out")[0].config.bleu_tokenizer == "zh"
+    chosen = ready(tmp_path, "translate", of={"bleu_tokenizer": "char"})
+    assert chosen.task.config.bleu_tokenizer == "char"
+    with pytest.raises(ValueError, match="no BLEU tokenizer 'zhh'"):
+        ready(tmp_path, "translate", of={"bleu_tokenizer": "zhh"})

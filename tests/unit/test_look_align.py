@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 import torch
@@ -9,7 +10,9 @@ import torch
 import saccade
 from saccade.cli import main
 from saccade.explain.align import Where, aer, align, best_head, read_pharaoh, write_pharaoh
+from saccade.explain.axis import Axis, Token
 from saccade.explain.figures import write_alignment
+from saccade.explain.looks import Looks, Seen
 from saccade.models.new import new
 from saccade.models.transformer import Config
 from saccade.text import train
@@ -115,6 +118,32 @@ def test_the_command_prints_the_links_and_draws_them(translator, tmp_path, capsy
     assert read_pharaoh(said[-1])
     assert files[0].read_bytes()[:4] == b"\x89PNG"
     assert said[-1] in files[1].read_text(encoding="utf-8")
+
+
+def test_characters_are_linked_where_a_script_has_no_spaces():
+    """Time flies like an arrow, into Chinese; the Chinese side is split into characters and pieces, not one word."""
+    source, target = "Time flies like an arrow", "光阴似箭，飞逝。"
+    spans = [
+        (0, 2),
+        (2, 3),
+        (3, 4),
+        (3, 4),
+        (4, 5),
+        (5, 7),
+        (7, 8),
+    ]  # 箭 is made of two tokens, 光阴 and 飞逝 are pieces
+    wrote = Axis("written", (*(Token(target[a:b], (a, b), 1) for a, b in spans), Token("</s>")))
+    words = [(found.start(), found.end()) for found in re.finditer(r" ?\S+", source)]
+    read = Axis("read", (*(Token(source[a:b], (a, b), 0) for a, b in words), Token("</s>")))
+    names = [token.name for token in wrote.words([source, target])[0].tokens]
+    assert names == ["光阴", "似", "箭", "，", "飞逝", "。", "</s>"]
+    weights = torch.zeros(1, len(wrote), len(read))
+    for row, column in enumerate([0, 2, 4, 4, 5, 1, 5, 5]):
+        weights[0, row, column] = 1.0
+    seen = Seen("decoder.0", "across", "decoder", 0, (0,), weights, wrote, read)
+    found = align(Looks("toy", (seen,), (source, target), target, target), Where(0, 0))
+    assert found.target == ("光阴", "似", "箭", "，", "飞逝", "。")
+    assert {(0, 0), (2, 1), (4, 2), (1, 4)} <= found.links
 
 
 def test_where_nothing_is_written_nothing_is_aligned(translator, tmp_path):

@@ -215,6 +215,46 @@ def test_bleu_and_chrf_are_sacrebleus_own():
     assert metrics.bleu(["狗在跑"], ["狗在跑"], tokenizer="zh").signature.count("tok:zh") == 1
 
 
+@pytest.mark.parametrize(
+    ("right", "said", "tokenizer"),
+    [
+        ("一九九七年五月十一日", "一九九七年五月十二日", "zh"),
+        ("1997年5月11日", "1997年5月12日", "zh"),
+        ("光阴似箭，日月如梭。", "光阴似箭，岁月如梭。", "zh"),
+        ("เวลาบินไปเหมือนลูกศร", "เวลาบินไปเหมือนลูกธนู", "char"),
+        ("時は矢のように飛ぶ。", "時は矢のように過ぎる。", "char"),
+        ("시간은 화살처럼 빨리 지나간다", "시간은 화살처럼 너무 빨리 지나간다", "13a"),
+        ("He lives in Tokyo (東京), far away.", "He lives in Tokyo (東京), far off.", "13a"),
+    ],
+)
+def test_bleu_splits_words_by_the_script_of_the_right_texts(right, said, tokenizer, monkeypatch):
+    monkeypatch.setattr("saccade.tasks.metrics.texts.find_spec", lambda name: None)  # whether or not MeCab is there
+    found = metrics.bleu([right], [said])
+    assert found.value == pytest.approx(sacrebleu.corpus_bleu([said], [[right]], tokenize=tokenizer).score)
+    assert f"tok:{tokenizer}" in found.signature
+    assert 10 < found.value < 95  # one character is wrong, not all of them
+
+
+def test_a_bleu_tokenizer_that_is_not_there_is_refused_by_name(monkeypatch):
+    with pytest.raises(ValueError, match=r"no BLEU tokenizer 'han'; known are auto, 13a, intl, zh, ja-mecab"):
+        metrics.bleu(["a"], ["a"], tokenizer="han")
+    monkeypatch.setattr("saccade.tasks.metrics.texts.find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match=r"needs the packages MeCab and ipadic; pip install sacrebleu\[ja\] brings them"
+    ):
+        metrics.bleu(["a"], ["a"], tokenizer="ja-mecab")
+    monkeypatch.setattr("saccade.tasks.metrics.texts.find_spec", lambda name: object())
+    assert metrics.bleu_tokenizer(["時は飛ぶ"]) == "ja-mecab"
+
+
+def test_words_of_scripts_without_spaces_are_characters_in_every_metric():
+    """A sentence that counted as one word would score 0 for one wrong character, and 1 for none."""
+    gold, said = ["一只红色的船在水上。"], ["一只蓝色的船在水上。"]
+    assert 0.7 < metrics.rouge(gold, said, split=metrics.suited(gold)).value < 1
+    assert 0.1 < metrics.cider([*gold, "两条狗"], [*said, "两条狗"]).value / 10 < 1
+    assert 0.7 < metrics.squad([gold], said)[0].value < 1
+
+
 def test_bleu_by_hand():
     # five of six words, three of five pairs, one of four triples, and no run of four, which counts half of one in three
     found = metrics.bleu(["a b c d e f"], ["a b c x e f"]).value

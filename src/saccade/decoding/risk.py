@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import sacrebleu
 
+from saccade.text.scripts import split_words
+
 Utility = Callable[[str, str], float]  # how good the first is if the second is right
 
 
@@ -23,16 +25,17 @@ def chrf(text: str, right: str) -> float:
 
 def bleu(text: str, right: str) -> float:
     """Shared stretches of words, 0 to 1 (Papineni et al. 2002), smoothed as for single sentences."""
-    return sacrebleu.sentence_bleu(text, [right]).score / 100
+    spaced = " ".join(split_words(text)), " ".join(split_words(right))  # characters, where words are not set apart
+    return sacrebleu.sentence_bleu(spaced[0], [spaced[1]]).score / 100
 
 
 def word_f1(text: str, right: str) -> float:
-    """Shared words, 0 to 1, in any order.
+    """Shared words, 0 to 1, in any order; shared characters in scripts without spaces.
 
-    >>> word_f1("a rose is a rose", "a rose")
-    0.5714285714285714
+    >>> word_f1("a rose is a rose", "a rose"), word_f1("東京都", "東京")
+    (0.5714285714285714, 0.8)
     """
-    mine, theirs = Counter(text.split()), Counter(right.split())
+    mine, theirs = Counter(split_words(text)), Counter(split_words(right))
     if not mine or not theirs:
         return float(mine == theirs)
     shared = (mine & theirs).total()

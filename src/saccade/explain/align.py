@@ -4,8 +4,9 @@
     best = best_head(model, pairs, gold)        # the head with the lowest alignment error rate on some sentences
     align(looks, best)
 
-A word is what stands between spaces. Each word that was written is linked to the word that the head looked at most. A decoder
-may look at a word's source while it writes the word, or one step later when it reads it again: `Where.later` says which.
+A word is what stands between spaces; in a script without spaces it is a token, or the character that several tokens make up.
+Each word that was written is linked to the word that the head looked at most. A decoder may look at a word's source while it
+writes the word, or one step later when it reads it again: `Where.later` says which.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,14 +1,13 @@
 """What one side of a map runs over: tokens with their places in a text, cells of a picture, units, channels."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from saccade.text.scripts import word_spans
 from saccade.text.tokenizer import Encoded
 
-PIECE = re.compile(r"\S+")
 BREAK = "…"
 
 
@@ -56,7 +55,9 @@ class Axis:
         return Axis(self.of, tuple(_joined(group, BREAK) for group in groups))
 
     def words(self, texts: Sequence[str]) -> tuple["Axis", list[list[int]]]:
-        """Words, which are what stands between spaces, and the numbers of the tokens that each is made of.
+        """Words and the numbers of the tokens that each is made of.
+
+        A word is what stands between spaces; in scripts without spaces it is a token, or the character of several tokens.
 
         >>> tokens = tuple(Token(name, span, 0) for name, span in (("un", (0, 2)), ("seen", (2, 6)), (" it", (6, 9))))
         >>> axis, groups = Axis("read", tokens).words(["unseen it"])
@@ -100,9 +101,9 @@ def _starts(text: str) -> list[int]:
     """The word of each character, by the place where the word begins; of a space, the next word's."""
     out = [len(text)] * len(text)
     before = 0
-    for found in PIECE.finditer(text):
-        out[before : found.end()] = [found.start()] * (found.end() - before)
-        before = found.end()
+    for start, end in word_spans(text):
+        out[before:end] = [start] * (end - before)
+        before = end
     return out
 
 

@@ -1,6 +1,7 @@
 """Questions in, answers out: a task put to a model on many examples, in batches of like length."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -46,26 +47,54 @@ def answer_items(
 ) -> list[Any]:
     """The answer to each item, in their order; the model is left in the mode in which it came."""
     out: list[Any] = [None] * len(items)
-    order = np.argsort(
-        [-sum(item.lengths) for item in items], kind="stable"
-    ).tolist()  # the longest first: memory shows early
-    device = next(model.parameters()).device
+    done = 0
+    with _evaluating(model):
+        for numbers, batch in _batches(task, model, items, times):
+            for i, answer in zip(numbers, (ask or task.answer)(model, batch), strict=True):
+                out[i] = answer
+            done += len(numbers)
+            told(done, len(items))
+    return out
+
+
+def mean_loss(
+    task: Task, model: Model, items: Sequence[Item], *, told: Callable[[int, int], None] = lambda done, all: None
+) -> float:
+    """The loss of a model on items whose gold is known, divided as in training; what is random in it is drawn anew each time
+    from the same seed, and the draws of training are left as they were."""
+    total, count, done = 0.0, 0, 0
+    with _evaluating(model), torch.random.fork_rng():
+        torch.manual_seed(0)
+        for numbers, batch in _batches(task, model, items):
+            total += float(task.loss(model, batch))
+            count += task.count(batch)
+            done += len(numbers)
+            told(done, len(items))
+    return total / max(1, count)
+
+
+@contextmanager
+def _evaluating(model: Model) -> Iterator[None]:
+    """A model that answers and does not learn, left in the mode in which it came."""
     training = model.training
     model.eval()
-    done = 0
     try:
         with torch.inference_mode():
-            while done < len(order):
-                longest = max(1, sum(items[order[done]].lengths))
-                numbers = order[done : done + max(1, min(ROWS, TOKENS // longest) // times)]
-                batch = task.batch([items[i] for i in numbers])
-                for i, answer in zip(numbers, (ask or task.answer)(model, batch.to(device)), strict=True):
-                    out[i] = answer
-                done += len(numbers)
-                told(done, len(items))
+            yield
     finally:
         model.train(training)
-    return out
+
+
+def _batches(task: Task, model: Model, items: Sequence[Item], times: int = 1) -> Iterator[tuple[list[int], Batch]]:
+    """Items of like length side by side, the longest first, so that memory shows early; and their numbers."""
+    order = np.argsort([-sum(item.lengths) for item in items], kind="stable").tolist()
+    device = next(model.parameters()).device
+    done = 0
+    while done < len(order):
+        longest = max(1, sum(items[order[done]].lengths))
+        numbers = order[done : done + max(1, min(ROWS, TOKENS // longest) // times)]
+        yield numbers, task.batch([items[i] for i in numbers]).to(device)
+        done += len(numbers)
 
 
 def evaluate(

@@ -43,6 +43,7 @@ class Language(Task):
     frame = "none"
     sample = "docs"
     running = True
+    tracks_dev_loss = False  # its score is the loss
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (LINE,)

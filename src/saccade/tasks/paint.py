@@ -54,6 +54,7 @@ class Asked(NamedTuple):
 class Paint(Task):
     name = "paint"
     lone = True  # codes that nobody uses are moved to what a whole step has seen
+    tracks_dev_loss = False  # its loss is of two kinds, one after the other
     said = "a picture of what a text says"
     Config = Config
     writes = True

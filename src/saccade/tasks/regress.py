@@ -31,6 +31,7 @@ class Regress(Task):
     said = "a number or a class for a row of numbers, by kernel pooling (Nadaraya-Watson)"
     Config = Config
     sample = "curve"
+    tracks_dev_loss = False  # its loss is that of the remembered points
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (X, LABEL if self.config.classes else Y)

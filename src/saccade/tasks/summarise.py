@@ -38,6 +38,9 @@ class Summarise(Translate):
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (ARTICLE, SUMMARY)
 
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Nothing: ROUGE chooses its words by the texts that it compares."""
+
     def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
         if pretrained:
             return Choices("", train={"rate": 1e-4, "tokens": 4096, "epochs": 3})

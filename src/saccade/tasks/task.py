@@ -67,6 +67,7 @@ class Task:
     running: bool = False  # running text, whose last tenth is held out, not one line in ten
     many = False  # several labels at once
     lone = False  # a step cannot be shared by processes, nor read in parts
+    tracks_dev_loss = True  # evaluations in training measure the loss too, which decides between models of equal scores
     watched: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
     exchanged: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment swap` exchanges
     cuts: bool = True  # a text longer than task.length loses its end; otherwise it is read in pieces

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +19,8 @@ from saccade.tasks.losses import written_loss
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, need_tokenizer, sources
 
+MAX_TARGETS_EXAMINED = 2_000  # for their script
+
 
 @dataclass(frozen=True)
 class Config:
@@ -27,9 +29,12 @@ class Config:
     smoothing: float = 0.1  # of the words
     metric: str = "bleu"  # what training watches: bleu, chrf or exact_match
     beams: int = 1  # that held-out texts are searched with when they are scored; more take longer
+    bleu_tokenizer: str = "auto"  # how BLEU splits words: 13a, intl, zh, ja-mecab, ko-mecab, char; auto: by the script
 
     def __post_init__(self) -> None:
         check_beams(self.beams)
+        if self.bleu_tokenizer != "auto":
+            metrics.check_bleu_tokenizer(self.bleu_tokenizer)
 
 
 class Translate(Task):
@@ -43,6 +48,12 @@ class Translate(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (SOURCE, TARGET)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Settle BLEU's tokenizer, so that a run is scored by the same one wherever it is opened."""
+        if self.config.bleu_tokenizer == "auto":
+            chosen = metrics.bleu_tokenizer(example["target"] for example in examples[:MAX_TARGETS_EXAMINED])
+            self.config = replace(self.config, bleu_tokenizer=chosen)
 
     def usual(self) -> str:
         return "transformer"
@@ -122,7 +133,8 @@ class Translate(Task):
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
         gold = [example["target"] for example in examples]
-        found = [metrics.bleu(gold, answers), metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
+        bleu = metrics.bleu(gold, answers, tokenizer=self.config.bleu_tokenizer)
+        found = [bleu, metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
     def shown(self, answer: str, example: Example) -> dict[str, Any]:

@@ -26,6 +26,9 @@ def finish(work: "Run", stops: Stops) -> Iterator[Event]:
     best = work.store.best(warn=warnings.append) if world.is_first else None
     path = world.first(lambda: best and str(best.path))
     yield from map(Said, warnings)
+    if work.progress.rival:
+        said = f"the model of step {work.progress.best_step:,} is kept, by its {next(iter(work.progress.best_scores))}"
+        yield Said(f"{said}; by every other score a later one was better: {work.progress.rival}")
     found = best or (read(Path(path)) if path else None)
     if found is not None and found.step != learner.done:
         learner.restore({group: found.tensors(group) for group in found.groups}, learner.done)

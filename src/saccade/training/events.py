@@ -1,7 +1,8 @@
 """What a run tells while it runs, where it is, and the reasons for which it cannot go on."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from saccade.tasks.metrics import Score
@@ -60,11 +61,37 @@ class Progress:
     horizon: int = 0  # steps of a schedule that was fitted to its time; 0: it was not
     planned: int = 0  # its steps as they were settled, before slow ones shortened it
     fitted: float = 0.0  # the minutes that it was fitted to
+    best_step: int = 0  # the step of the model that is kept
+    best_loss: float | None = None  # its loss on held-out data, where a task measures that
+    best_scores: dict[str, float] = field(default_factory=dict)  # all its scores
+    rival: str = ""  # a later evaluation that was better by every other score, in words
 
-    def better(self, score: Score) -> bool:
-        if math.isnan(score.value):
+    def take(self, step: int, scores: Sequence[Score], loss: float | None) -> bool:
+        """Count an evaluation; whether its model is the one to keep.
+
+        That is the one with the best first score; of equal ones the one with the lower loss, and of these the later one.
+        """
+        first, *others = scores
+        ahead = self.best is None or _ahead(first, self.best)
+        level = first.value == self.best and not _above(loss, self.best_loss)
+        self.looked, self.since = step, 0 if ahead and not math.isnan(first.value) else self.since + 1
+        if math.isnan(first.value) or not (ahead or level):
+            if others and all(_ahead(score, self.best_scores.get(score.name, math.nan)) for score in others):
+                told = ", ".join(f"{score.name} {score.value:.4g}" for score in others)
+                kept = ", ".join(f"{self.best_scores[score.name]:.4g}" for score in others)
+                self.rival = f"step {step:,} had {told}, where the model that is kept had {kept}"
             return False
-        return self.best is None or (score.value > self.best if score.better == "higher" else score.value < self.best)
+        self.best, self.best_step, self.best_loss, self.rival = first.value, step, loss, ""
+        self.best_scores = {score.name: score.value for score in scores}
+        return True
+
+
+def _ahead(score: Score, other: float) -> bool:
+    return score.value > other if score.better == "higher" else score.value < other
+
+
+def _above(loss: float | None, other: float | None) -> bool:
+    return loss is not None and other is not None and loss > other
 
 
 Event = Step | Said | Looked | Saved | Result

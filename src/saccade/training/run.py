@@ -16,7 +16,7 @@ from typing import Any
 
 from saccade.data.read import write_rejects
 from saccade.models.model import Model
-from saccade.tasks.answering import answer_items
+from saccade.tasks.answering import answer_items, mean_loss
 from saccade.tasks.metrics import Score
 from saccade.training.checkpoint import Store, need
 from saccade.training.disk import Disk, full_told
@@ -80,7 +80,7 @@ class Run:
         yield from map(Said, other_world(found.facts.get("world", {"size": 1}), self._world()))
         self.world.meet()  # all have read it, so it may be replaced
         best = self.world.first(lambda: getattr(self.store.best(warn=lambda text: None), "step", None))
-        if progress.looked == found.step and not progress.since and best != found.step:
+        if progress.looked == progress.best_step == found.step != best:
             yield self.save(best=True)  # it was the best, but its writer died before it was marked
 
     def _newest(self, warnings: list[str]) -> Checkpoint | None:
@@ -125,25 +125,22 @@ class Run:
             told = self.world.first(lambda: self._scores(model, stops))
         if told is None:
             raise Asked
-        scores = [Score(**score) for score in told]
-        better = self.progress.better(scores[0])
-        self.progress.since = 0 if better else self.progress.since + 1
-        self.progress.looked = self.learner.done
-        if better:
-            self.progress.best = scores[0].value
-        return Looked(self.learner.done, scores, better)
+        scores = [Score(**score) for score in told["scores"]]
+        return Looked(self.learner.done, scores, self.progress.take(self.learner.done, scores, told["loss"]))
 
-    def _scores(self, model: Model, stops: Stops) -> list[dict[str, Any]] | None:
+    def _scores(self, model: Model, stops: Stops) -> dict[str, Any] | None:
         items, examples = self.held
         task = self.ready.task
         try:
             found = task.gathered(answer_items(task, model, items, told=unless(stops)), items)
+            loss = mean_loss(task, model, items, told=unless(stops)) if task.tracks_dev_loss else None
         except Asked:
             return None
         task.tune(found, examples)
         scores = task.score(found, examples)
-        self.lines.add(step=self.learner.done, dev={score.name: score.value for score in scores})
-        return [vars(score) for score in scores]
+        measured = {score.name: score.value for score in scores} | ({} if loss is None else {"loss": loss})
+        self.lines.add(step=self.learner.done, dev=measured)
+        return {"scores": [vars(score) for score in scores], "loss": loss}
 
     def steps(self, stops: Stops) -> Iterator[Event]:
         """Learn until there is a reason to stop: `over`, `limit` or the signal in `stops.asked`."""

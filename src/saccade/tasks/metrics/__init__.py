@@ -18,7 +18,7 @@ from saccade.tasks.metrics.rouge import rouge, suited
 from saccade.tasks.metrics.score import Interval, Score, Tally, bootstrap, measure, resamples
 from saccade.tasks.metrics.spans import Counts, Span, span_counts, span_f1, spans
 from saccade.tasks.metrics.squad import answer_f1, answer_match, best_threshold, squad
-from saccade.tasks.metrics.texts import bleu, chrf, exact_match, plain
+from saccade.tasks.metrics.texts import bleu, bleu_tokenizer, check_bleu_tokenizer, chrf, exact_match, plain
 
 __all__ = [
     "Confusion",
@@ -34,7 +34,9 @@ __all__ = [
     "best_threshold",
     "bits_per_byte",
     "bleu",
+    "bleu_tokenizer",
     "bootstrap",
+    "check_bleu_tokenizer",
     "chrf",
     "cider",
     "confusion",

@@ -16,6 +16,7 @@ import numpy as np
 
 from saccade.tasks.metrics.score import ROUNDS, Score, check_pairs, measure, ratio
 from saccade.tasks.metrics.texts import Gold
+from saccade.text.scripts import split_words
 
 LONGEST = 4  # words of a run
 SPREAD = 6.0  # of the penalty, in words
@@ -46,12 +47,12 @@ class Vectors:
 
 
 def words_of(text: str) -> list[str]:
-    """Words in lower case, without punctuation.
+    """Words in lower case, without punctuation; in scripts without spaces each character is a word.
 
-    >>> words_of("A man's dog, running!")
-    ['a', "man's", 'dog', 'running']
+    >>> words_of("A man's dog, running!"), words_of("一只狗。")
+    (['a', "man's", 'dog', 'running'], ['一', '只', '狗'])
     """
-    return WORD.findall(text.lower())
+    return [word for found in WORD.findall(text.lower()) for word in split_words(found)]
 
 
 def frequencies(gold: Gold) -> Frequencies:

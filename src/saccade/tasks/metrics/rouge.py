@@ -8,15 +8,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from unicodedata import category
 
 import numpy as np
 
 from saccade.tasks.metrics.porter import stem
 from saccade.tasks.metrics.score import ROUNDS, Score, check_pairs, measure, ratio
 from saccade.tasks.metrics.texts import Gold, _several
+from saccade.text.scripts import split_words
 
 ASCII = re.compile(r"[a-z0-9]+")
-UNICODE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 MOSTLY = 0.95  # of the letters
 Split = Callable[[str], list[str]]
 
@@ -48,12 +49,12 @@ def stems(text: str) -> list[str]:
 
 
 def any_words(text: str) -> list[str]:
-    """Words of any script; a Chinese or Japanese character is a word.
+    """Words of any script; in scripts without spaces, such as Chinese and Thai, each character is a word.
 
-    >>> any_words("Bodø 東京 3:1")
-    ['bodø', '東', '京', '3', '1']
+    >>> any_words("Bodø 東京 3:1"), any_words("हिन्दी, กิน")
+    (['bodø', '東', '京', '3', '1'], ['हिन्दी', 'กิ', 'น'])
     """
-    return UNICODE.findall(text.lower())
+    return split_words("".join(c if c.isalnum() or category(c).startswith("M") else " " for c in text.lower()))
 
 
 def suited(gold: Gold) -> Split:

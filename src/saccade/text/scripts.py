@@ -1,0 +1,70 @@
+"""Scripts that are written without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan).
+
+What counts words by their spaces, such as BLEU or a word alignment, takes a whole sentence of these for one word; there a
+character stands for a word.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+UNSPACED_RANGES = {
+    "Han": "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
+    "Kana": "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f",
+    "Thai": "\u0e01-\u0e4e",
+    "Lao": "\u0e81-\u0ece\u0edc-\u0edf",
+    "Khmer": "\u1780-\u17d3\u17dc\u17dd",
+    "Myanmar": "\u1000-\u103f\u1050-\u108f\uaa60-\uaa7f",
+    "Tibetan": "\u0f00\u0f40-\u0fbc",
+}
+_SCRIPTS = {name: re.compile(f"[{ranges}]") for name, ranges in UNSPACED_RANGES.items()}
+_UNSPACED = "".join(UNSPACED_RANGES.values())
+HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_UNIT = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
+MIN_UNSPACED_SHARE = 0.25  # of letters and digits: a quotation or a name does not make a text one without spaces
+
+
+def unspaced_script(texts: Iterable[str]) -> str:
+    """The script without spaces in which a notable part of the texts is written; "" where words are set apart by spaces.
+
+    >>> unspaced_script(["一九九七年五月"]), unspaced_script(["時は飛ぶ"]), unspaced_script(["Tokyo (東京) is large."])
+    ('Han', 'Kana', '')
+    """
+    counts: Counter[str] = Counter()
+    total = 0
+    for text in texts:
+        total += sum(map(str.isalnum, text))
+        if HAS_UNSPACED.search(text):
+            counts.update({name: len(script.findall(text)) for name, script in _SCRIPTS.items()})
+    if counts.total() < MIN_UNSPACED_SHARE * max(1, total):
+        return ""
+    if counts["Kana"]:  # Japanese mixes both
+        counts["Kana"] += counts.pop("Han", 0)
+    return counts.most_common(1)[0][0]
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text stand: between spaces, and in scripts without spaces each character with its marks.
+
+    >>> [("Ann 住在東京。")[a:b] for a, b in word_spans("Ann 住在東京。")]
+    ['Ann', '住', '在', '東', '京', '。']
+    """
+    spans: list[tuple[int, int]] = []
+    for found in _UNIT.finditer(text):
+        start, end = found.span()
+        joins = spans and spans[-1][1] == start and unicodedata.category(text[start]).startswith("M")
+        if joins:  # a vowel sign or a tone mark belongs to the letter before it
+            spans[-1] = spans[-1][0], end
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text by `word_spans`.
+
+    >>> split_words("a rose"), split_words("กินข้าว")
+    (['a', 'rose'], ['กิ', 'น', 'ข้', 'า', 'ว'])
+    """
+    return [text[start:end] for start, end in word_spans(text)]
