@@ -1,4 +1,11 @@
-"""Shared by all tests: one thread, so that small tensors do not wait for each other, and a fixed seed."""
+"""Shared by all tests: one thread, so that small tensors do not wait for each other, a fixed seed, and no network.
+
+Whatever a test does in this process, it reaches no other machine; `make nightly` runs the whole suite without a network too.
+"""
+
+import ipaddress
+import sys
+from typing import Any
 
 import pytest
 import torch
@@ -8,3 +15,32 @@ import torch
 def _quiet_and_repeatable():
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+def is_local(host: Any) -> bool:
+    """
+    >>> is_local("127.0.0.1"), is_local("::1"), is_local(None), is_local("192.0.2.1"), is_local("example.org")
+    (True, True, True, False, False)
+    """
+    if host in (None, "", "localhost", b"localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def stay_local(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook that ends whatever asks for another machine by name or by address."""
+    if event == "socket.getaddrinfo" and not is_local(arguments[0]):
+        raise AssertionError(f"a test looked up the host {arguments[0]!r}; tests work without a network")
+    if (
+        event in ("socket.connect", "socket.sendto")
+        and isinstance(arguments[1], tuple)
+        and not is_local(arguments[1][0])
+    ):
+        raise AssertionError(f"a test reached for {arguments[1][0]!r}; tests work without a network")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sys.addaudithook(stay_local)
