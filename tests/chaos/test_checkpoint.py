@@ -298,7 +298,8 @@ def files(run: Path) -> list[Path]:
     return found
 
 
-def test_every_truncation_is_seen(pair):
+def test_every_truncation_is_seen(pair, record_property):
+    record_property("trials", 64 * len(files(pair)))
     for path in files(pair):
         content = path.read_bytes()
         for point in {len(content) * i // 64 for i in range(64)}:
@@ -309,7 +310,8 @@ def test_every_truncation_is_seen(pair):
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.nightly)])
-def test_every_flipped_bit_is_seen(pair, count):
+def test_every_flipped_bit_is_seen(pair, count, record_property):
+    record_property("trials", count)
     draw = random.Random(11)
     for _ in range(count):
         path = draw.choice(files(pair))

@@ -35,7 +35,8 @@ def driven(home: Path, seed: int, kills: int, **more: str) -> tuple[list[dict[st
     return [json.loads(line) for line in done.stdout.splitlines()], replay
 
 
-def check(home: Path, seed: int, kills: int) -> None:
+def check(home: Path, seed: int, kills: int, record_property: Any) -> None:
+    record_property("trials", kills)
     told, replay = driven(home, seed, kills)
     assert [one["name"] for one in told] == list(JOBS), replay
     assert sum(one["kills"] for one in told) >= kills, replay
@@ -46,13 +47,13 @@ def check(home: Path, seed: int, kills: int) -> None:
         assert one["lost"] <= one["every"], replay
 
 
-def test_twenty_kills(home):
-    check(home, seed=int.from_bytes(os.urandom(3)), kills=20)
+def test_twenty_kills(home, record_property):
+    check(home, int.from_bytes(os.urandom(3)), 20, record_property)
 
 
 @pytest.mark.nightly
-def test_two_hundred_kills(home):
-    check(home, seed=int.from_bytes(os.urandom(3)), kills=200)
+def test_two_hundred_kills(home, record_property):
+    check(home, int.from_bytes(os.urandom(3)), 200, record_property)
 
 
 def test_the_same_seed_in_two_processes(home):
