@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from promise_table import pytest_addoption as pytest_addoption
 from promise_table import pytest_terminal_summary as pytest_terminal_summary
 

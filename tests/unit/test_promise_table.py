@@ -4,6 +4,7 @@ import ast
 import json
 
 import pytest
+
 from promise_table import PAGE, RECORD, ROOT, count, page, promises
 
 REPORTS = [
