@@ -1,0 +1,82 @@
+"""Every task with every family: which pairs train one step, save, load and predict, and how the others are refused.
+
+    python tools/task_family_pairs.py pairs.json          # TASKS x FAMILIES, small models on the samples of the package
+
+Each pair is one of `works`, `refused` (an error that is meant for a person) and `crashed`.
+"""
+
+import json
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contracts"))
+from test_families import SIZES
+
+from saccade.models.table import FAMILIES
+from saccade.tasks.answering import answers
+from saccade.tasks.opening import open_run
+from saccade.tasks.pretrain import OBJECTIVES
+from saccade.tasks.table import TASKS
+from saccade.training.events import Result
+from saccade.training.job import Job, prepare
+from saccade.training.run import run
+
+DATA_DECIDES = {"vocab", "begin", "points", "features", "outputs"}  # fields that follow from the data
+
+
+def sizes(family: Any, task: str) -> dict[str, Any]:
+    known = {item.name for item in fields(family.config)}
+    given = {name: value for name, value in SIZES[family.name].items() if name in known - DATA_DECIDES}
+    if "length" in given:
+        given["length"] = 64
+    return given
+
+
+def attempt(task: str, settings: dict[str, Any], family: Any) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as home:
+        out = Path(home) / "run"
+        train = {"max_steps": 1, "tokens": 256, "rows": 2, "look_at": 2, "device": "cpu"}
+        try:
+            if task == "regress":
+                train.pop("rows")
+            job = Job(task, (), family.name, model_fields=sizes(family, task), task_fields=settings, train_fields=train)
+            ready = prepare(job)
+            ready.splits.dev.examples = ready.splits.dev.examples[:2]
+            result = [event for event in run(ready, out) if isinstance(event, Result)][-1]
+            opened, model = open_run(out)
+            answers(opened, model, ready.splits.dev.examples)
+            first = next(iter(result.scores["dev"]), None)
+            return {"outcome": "works", "said": first.name if first else ""}
+        except ValueError as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            return {"outcome": "refused", "said": str(error)[:300], "at": f"{Path(where.filename).name}:{where.lineno}"}
+        except BaseException as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            said = f"{type(error).__name__}: {str(error)[:200]}"
+            return {"outcome": "crashed", "said": said, "at": f"{Path(where.filename).name}:{where.lineno}"}
+
+
+def main(path: str) -> None:
+    tasks: list[tuple[str, str, dict[str, Any]]] = []
+    for task in TASKS:
+        if task.name == "pretrain":
+            tasks += [(f"pretrain {one.name}", "pretrain", {"objective": one.name}) for one in OBJECTIVES]
+        else:
+            tasks.append((task.name, task.name, {}))
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for shown, name, settings in tasks:
+        for family in FAMILIES:
+            began = time.monotonic()
+            one = attempt(name, settings, family)
+            found.setdefault(shown, {})[family.name] = one
+            print(f"{shown:18} {family.name:22} {one['outcome']:8} {time.monotonic() - began:5.1f} s  {one['said'][:110]}", flush=True)
+        Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
