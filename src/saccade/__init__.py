@@ -18,6 +18,7 @@ _HOME = {
     "fast": "saccade.engine",
     "look": "saccade.explain.look",
     "train": "saccade.training.whole",
+    "evaluate": "saccade.training.evaluate",
 }
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from saccade.models.load import load as load
     from saccade.models.use import embed as embed
     from saccade.models.use import encode as encode
+    from saccade.training.evaluate import evaluate as evaluate
     from saccade.training.whole import train as train
 
 

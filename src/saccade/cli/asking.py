@@ -8,10 +8,11 @@ from typing import Any
 
 from saccade.cli.settings import Wrong
 from saccade.data import DataError, Example, Role
-from saccade.data.read import parse_columns, stream
+from saccade.data.read import parse_columns
 from saccade.data.read.source import MARK, lines, near_directory, open_text
 from saccade.models.model import Model
 from saccade.tasks.opening import open_run
+from saccade.tasks.reading import stream_for
 from saccade.tasks.table import task_class
 from saccade.tasks.tag import split_words
 from saccade.tasks.task import Task
@@ -72,7 +73,7 @@ def each_example(task: Task, texts: Sequence[str], data: Sequence[str], columns:
             raise ValueError("Texts and --data are two ways to ask; use one of them.")
         asked = [role for role in task.roles(data) if role.name not in gold]
         named = {role: column for role, column in parse_columns(columns).items() if role not in gold}
-        yield from _read(data, asked, named)
+        yield from _read(task, data, asked, named)
         return
     role, *more = (role for role in task.roles([]) if role.name not in gold)
     if more:
@@ -83,12 +84,12 @@ def each_example(task: Task, texts: Sequence[str], data: Sequence[str], columns:
         yield _example(role, line, number)
 
 
-def _read(data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str]) -> Iterator[Example]:
+def _read(task: Task, data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str]) -> Iterator[Example]:
     """The records of files; what was recognised in them is said once, as soon as it is known."""
     said: list[str] = []
     told = 0
     try:
-        for example in stream(data, roles, columns=columns, said=said):
+        for example in stream_for(task, data, roles, columns, said):
             told = tell(said, told)
             yield example
     finally:

@@ -24,7 +24,7 @@ class Asked:
     data: Files = ()
     """Data of your own with answers; none: those of the run."""
     columns: str = ""
-    """Which column is what: text=review,label=stars."""
+    """Which column is what: text=review,label=stars. Columns that training named need not be named again."""
     by: str = ""
     """A column of the data: scores are also given for each of its values."""
     sentences: Files = ()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from saccade.audit.by import By
 from saccade.audit.marks import Mark, data_mark
 from saccade.cli.settings import Wrong
-from saccade.data import Example, Role, Splits, Table, open_data, read
+from saccade.data import Example, Role, Splits, Table, open_data
 from saccade.data.read import parse_columns
 from saccade.tasks.hidden import forgiving, revealed
+from saccade.tasks.reading import columns_for, read_for
 from saccade.tasks.task import Task
 from saccade.training.job import check_digest
 from saccade.training.job import data_of as again
@@ -35,9 +36,8 @@ def data_of(run: str, task: Task, asked: "Asked") -> Known | None:
     by = (Role("by", "label", needed=False, shared=True),) if asked.by else ()
     named = {"by": asked.by} if asked.by else {}
     if asked.data:
-        columns = parse_columns(asked.columns)
-        task.named = columns
-        table = read(asked.data, (*forgiving(task.roles(asked.data)), *by), columns=columns | named)
+        task.named = columns = columns_for(task, task.roles(asked.data), parse_columns(asked.columns))
+        table = read_for(task, asked.data, (*forgiving(task.roles(asked.data)), *by), columns | named)
         splits = Splits(table, Table([]), None, list(table.said), table.digest)
         return Known(list(table.examples), splits, data_mark(asked.data, columns, ""))
     path = Path(run) / "config.toml"

@@ -60,7 +60,7 @@ def main(
         run: A run, or any directory with a model.
         text: Texts; none, and no --data: one text a line from standard input.
         data: Files to read the texts from, in any format that training reads.
-        columns: Which column is what: text=review.
+        columns: Which column is what: text=review. Columns that training named need not be named again.
         json: One JSON object a line.
         prompt: Examples for a writer that was not trained for the question.
         engine: How the model computes.

@@ -102,4 +102,10 @@ def evaluate(
 ) -> list[Score]:
     """How good the answers are, the score that counts first."""
     found, asked = answers(task, model, examples, told=told)
-    return task.score(found, asked)
+    return scores_of(task, model, found, asked)
+
+
+def scores_of(task: Task, model: Model, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
+    """The scores of answers, with what they depend on, such as the window of a perplexity, in their signatures."""
+    settings = task.scoring_settings(model)
+    return [score.signed(**settings) for score in task.score(answers, examples)]

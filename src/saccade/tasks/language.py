@@ -165,6 +165,10 @@ class Language(Task):
             return x.flatten(0, 1), target.tokens.flatten()
         return x[text.keep], target.tokens[text.keep]
 
+    def scoring_settings(self, model: Model) -> dict[str, int]:
+        found = {"window": self.window(model), "context": self.context}
+        return found | ({"recall": self.recall} if self.recall else {})
+
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
         nats = [answer["nats"] for answer in answers]
         tokens, size = ([int(answer[key]) for answer in answers] for key in ("tokens", "bytes"))

@@ -12,6 +12,7 @@ from saccade.tasks.label import Label, picture_shape
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Task
 
+MAX_WINDOW = 2048  # tokens that are read at once, of a model that came from elsewhere and could read more
 HEADS = {"words": "pretrain", "label": "label", "tag": "tag", "span": "span"}
 
 
@@ -20,7 +21,8 @@ def open_run(
 ) -> tuple[Task, Model]:
     """The model and its task; `verb` is the task that is asked for, and a model made for another is refused by name.
 
-    `changes` are settings of the task that it shall have instead of those it was trained with.
+    `changes` are settings of the task that it shall have instead of those it was trained with. A run reads as many tokens at
+    once as it was trained with (`task.length`); a model from elsewhere as many as it can, up to MAX_WINDOW.
     """
     settings = Path(where) / "config.toml"
     if Path(where).is_dir() and settings.is_file() and not (Path(where) / "model").is_dir():
@@ -35,10 +37,19 @@ def open_run(
     given = {key: value for key, value in raw.get("task", {}).items() if key in known} | dict(changes or {})
     if name == "label" and "many" not in given:
         given["many"] = model.many
+    if "length" in known - given.keys() and (kind.running or (kind.cuts and kind.head)):
+        given["length"] = context_length(model)
     task = kind(kind.Config(**given), labels=model.labels)
+    task.named = raw.get("run", {}).get("columns", {})
     if isinstance(task, Label):
         task.seen = picture_shape(model)[0] is not None
     return task, model
+
+
+def context_length(model: Model) -> int:
+    """The tokens that a model can read at once, up to MAX_WINDOW; a model without a limit of its own reads that many."""
+    own = model.limit or getattr(model.config, "length", None)
+    return min(own or MAX_WINDOW, MAX_WINDOW)
 
 
 def _of_pairs(model: Model) -> bool:

@@ -145,6 +145,10 @@ class Task:
         """How good the answers are; the first score is the one that training watches."""
         raise NotImplementedError
 
+    def scoring_settings(self, model: Model) -> dict[str, int]:
+        """What a score depends on beside the model and the data, such as the window of a perplexity: for most tasks, nothing."""
+        return {}
+
     def hidden(self, examples: Sequence[Example]) -> list[bool]:
         """Of each example whether its gold is kept back, as that of some test sets is: for most tasks, never."""
         return [False] * len(examples)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from saccade.data import Example
 from saccade.models.model import Model
-from saccade.tasks.answering import answers
+from saccade.tasks.answering import answers, scores_of
 from saccade.tasks.metrics import Score
 from saccade.training.events import Asked, Event, Result, Said
 from saccade.training.result import write_result
@@ -61,7 +61,7 @@ def _finished(work: "Run", model: Model, stops: Stops) -> dict[str, Any] | None:
                 return None
             if name == "dev":
                 ready.task.tune(*answered[name])
-            scores[name] = ready.task.score(*answered[name])
+            scores[name] = scores_of(ready.task, model, *answered[name])
     for left in work.out.glob(".model.*"):  # by a run that was killed while it wrote its model
         shutil.rmtree(left)
     write_settings(work.out / "config.toml", ready)  # with what was tuned

@@ -16,7 +16,7 @@ from typing import Any
 
 from saccade.data.read import write_rejects
 from saccade.models.model import Model
-from saccade.tasks.answering import answer_items, mean_loss
+from saccade.tasks.answering import answer_items, mean_loss, scores_of
 from saccade.tasks.metrics import Score
 from saccade.training.checkpoint import Store, need
 from saccade.training.disk import Disk, full_told
@@ -137,7 +137,7 @@ class Run:
         except Asked:
             return None
         task.tune(found, examples)
-        scores = task.score(found, examples)
+        scores = scores_of(task, model, found, examples)
         measured = {score.name: score.value for score in scores} | ({} if loss is None else {"loss": loss})
         self.lines.add(step=self.learner.done, dev=measured)
         return {"scores": [vars(score) for score in scores], "loss": loss}

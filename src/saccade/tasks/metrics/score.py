@@ -5,7 +5,7 @@ are a thousand weighted sums: no metric is ever computed on texts twice.
 """
 
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -41,6 +41,15 @@ class Score:
     count: int
     signature: str = ""  # how to compute the same elsewhere
     better: Literal["higher", "lower"] = "higher"
+
+    def signed(self, **settings: object) -> "Score":
+        """The same with more in its signature.
+
+        >>> Score("perplexity", 18.9, 18.1, 19.7, 120).signed(engine="plain", window=2048).signature
+        'engine:plain|window:2048'
+        """
+        added = (f"{name}:{value}" for name, value in settings.items())
+        return replace(self, signature="|".join(filter(None, (self.signature, *added))))
 
     def __str__(self) -> str:
         shown = lambda x: f"{x:,.{3 if abs(self.value) < 10 else 2}f}"

@@ -32,7 +32,7 @@ from saccade.tasks.losses import rows_at_once
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import ratio
 from saccade.tasks.pretrain.config import Config
-from saccade.tasks.pretrain.rows import windowed
+from saccade.tasks.pretrain.rows import longest, windowed
 from saccade.tasks.task import Choices, Item, Task
 
 
@@ -78,6 +78,9 @@ class Objective(Task):
             )
         room, make = windowed(model, self.config, self.skipped(model))
         return room, lambda row: make(row[:-1])
+
+    def scoring_settings(self, model: Model) -> dict[str, int]:
+        return {"window": longest(model, self.config)}
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         nats, right, asked = ([float(answer[key]) for answer in answers] for key in ("nats", "right", "asked"))

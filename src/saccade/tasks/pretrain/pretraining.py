@@ -86,6 +86,9 @@ class Pretrain(Task):
     def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
         return self.doing.score(answers, examples)
 
+    def scoring_settings(self, model: Model) -> dict[str, int]:
+        return self.doing.scoring_settings(model)
+
     def shown(self, answer: Any, example: Example) -> dict[str, Any]:
         return self.doing.shown(answer, example)
 
