@@ -8,7 +8,7 @@ import pytest
 from small import ended, left, ready
 
 from saccade.training import run as running
-from saccade.training.events import Progress
+from saccade.training.events import Progress, Said, Saved
 from saccade.training.loop import Learner, Step
 from saccade.training.run import run
 from saccade.training.schedule import rate
@@ -61,13 +61,83 @@ def test_a_schedule_that_is_short_enough_stays_as_it_is(home, clock):
     assert left(home / "plain")[0] == left(home / "fitted")[0]
 
 
-def test_a_settled_schedule_stands_though_steps_become_faster_or_the_run_goes_on_later(home, clock):
+def test_a_settled_schedule_stands_after_half_of_it_though_steps_become_faster_or_the_run_goes_on_later(home, clock):
     ended(list(run(ready(home, **FIT), home / "calm")))
     ended(list(run(ready(home, **FIT, max_steps=20), home / "wild")))
+    ended(list(run(ready(home, **FIT, max_steps=50), home / "wild")))
     clock["a step"] = SECONDS / 2
-    ended(list(run(ready(home, **FIT, max_steps=30), home / "wild")))
+    ended(list(run(ready(home, **FIT, max_steps=60), home / "wild")))
     assert ended(list(run(ready(home, **FIT), home / "wild"))).steps == STEPS
     assert left(home / "wild") == left(home / "calm")
+
+
+def _until(events, step: int) -> list:
+    """The events of a run up to a step."""
+    seen = []
+    for event in events:
+        seen.append(event)
+        if getattr(event, "number", 0) == step:
+            break
+    return seen
+
+
+@pytest.mark.parametrize("times", [2, 3, 12])
+@pytest.mark.parametrize("after", [9, 15, 30])
+def test_a_schedule_is_lengthened_where_steps_become_faster_and_fills_the_time(home, clock, after, times):
+    events = run(ready(home, **FIT), home / "out")
+    _until(events, after)
+    clock["a step"] = SECONDS / times
+    result = ended(list(events))
+    assert result.why == "the end of the schedule, fitted to train.max_time = 8 minutes"
+    assert result.steps > 1.2 * STEPS
+    if after == 9:  # before the schedule was settled, or just after: nearly all of the time is at the new pace
+        assert 0.93 * 8 <= clock["seconds"] / 60 <= 8
+    assert _rates(home / "out")[-1] < 1e-4
+
+
+def test_a_machine_that_was_slow_while_it_planned_uses_its_time(home, clock):
+    """Planned for 22 minutes while something else ran, and twice as fast from a tenth of them on."""
+    clock["a step"] = 13.3
+    events = run(ready(home, **FIT | {"max_time": 22.0}), home / "out")
+    _until(events, 10)
+    clock["a step"] = 13.3 / 2.1
+    result = ended(list(events))
+    assert result.steps > 170
+    assert 0.93 * 22 <= clock["seconds"] / 60 <= 22
+
+
+def test_a_lengthened_schedule_is_said_and_saved_before_its_first_step(home, clock):
+    events = run(ready(home, **FIT | {"save_every": 1000}), home / "out")
+    _until(events, 15)
+    clock["a step"] = SECONDS / 3
+    for event in events:
+        if isinstance(event, Said):
+            break
+    assert isinstance(next(events), Saved)
+    planned = int(event.text.split(" has ")[1].split()[0].replace(",", ""))
+    assert planned > STEPS
+    assert f"instead of {STEPS}, fitted to train.max_time = 8 minutes" in event.text
+    events.close()  # killed here
+    work = running.Run(ready(home, **FIT), home / "out")
+    list(work.resume())
+    assert (work.progress.planned, work.learner.horizon) == (planned, planned)
+
+
+@pytest.mark.parametrize("killed", [25, 47, 90])
+def test_a_lengthened_run_that_is_killed_and_goes_on_is_the_same_to_the_last_bit(home, clock, killed):
+    ends = {}
+    for name in ("whole", "killed"):
+        clock["a step"] = SECONDS
+        events = run(ready(home, **FIT | {"save_every": 1000}), home / name)
+        _until(events, 15)
+        clock["a step"] = SECONDS / 3
+        if name == "killed":
+            _until(events, killed)
+            events.close()
+            events = run(ready(home, **FIT | {"save_every": 1000}), home / name)
+        ends[name] = ended(list(events)).steps
+    assert ends["killed"] == ends["whole"] > STEPS
+    assert left(home / "killed")[0] == left(home / "whole")[0]
 
 
 def test_steps_that_become_a_little_slower_do_not_change_a_settled_schedule(home, clock):
@@ -180,5 +250,5 @@ def test_the_clock_of_the_first_process_counts_for_all(home, clock, monkeypatch)
 
 
 def test_it_needs_a_time(home):
-    with pytest.raises(ValueError, match=r"train\.fit shortens the schedule to train\.max_time, which is 0"):
+    with pytest.raises(ValueError, match=r"train\.fit fits the schedule to train\.max_time, which is 0"):
         ready(home, fit=True)

@@ -28,7 +28,7 @@ class Config:
     look_at: int = 1000  # the most held-out examples of one look; the last look is at all of them
     max_steps: int = 0  # stop after so many steps; 0: at the end of the schedule
     max_time: float = 0.0  # stop after so many minutes; 0: never
-    fit: bool = False  # shorten the schedule to what max_time holds, at the pace of its steps and looks
+    fit: bool = False  # fit the schedule to max_time: as many steps as it holds, by their measured pace
     save_minutes: float = 2.0  # between checkpoints
     save_every: int = 0  # steps between checkpoints; 0: by the clock alone
     device: str = "auto"  # cuda, mps or cpu
@@ -62,9 +62,7 @@ class Config:
         if self.optimizer == "muon" and self.shard:
             raise ValueError("train.optimizer muon needs whole matrices, and train.shard cuts them: leave one out.")
         if self.fit and not self.max_time:
-            raise ValueError(
-                "train.fit shortens the schedule to train.max_time, which is 0: give it minutes, such as 10."
-            )
+            raise ValueError("train.fit fits the schedule to train.max_time, which is 0: give it minutes, such as 10.")
         if not 0 <= self.average < 1:
             raise ValueError(f"train.average is {self.average}; a share below 1 is needed, such as 0.999.")
 

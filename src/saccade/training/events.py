@@ -65,6 +65,7 @@ class Progress:
     best_loss: float | None = None  # its loss on held-out data, where a task measures that
     best_scores: dict[str, float] = field(default_factory=dict)  # all its scores
     rival: str = ""  # a later evaluation that was better by every other score, in words
+    marks: int = 0  # the parts of that time after which it was planned anew, so far
 
     def take(self, step: int, scores: Sequence[Score], loss: float | None) -> bool:
         """Count an evaluation; whether its model is the one to keep.

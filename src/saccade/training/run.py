@@ -23,6 +23,7 @@ from saccade.training.disk import Disk, full_told
 from saccade.training.diverged import SKIPS, write_down
 from saccade.training.ending import finish, unless
 from saccade.training.events import Asked, Event, Looked, Progress, Refused, Result, Said, Saved
+from saccade.training.fitting import Fitting
 from saccade.training.held import some
 from saccade.training.job import Ready
 from saccade.training.likeness import alike, other_world, same, shelved
@@ -33,11 +34,6 @@ from saccade.training.settings import write_settings
 from saccade.training.stops import Stops
 from saccade.training.verify import Checkpoint, Damaged, read
 from saccade.training.world import World, alone, joined
-
-# of a schedule that is fitted to train.max_time
-TELLING = 0.1  # the part of the time that tells how fast steps are; and of what is left of it, when a call goes on
-FILLED = 0.95  # the part of the time that it fills; the rest is for steps and looks that take longer
-LATEST = 0.98  # the part of the time by which it ends though they take longer still
 
 
 class Run:
@@ -56,7 +52,7 @@ class Run:
         self.worked = time.process_time()
         self.passed = self.unsaved = 0.0  # seconds since then, as all processes last agreed upon
         self.start = 0  # the step after which this call goes on
-        self.paced: tuple[int, float] | None = None  # steps and minutes from which on this call's steps are timed
+        self.fitting = Fitting()
 
     def resume(self) -> Iterator[Event]:
         """Be where the newest whole checkpoint was, or at the beginning."""
@@ -149,7 +145,7 @@ class Run:
         if learner.done:  # there may be a look that a signal kept from taking place
             yield from self._after(stops)
         while not (self.agree(stops) or self.over() or self.limit()):
-            self._fit()
+            yield from self._fit()
             try:
                 step = learner.step()
             except Diverged as error:
@@ -171,32 +167,21 @@ class Run:
             stops.asked = asked
         return asked or None
 
-    def _fit(self) -> None:
-        """Where train.fit is on, a schedule of as many steps as the time holds; the first tenth of it tells how many.
-
-        From then on it stands, in every checkpoint and whatever time a later call has, and what is learnt no longer depends on
-        the clock, unless steps and looks take so long that the clock would end it before its rate is down: then it is shortened,
-        and lengthened again to at most what was planned. The first step of a call, which is slow, tells nothing.
-        """
+    def _fit(self) -> Iterator[Event]:
+        """Where train.fit is on, a schedule of as many steps as the time holds; one that becomes longer is saved at once."""
         config, learner, progress = self.ready.config, self.learner, self.progress
         if not config.fit or learner.done == self.start:
             return
-        minutes = progress.minutes + self.passed / 60
-        if self.paced is None:
-            self.paced = learner.done, minutes
-        since, before = self.paced
-        if learner.done == since:
-            return
-        pace = (learner.done - since) / max(minutes - before, 1e-9)
-        held = lambda time: learner.done + max(1, round(pace * (time - minutes)))
-        whole = max(config.max_time, progress.fitted)
-        if not progress.horizon or minutes < TELLING * (progress.fitted or config.max_time):
-            progress.planned = progress.horizon = min(learner.feed.steps(config.epochs), held(FILLED * config.max_time))
-            progress.fitted = config.max_time
-        elif minutes - before >= TELLING * (whole - before):
-            least, most = held(FILLED * whole), held(LATEST * whole)
-            progress.horizon = min(progress.planned, max(least, min(most, progress.horizon)))
-        learner.horizon = progress.horizon
+        before, minutes = progress.horizon, progress.minutes + self.passed / 60
+        longest = learner.feed.steps(config.epochs)
+        grown = self.fitting.plan(progress, learner.done, minutes, max_time=config.max_time, longest=longest)
+        learner.horizon = progress.horizon or learner.horizon
+        if grown:
+            yield Said(
+                f"steps are faster than planned: the schedule has {progress.horizon:,} steps instead of {before:,}, "
+                f"fitted to train.max_time = {progress.fitted:g} minutes"
+            )
+            yield self.save()
 
     def _note(self, step: Step) -> None:
         if self.world.is_first:
