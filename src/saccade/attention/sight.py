@@ -132,7 +132,7 @@ class Sight:
                 return torch.zeros(seen.shape, dtype=q.dtype, device=q.device).masked_fill(~seen, -math.inf)
             return self.bias(*self.places(q, k)).to(q.dtype).masked_fill(~seen, -math.inf)
 
-        return self.once(("mask", q.size(2), k.size(2), q.dtype, torch.is_grad_enabled()), make)
+        return self.once(("mask", sized(q.size(2)), sized(k.size(2)), q.dtype, torch.is_grad_enabled()), make)
 
     def plain(self, q: Tensor, k: Tensor) -> bool | None:
         """The kernel's own causal flag where that says everything; None where it takes a mask."""
@@ -146,6 +146,11 @@ class Sight:
             return False  # the newest token sees all the others
         # the kernel counts from the first key, so its flag is right only when nothing is remembered
         return True if self.fresh and q.size(2) == k.size(2) else None
+
+
+def sized(size: int) -> Hashable:
+    """A size as part of a key; `torch.export` traces with sizes that are symbols (SymInt), which have no hash but a name."""
+    return size if isinstance(size, int) else str(size)
 
 
 def positions(keep: Tensor | None, parts: Tensor | None = None) -> Tensor:
