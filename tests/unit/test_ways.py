@@ -17,7 +17,6 @@ from torch.testing import assert_close
 
 from saccade import text
 from saccade.cli import main
-from saccade.cli.beginning import spaced
 from saccade.cli.waiting import Waiting
 from saccade.cli.writing import shown_texts
 from saccade.data import Batch, Example, Text
@@ -27,6 +26,7 @@ from saccade.decoding.many import batches, write_many
 from saccade.decoding.risk import safest
 from saccade.decoding.settings import flag
 from saccade.decoding.stop import written
+from saccade.decoding.texts import space_between
 from saccade.decoding.ways import Ways, spelt
 from saccade.models import gpt2, transformer
 from saccade.models.new import new
@@ -372,8 +372,7 @@ def test_flags_are_explained_without_torch():
 def test_the_space_between_prompt_and_text_is_not_lost():
     """Sentence pieces carry the space in front of a word, and a decoder drops that of the first."""
     pieces = text.train(["a bad cab fed a dad " * 9], "unigram", 40, frame="t5")
-    ways = Ways(Decoding(), model(), pieces)
     before, after = (pieces.encode(part, special=False).ids for part in ("a bad", "cab fed"))
-    whole = "a bad" + spaced(ways, before, after) + pieces.decode(after)
+    whole = "a bad" + space_between(pieces, before, after) + pieces.decode(after)
     assert whole == pieces.decode(before + after) == "a bad cab fed"
-    assert spaced(Ways(Decoding(), model(), TOKENIZER), ids("ab"), ids("c")) == ""
+    assert space_between(TOKENIZER, ids("ab"), ids("c")) == ""

@@ -9,20 +9,19 @@ from saccade.data import Batch, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import picks
 from saccade.decoding.many import fitted, write_many
+from saccade.decoding.texts import TOKENS_OF_CONTEXT, space_between, tokens_of
 from saccade.decoding.ways import Ways
-
-SEEN = 8  # tokens before a text that tell whether a space stands between
 
 
 def show(text: str, ways: Ways, length: int) -> None:
     """One text, printed as it is written."""
-    whole = tokens_of(text, ways)
+    whole = tokens_of(text, ways.tokenizer)
     ids, room = fitted(whole, length, ways.model.limit)
     sys.stdout.write(text)
     cutters = ways.cutters()
     batch = Batch(Text.of([ids])).to(next(ways.model.parameters()).device)
     for number, step in enumerate(picks(ways.model, batch, cutters.within(ways.bounds(room)), ways.choose)):
-        front = spaced(ways, ids, step.tokens.tolist()) if number == 0 else ""
+        front = space_between(ways.tokenizer, ids, step.tokens.tolist()) if number == 0 else ""
         sys.stdout.write(front + cutters.feed(step)[0])
         sys.stdout.flush()
     print(*cutters.end())
@@ -37,31 +36,20 @@ def gone_on(beginnings: Iterable[str], ways: Ways, length: int) -> Iterator[tupl
     def prompts() -> Iterator[list[int]]:
         nonlocal cut
         for line in beginnings:
-            ids = tokens_of(line, ways)
+            ids = tokens_of(line, ways.tokenizer)
             cut += len(fitted(ids, length, ways.model.limit)[0]) < len(ids)
-            open_ones.append((line, ids[-SEEN:]))
+            open_ones.append((line, ids[-TOKENS_OF_CONTEXT:]))
             yield ids
 
     with Waiting() as waiting:
         for found in write_many(ways, prompts(), limit=length, told=waiting.told):
             line, ids = open_ones.popleft()
-            yield line, [line + spaced(ways, ids, one.tokens) + (one.text or "") for one in found], found
+            yield (
+                line,
+                [line + space_between(ways.tokenizer, ids, one.tokens) + (one.text or "") for one in found],
+                found,
+            )
     _say_cut(cut, ways)
-
-
-def tokens_of(text: str, ways: Ways) -> list[int]:
-    """What the model goes on from; nothing is a new line."""
-    ids = ways.tokenizer.encode(text or "\n", special=False).ids
-    if not ids:
-        raise ValueError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
-    return ids
-
-
-def spaced(ways: Ways, before: list[int], tokens: list[int]) -> str:
-    """The space in front of what is written, where a tokenizer drops it because it sees the beginning of a text."""
-    last, first = before[-SEEN:], tokens[:1]
-    rest = ways.tokenizer.decode(last + first).removeprefix(ways.tokenizer.decode(last))
-    return " " if rest.startswith(" ") and not ways.tokenizer.decode(first).startswith(" ") else ""
 
 
 def _say_cut(count: int, ways: Ways) -> None:

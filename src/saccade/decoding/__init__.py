@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from saccade.decoding.loop import Choose as Choose
     from saccade.decoding.loop import Step as Step
     from saccade.decoding.loop import follow as follow
-    from saccade.decoding.loop import generate as generate
     from saccade.decoding.loop import steps as steps
     from saccade.decoding.rules import Forbid as Forbid
     from saccade.decoding.rules import Force as Force
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from saccade.decoding.stop import Written as Written
     from saccade.decoding.stop import stream as stream
     from saccade.decoding.stop import written as written
+    from saccade.decoding.texts import generate as generate
     from saccade.decoding.ways import write_texts as write_texts
 
 _HOME = {
@@ -52,7 +52,7 @@ _HOME = {
     "Step": "loop",
     "Written": "stop",
     "follow": "loop",
-    "generate": "loop",
+    "generate": "texts",
     "greedy": "choose",
     "search": "beam",
     "steps": "loop",
