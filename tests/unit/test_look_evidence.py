@@ -172,7 +172,7 @@ def test_a_map_of_an_idle_head_is_weak_evidence_and_says_so(counting):
     assert "head 0" in said.title
     assert -1 <= said.gradients <= 1
     assert Agreement("x", 0.1, 0.2).label.startswith("weak evidence")
-    assert Agreement("x", 0.1, 0.9).label.startswith("some evidence")
+    assert Agreement("x", 0.4, 0.9).label.startswith("some evidence")
     assert agree(evidence(counting, "w1 w2"), found.looks[0]).label.startswith("no evidence")
 
 
@@ -217,3 +217,25 @@ def test_the_command_weighs_heads_and_holds_maps_against_the_answer(planted, tmp
     assert main(["look", run, "a text", "--ablate"]) == 2
     assert "--ablate judges heads by many examples" in capsys.readouterr().err
     assert saccade.look(run, "w1 good").answer.startswith("yes")
+
+
+@pytest.mark.parametrize("deletion", [-0.9, -0.1, 0.1, 0.45, 0.9, float("nan")])
+def test_a_correlation_below_the_threshold_is_never_called_agreement(deletion):
+    """Gradients of -0.26 do not point where the map points, whatever deletion says; -0.9 points away from it."""
+    label = Agreement("x", -0.26, deletion).label
+    assert "gradients do not point at the same tokens" in label
+    assert "good" not in label.split(":")[0]
+    assert "gradients point at other tokens" in Agreement("x", -0.9, deletion).label
+    if deletion == deletion:
+        assert label.startswith("mixed evidence" if deletion > 0.3 else "weak evidence")
+    assert "agree" not in label
+
+
+def test_each_witness_is_put_into_words_by_itself():
+    assert Agreement("x", 0.9, 0.1).label == (
+        "mixed evidence: removing the tokens it points at changes the answer no more than removing random ones, but gradients "
+        "point at the same tokens"
+    )
+    assert "changes the answer less than removing random ones" in Agreement("x", 0.9, -0.5).label
+    assert "in part" in Agreement("x", 0.31, 0.9).label
+    assert "nan" not in Agreement("x", float("nan"), 0.9).label

@@ -5,7 +5,8 @@
 - *Deletion*: the tokens that the map points at most are taken out, and the answer moves. The agreement is how much further it
   moves than without as many random tokens, as a share of how much further it moves without those whose own absence moves it most.
 
-Both are about 0 for a map that points anywhere and near 1 for one that points at what counts. Attention is often neither.
+Both are about 0 for a map that points anywhere, near 1 for one that points at what counts, and below 0 for one that points away
+from it. Each is put into words by itself, so that one never speaks for the other. Attention is often neither.
 """
 
 from collections.abc import Callable
@@ -50,14 +51,36 @@ class Agreement:
         known = [value for value in (self.gradients, self.deletion) if value == value]
         if not known:
             return "no evidence: there are too few tokens to tell"
-        if min(known) >= STRONG:
-            return "good evidence: taking away what it points at moves the answer, and gradients point there, too"
-        if max(known) < WEAK:
-            return "weak evidence: what it points at matters no more to the answer than other tokens"
-        return "some evidence: gradients and deletion agree with it in part"
+        grade = "good" if min(known) >= STRONG else "weak" if max(known) < WEAK else "mixed" if min(known) < WEAK else "some"
+        clauses = [clause for clause in (_deletion_clause(self.deletion), _gradient_clause(self.gradients)) if clause]
+        return f"{grade} evidence: {(', but ' if grade == 'mixed' else ', and ').join(clauses)}"
 
     def __str__(self) -> str:
         return f"{self.title}: gradients {self.gradients:.2f}, deletion {self.deletion:.2f}; {self.label}"
+
+
+def _deletion_clause(value: float) -> str:
+    """What deletion says of a map, in words; nothing where it is nan."""
+    if value != value:
+        return ""
+    if value >= STRONG:
+        return "the answer changes when the tokens it points at are removed"
+    if value >= WEAK:
+        return "the answer changes somewhat more when the tokens it points at are removed than when random ones are"
+    if value > -WEAK:
+        return "removing the tokens it points at changes the answer no more than removing random ones"
+    return "removing the tokens it points at changes the answer less than removing random ones"
+
+
+def _gradient_clause(value: float) -> str:
+    """What gradients say of a map, in words; nothing where the correlation is nan."""
+    if value != value:
+        return ""
+    if value >= STRONG:
+        return "gradients point at the same tokens"
+    if value >= WEAK:
+        return "gradients point at the same tokens in part"
+    return "gradients do not point at the same tokens" if value > -WEAK else "gradients point at other tokens"
 
 
 @dataclass(frozen=True)
