@@ -6,7 +6,7 @@ from test_families import PICTURES, answer, example, names, numbers, rough
 from torch.testing import assert_close
 
 import saccade
-from saccade.attention import watch
+from saccade.attention import Mechanism, watch
 from saccade.attention.watch import Pooled, Top
 from saccade.data import Batch, Text
 from saccade.explain.ablate import switches, without
@@ -149,3 +149,29 @@ def test_layers_that_nobody_looks_at_do_not_change_those_that_are(family):
         hook.remove()
     with torch.no_grad():
         assert answer(model, batch).isfinite().all()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_value_norms_are_those_of_the_values_that_each_mechanism_was_given(family):
+    """Caught on their way in, by a hook; maps that have none say why, and gates and channels never have any."""
+    model, batch = rough(family), example(family)
+    caught: dict[str, torch.Tensor] = {}
+
+    def keep(name):
+        return lambda _, given: caught.__setitem__(name, given[2].detach())
+
+    mechanisms = [(name, part) for name, part in model.named_modules() if isinstance(part, Mechanism)]
+    placed = [part.register_forward_pre_hook(keep(name)) for name, part in mechanisms]
+    looks = saccade.look(model, batch)
+    for handle in placed:
+        handle.remove()
+    for seen in looks:
+        if seen.value_norms is None:
+            assert seen.kind in ("gate", "channel") or seen.name.endswith("near.mechanism"), seen.name
+            with pytest.raises(ValueError, match="has no value norms"):
+                seen.weigh_values()
+            continue
+        values = caught[seen.name][0].flatten(1, -2)  # (H, K, D)
+        wanted = values.pow(2).sum(-1).sqrt().repeat_interleave(len(seen.heads) // len(values), dim=0)
+        assert_close(seen.value_norms, wanted)
+        assert_close(seen.weigh_values().weights, seen.weights * wanted[:, None])

@@ -271,7 +271,7 @@ def test_the_command_says_what_each_head_does(reader, tmp_path, capsys):
     files = [str(tmp_path / name) for name in ("a.html", "a.png", "a.looks")]
     assert main(["look", run, TEXTS[0], "--html", files[0], "--png", files[1], "--save", files[2]]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("transformer_reader: ")
+    assert out.startswith("answer: ")
     assert out.count("\n") == 5
     assert "layer 1, self, head 1" in out
     assert err.count("wrote") == 3

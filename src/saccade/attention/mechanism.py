@@ -5,7 +5,7 @@ contract test checks that for every mechanism, and `watch` can show the weights 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from saccade.attention.normaliser import Normaliser, Softmax
 from saccade.attention.sight import Sight
 
-Watcher = Callable[[Callable[[Tensor], Tensor], Sequence[int]], None]
-"""Called with a function (row numbers -> weights of those rows) and the shape of all the weights."""
+Watcher = Callable[..., None]
+"""Called with a function (row numbers -> weights of those rows), the shape of all weights, and the values if there are any."""
 
 
 class Mechanism(nn.Module):
@@ -87,7 +87,7 @@ class Mechanism(nn.Module):
                 index = index.to(q.device)
                 return self.weights(q[:, :, index], k, sight.rows(index))
 
-            self.watcher(rows, (*q.shape[:3], *k.shape[2:-1]))
+            self.watcher(rows, (*q.shape[:3], *k.shape[2:-1]), v)
         return self.attend(q, k, v, sight)
 
 

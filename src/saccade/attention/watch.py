@@ -39,6 +39,9 @@ class Look:
     axes: tuple[str, ...]
     rows: Tensor | None = None  # the numbers of the query rows, where only some were asked for
     columns: Tensor | None = None  # the key behind each weight, where only the top ones are kept
+    value_norms: Tensor | None = (
+        None  # (B, H, K): the length of the value vector of each key; gates and channels have none
+    )
 
 
 class _Kept:
@@ -141,9 +144,9 @@ def watchable(model: nn.Module) -> dict[str, nn.Module]:
 class Watchers(list):
     """Those who watch one module; each leaves by itself, in any order. A copy of the module starts with none."""
 
-    def __call__(self, weights: Callable[[Tensor], Tensor], shape: Sequence[int]) -> None:
+    def __call__(self, weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None = None) -> None:
         for see in list(self):
-            see(weights, shape)
+            see(weights, shape, values)
 
     def __deepcopy__(self, memo: dict) -> None:
         return None
@@ -197,9 +200,11 @@ def watch(
     def watcher(name: str, module: nn.Module):
         axes = tuple(module.axes)  # type: ignore[arg-type]
 
-        def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int]) -> None:
+        def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None) -> None:
             with torch.no_grad():
-                looks.append(_look(name, axes, weights, list(shape), heads, rows, reduce))
+                look = _look(name, axes, weights, list(shape), heads, rows, reduce)
+                look.value_norms = None if values is None else _value_norms(values, shape, heads)
+                looks.append(look)
 
         return see
 
@@ -215,6 +220,13 @@ def watch(
             if isinstance(module.watcher, Watchers) and see in module.watcher:
                 module.watcher.remove(see)
                 module.watcher = module.watcher or None  # type: ignore[assignment]
+
+
+def _value_norms(values: Tensor, shape: Sequence[int], heads: Sequence[int] | None) -> Tensor:
+    """The Euclidean norm of each value vector, (B, H, K), for every query head or for those that are asked for."""
+    norms = values.detach().float().flatten(2, -2).norm(dim=-1)
+    norms = norms.repeat_interleave(shape[1] // norms.size(1), dim=1)  # value heads that serve a group of query heads
+    return norms if heads is None else norms[:, list(heads)]
 
 
 def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, rows, reduce: Reducer) -> Look:

@@ -43,6 +43,8 @@ class Which:
     """Join sub-words to words."""
     beams: int = 1
     """A writer searches with so many beams, and the best text is looked at."""
+    length: int = 0
+    """The most tokens that a writer writes; 0: 24 where it continues a text, else as many as its task allows."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ def _check(text: tuple[str, ...], which: Which, also: Also, out: Out) -> None:
         raise Wrong("--best-head finds the head by itself; leave --head out.")
     if not (also.ablate or also.remove or also.best_head or also.positions) and not 1 <= len(text) <= 2:
         raise Wrong(f"{len(text)} texts came; one is needed, or two that belong together.")
+    if which.length < 0:
+        raise Wrong(f"--length is {which.length}; a number of tokens is needed, or 0 for as many as the task allows.")
     if min(also.examples, also.rounds) < 2:
         raise Wrong(f"--examples is {also.examples} and --rounds {also.rounds}; an interval needs at least 2 of each.")
 
@@ -174,17 +178,18 @@ def _look(run: str, text: tuple[str, ...], which: Which, also: Also, out: Out) -
 
     given = text[0] if len(text) == 1 else (text[0], text[1])
     where = _found_head(run, which, also.best_head)[0] if also.best_head else None
+    decoding = Decoding(beams=which.beams, length=which.length or None)
     found = look(
         run,
         given,
         layers=which.layer or None,
         heads=which.head or None,
         rows=which.row or None,
-        decoding=Decoding(beams=which.beams),
+        decoding=decoding,
     )
     aligned = align(found, where) if also.align or where else None
     found = found.to_words() if which.words else found
-    agreed = _agreed(run, given, Decoding(beams=which.beams)) if also.agree else []
+    agreed = _agreed(run, given, decoding) if also.agree else []
     for line in _written(found, aligned, agreed, out):
         print(f"saccade look: {line}", file=sys.stderr)
     print(as_json(found, aligned, agreed) if out.json else "\n".join([*summary(found), *more(aligned, agreed)]))

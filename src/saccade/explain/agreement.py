@@ -51,7 +51,15 @@ class Agreement:
         known = [value for value in (self.gradients, self.deletion) if value == value]
         if not known:
             return "no evidence: there are too few tokens to tell"
-        grade = "good" if min(known) >= STRONG else "weak" if max(known) < WEAK else "mixed" if min(known) < WEAK else "some"
+        grade = (
+            "good"
+            if min(known) >= STRONG
+            else "weak"
+            if max(known) < WEAK
+            else "mixed"
+            if min(known) < WEAK
+            else "some"
+        )
         clauses = [clause for clause in (_deletion_clause(self.deletion), _gradient_clause(self.gradients)) if clause]
         return f"{grade} evidence: {(', but ' if grade == 'mixed' else ', and ').join(clauses)}"
 

@@ -47,6 +47,7 @@ class Asked:
     texts: tuple[str, ...] = ()
     target: tuple[int, ...] | None = None
     picture: np.ndarray | None = None
+    unread: int = 0  # tokens at the end of the text that did not fit into what the model reads
 
     @property
     def writes(self) -> bool:
@@ -178,6 +179,7 @@ def _of_text(task: Task | None, model: Model, values: Mapping[str, Any]) -> Aske
     found = tokenizer.encode(*texts[:2], special=not (writes and alone) or isinstance(task, Paint))
     item = _item(task, model, values, texts)
     limit = len(item.source) if item is not None else min(model.limit or len(found), len(found))
+    unread = max(0, len(found) - limit)
     found = found.truncate(limit)
     if item is not None and item.source.tolist() == found.ids and task is not None:
         batch = task.batch([item])
@@ -187,7 +189,7 @@ def _of_text(task: Task | None, model: Model, values: Mapping[str, Any]) -> Aske
     target = None
     if writes and isinstance(values.get("target"), str):
         target = tuple(tokenizer.target.encode(values["target"], special=not alone).ids)
-    return Asked(model, task, batch, read_axis(tokenizer, found, texts), texts, target)
+    return Asked(model, task, batch, read_axis(tokenizer, found, texts), texts, target, unread=unread)
 
 
 def _item(task: Task | None, model: Model, values: Mapping[str, Any], texts: Sequence[str]) -> Item | None:

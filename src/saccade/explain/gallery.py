@@ -11,6 +11,7 @@ from saccade.explain.page import figure, page, pairs, prose, write_page
 from saccade.explain.page import table as lines
 from saccade.explain.raster import address, drawing, thumbnail
 from saccade.explain.svg import escape, label, shorten
+from saccade.explain.told import cuts
 
 LARGE = 6  # heat maps with names on a page
 SMALL = 400  # heads as small pictures on a page
@@ -27,8 +28,8 @@ READING = (
 
 def brief(looks: Looks) -> str:
     """What a notebook shows: the answer and the map that says most."""
-    said = [escape(shorten(part, 400)) for part in (looks.answer,) if part]
-    top = f"<p><b>{escape(looks.model)}</b>: {said[0]}</p>" if said else f"<p><b>{escape(looks.model)}</b></p>"
+    said = f"answer: {escape(shorten(looks.answer, 400))}" if looks.answer else f"no answer: {escape(looks.no_answer)}"
+    top = f"<p>model: {escape(looks.model)}<br><b>{said}</b></p>" + "".join(prose(line) for line in cuts(looks))
     if not looks.maps:
         return top
     seen = looks.telling()
@@ -48,7 +49,8 @@ def sections(looks: Looks) -> list[tuple[str, str]]:
         ("model", looks.model),
         *((f"text {i + 1}" if len(read) > 1 else "text", text) for i, text in enumerate(read)),
     ]
-    facts += [("answer", looks.answer)] if looks.answer else []
+    facts += [("answer", looks.answer)] if looks.answer else [("no answer", looks.no_answer)] if looks.no_answer else []
+    facts += [("cut", line.removeprefix("cut: ")) for line in cuts(looks)]
     found = heads(looks)
     rows = f'<div class="scroll" tabindex="0" role="group" aria-label="heads">{lines(COLUMNS, table(found))}</div>'
     return [

@@ -23,11 +23,19 @@ from saccade.explain.axis import Axis
 from saccade.explain.looks import ATTENTION, Looks
 from saccade.explain.naming import Wanted, named
 from saccade.explain.places import Place, Sides, places
-from saccade.explain.writing import Written, write
+from saccade.explain.writing import Written, room, write
 from saccade.models.model import Model
+from saccade.models.painter import Painter
 
 MOST = 2**23  # weights of one head over all layers that are kept as they are; beyond, a pooled picture of each map
 SIDE = 256  # of such a picture
+SILENT = {  # why a model gives no answer, by the kind of its head
+    "": "the model has no output head, so it only encodes what it reads",
+    "words": "the model predicts masked words, and none is masked here",
+    "label": "the model compares two texts, and only one was given",
+    "span": "the model answers a question about a text, and only one text was given",
+}
+OTHER = "this input is not an example of the task that the model was trained for"
 
 
 def look(
@@ -65,7 +73,25 @@ def look_at(asked: Asked, wanted: Wanted = Wanted(), decoding: Decoding = Decodi
     texts = asked.texts if written is None or not written.text else _texts(asked, written)
     text = "" if written is None else written.text
     picture = asked.picture if written is None or written.picture is None else written.picture
-    return Looks(asked.model.family.name, tuple(seen), texts, answer or text, text, picture)
+    return Looks(
+        asked.model.family.name,
+        tuple(seen),
+        texts,
+        answer or text,
+        text,
+        picture,
+        no_answer="" if answer or text else _no_answer(asked, written),
+        cut=None if written is None else written.cut,
+        room=None if written is None else room(asked),
+        unread=asked.unread,
+    )
+
+
+def _no_answer(asked: Asked, written: Written | None) -> str:
+    """Why a model says nothing, in words that can stand where an answer would."""
+    if written is not None:
+        return "it paints a picture" if isinstance(asked.model.body, Painter) else "the text that it wrote is empty"
+    return SILENT.get(asked.model.kind or "", OTHER) if asked.model.head is not None else SILENT[""]
 
 
 @contextmanager

@@ -19,7 +19,8 @@ class Seen:
     """The weights of one module for one input, (H, Q, K), with names for queries and keys.
 
     `kind` is self, across, picture (words look at the cells of a picture), gate or channel. Of gates, a head is one gate, a
-    query a moment and a key a unit. Where only the largest weights are kept, `at` (H, Q, kept) has their keys.
+    query a moment and a key a unit. Where only the largest weights are kept, `at` (H, Q, kept) has their keys. `value_norms`
+    (H, K) are the lengths of the value vectors that the weights multiply; `pooled` says that neighbours share a row or a column.
     """
 
     name: str
@@ -32,6 +33,8 @@ class Seen:
     key: Axis
     at: Tensor | None = None
     gates: tuple[str, ...] = ()
+    value_norms: Tensor | None = None
+    pooled: bool = False
 
     @property
     def rows(self) -> list[str]:
@@ -91,12 +94,31 @@ class Seen:
                 raise ValueError(f"{self.title} has the heads {list(self.heads)}; asked for {missing[0]}.")
             places = [self.heads.index(head) for head in heads]
             at = None if out.at is None else out.at[places]
-            out = replace(out, heads=tuple(heads), weights=out.weights[places], at=at)
+            norms = None if out.value_norms is None else out.value_norms[places]
+            out = replace(out, heads=tuple(heads), weights=out.weights[places], at=at, value_norms=norms)
         if rows is not None:
             kept = [row for row in rows if row < len(out.query)]
             at = None if out.at is None else out.at[:, kept]
             out = replace(out, weights=out.weights[:, kept], at=at, query=out.query.pick(kept))
         return out
+
+    def weigh_values(self) -> "Seen":
+        """The map with every weight multiplied by the norm of its value vector: how much of a token a head passes on.
+
+        Kobayashi et al. 2020 (arXiv 2004.10102). A head that needs to look nowhere puts its weight on a token whose value is
+        close to zero, often a special token, and the weights alone do not show that. The norm is taken before the output
+        projection.
+        """
+        if self.value_norms is None:
+            raise ValueError(f"{self.title} has no value norms: {self._why_no_norms()}.")
+        return replace(self, weights=self.dense() * self.value_norms[:, None], at=None, value_norms=None)
+
+    def _why_no_norms(self) -> str:
+        if self.kind in ("gate", "channel"):
+            return f"a {self.kind} multiplies no value vectors"
+        if self.pooled:
+            return "it is pooled, and the weights of single tokens are gone; choose rows"
+        return "its values are not known"
 
     def to_words(self, texts: Sequence[str]) -> "Seen":
         """Sub-words joined: a word is looked at by as much as all its parts are, and looks as they do in the mean."""
@@ -106,9 +128,8 @@ class Seen:
             return replace(self, query=query, key=key)
         weights = _joined(self.dense(), seen).transpose(1, 2)
         counts = torch.tensor([len(group) for group in looking], dtype=weights.dtype)
-        return replace(
-            self, query=query, key=key, weights=(_joined(weights, looking) / counts).transpose(1, 2), at=None
-        )
+        joined = (_joined(weights, looking) / counts).transpose(1, 2)
+        return replace(self, query=query, key=key, weights=joined, at=None, value_norms=None)
 
 
 def _joined(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
@@ -129,6 +150,12 @@ class Looks:
     answer: str = ""
     written: str = ""
     picture: np.ndarray | None = None  # (rows, columns, channels), bytes
+    no_answer: str = ""  # why there is no answer, where there is none
+    cut: int | None = None  # the number of tokens after which writing was stopped, if it did not end by itself
+    room: int | None = (
+        None  # the most tokens that could be written after what was read; None: no limit, or nothing is written
+    )
+    unread: int = 0  # tokens at the end of the text that the model did not read
 
     def __len__(self) -> int:
         return len(self.maps)

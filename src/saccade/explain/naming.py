@@ -56,7 +56,12 @@ def _attention(values: Sequence[Tensor], place: Place, parts: Sequence[Look], wa
     columns = [one.columns[0].cpu() for one in parts if one.columns is not None]
     at = torch.cat(columns, dim=1) if columns else None
     heads = range(len(weights)) if wanted.heads is None else wanted.heads
-    return replace(_made(place, tuple(heads), weights, *_fitted(place, weights, at, parts[0])), at=at)
+    query, key = _fitted(place, weights, at, parts[0])
+    asked = len(place.query) if parts[0].rows is None else len(parts[0].rows)
+    pooled = len(query) != asked or len(key) != (len(place.key) or len(key))
+    made = replace(_made(place, tuple(heads), weights, query, key), at=at, pooled=pooled)
+    norms = parts[-1].value_norms  # a decoder that asks step by step has the same values at each
+    return made if norms is None or norms.size(-1) != len(key) else replace(made, value_norms=norms[0].float().cpu())
 
 
 def _made(place: Place, heads: tuple[int, ...], weights: Tensor, query: Axis, key: Axis) -> Seen:
@@ -101,5 +106,7 @@ def _with_far(seen: list[Seen], marked: Sequence[int], shown: Sequence[int] | No
         if at is not None and one.at is not None:
             at = at.clone()
             at[:, there] = one.at[:, mine]
-        out[out.index(near)] = replace(near, weights=weights, at=at)
+        out[out.index(near)] = replace(
+            near, weights=weights, at=at, value_norms=None
+        )  # the two looks have values of their own
     return out

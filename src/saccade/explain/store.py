@@ -24,11 +24,14 @@ def save(looks: Looks, path: Path) -> Path:
     maps = []
     for number, one in enumerate(looks.maps):
         tensors[f"{number}.weights"] = one.weights.to(torch.float16).contiguous()
+        if one.value_norms is not None:
+            tensors[f"{number}.value_norms"] = one.value_norms.contiguous()
         if one.at is not None:
             tensors[f"{number}.at"] = one.at.to(torch.int32).contiguous()
         sides = [_number(axes, axis) for axis in (one.query, one.key)]
         maps.append(
-            {name: getattr(one, name) for name in FIELDS} | {"heads": one.heads, "gates": one.gates, "axes": sides}
+            {name: getattr(one, name) for name in FIELDS}
+            | {"heads": one.heads, "gates": one.gates, "axes": sides, "pooled": one.pooled}
         )
     if looks.picture is not None:
         tensors["picture"] = torch.from_numpy(np.ascontiguousarray(looks.picture))
@@ -37,6 +40,10 @@ def save(looks: Looks, path: Path) -> Path:
         "texts": looks.texts,
         "answer": looks.answer,
         "written": looks.written,
+        "no_answer": looks.no_answer,
+        "cut": looks.cut,
+        "room": looks.room,
+        "unread": looks.unread,
         "maps": maps,
         "axes": [{"of": a.of, "grid": a.grid, "tokens": [[t.name, *t.span, t.text] for t in a.tokens]} for a in axes],
     }
@@ -67,7 +74,8 @@ def load(path: Path) -> Looks:
     axes = [_axis(one) for one in raw["axes"]]
     maps = tuple(_map(one, number, axes, tensors) for number, one in enumerate(raw["maps"]))
     picture = tensors["picture"].numpy() if "picture" in tensors else None
-    return Looks(raw["model"], maps, tuple(raw["texts"]), raw["answer"], raw["written"], picture)
+    more = {name: raw[name] for name in ("no_answer", "cut", "room", "unread") if name in raw}
+    return Looks(raw["model"], maps, tuple(raw["texts"]), raw["answer"], raw["written"], picture, **more)
 
 
 def _axis(raw: dict[str, Any]) -> Axis:
@@ -85,6 +93,7 @@ def _map(raw: dict[str, Any], number: int, axes: list[Axis], tensors: dict[str, 
         )
     kept = {name: raw[name] for name in FIELDS}
     places = None if at is None else at.long()
+    more = {"at": places, "value_norms": tensors.get(f"{number}.value_norms"), "pooled": raw.get("pooled", False)}
     return Seen(
-        **kept, heads=tuple(raw["heads"]), weights=weights, query=query, key=key, at=places, gates=tuple(raw["gates"])
+        **kept, heads=tuple(raw["heads"]), weights=weights, query=query, key=key, gates=tuple(raw["gates"]), **more
     )

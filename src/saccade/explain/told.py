@@ -16,7 +16,8 @@ WIDE = 14  # columns of a token
 
 def summary(found: Looks) -> list[str]:
     """The answer, and a line for each head: what it does, and its strongest links."""
-    said = [f"{found.model}: {found.answer}" if found.answer else found.model]
+    said = [f"answer: {found.answer}" if found.answer else f"no answer: {found.no_answer or 'none was given'}"]
+    said += cuts(found)
     lines = [
         _head_line(seen, place, head)
         for seen in found.maps
@@ -25,8 +26,24 @@ def summary(found: Looks) -> list[str]:
     ]
     said += lines[-LINES:] if len(lines) > LINES else lines
     if len(lines) > LINES:
-        said.insert(1, f"the last {LINES} of {len(lines)} heads; --layer and --head choose others, --json has all")
+        said.insert(
+            len(said) - LINES,
+            f"the last {LINES} of {len(lines)} heads; --layer and --head choose others, --json has all",
+        )
     return said + [_other_line(seen) for seen in found.maps if seen.kind in ("gate", "channel")]
+
+
+def cuts(found: Looks) -> list[str]:
+    """What was left out of the text that was read or written, a line each; nothing where all of it is there."""
+    lines = []
+    if found.unread:
+        tokens = "token was" if found.unread == 1 else "tokens were"
+        lines.append(f"cut: the text is longer than the model can read, so its last {found.unread:,} {tokens} not read")
+    if found.cut is not None:
+        full = found.room is not None and found.cut >= found.room
+        cure = "the most that the model has room for" if full else "--length sets how many it may write"
+        lines.append(f"cut at {found.cut} tokens: the text did not end by itself; {cure}")
+    return lines
 
 
 def _head_line(seen: Seen, place: int, head: Head) -> str:
@@ -54,6 +71,9 @@ def as_json(found: Looks, aligned: Alignment | None, agreed: list[Agreement]) ->
         "model": found.model,
         "answer": found.answer,
         "written": found.written,
+        "no_answer": found.no_answer,
+        "cut": found.cut,
+        "unread": found.unread,
         "texts": found.texts,
         "tokens": axes,
         "heads": [_head_object(head) for head in heads(found)],

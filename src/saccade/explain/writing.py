@@ -28,11 +28,12 @@ class Written:
     begin: Axis
     text: str
     picture: np.ndarray | None = None  # what was painted, (rows, columns, channels)
+    cut: int | None = None  # the number of tokens after which it was stopped, if it did not end by itself
 
 
 def write(asked: Asked, decoding: Decoding) -> Written:
     """Write, if nothing was given to be written, and name what was written."""
-    ids = list(asked.target) if asked.target is not None else _found(asked, decoding)
+    ids, ended = (list(asked.target), True) if asked.target is not None else _found(asked, decoding)
     body = asked.model.body
     if isinstance(body, Painter):
         whole = len(ids) == body.cells
@@ -43,7 +44,15 @@ def write(asked: Asked, decoding: Decoding) -> Written:
     else:
         target = asked.model.tokenizer.target
         axis, text = written_axis(target, ids, *_after(asked))
-    return Written(ids, axis, Axis("given", () if asked.alone else (_begin(asked),)), text)
+    begin = Axis("given", () if asked.alone else (_begin(asked),))
+    return Written(ids, axis, begin, text, cut=None if ended else len(ids))
+
+
+def room(asked: Asked) -> int | None:
+    """The most tokens that can be written after what was read; None where the model has no limit."""
+    source = asked.batch.source
+    read = source.tokens.size(1) if isinstance(source, Text) and asked.alone else 0
+    return None if asked.model.limit is None else asked.model.limit - read
 
 
 def _painted(body: Painter, ids: list[int]) -> np.ndarray:
@@ -67,22 +76,22 @@ def _begin(asked: Asked) -> Token:
     return Token("[begin]" if tokenizer is None or first >= tokenizer.vocab else tokenizer.token(first))
 
 
-def _found(asked: Asked, decoding: Decoding) -> list[int]:
-    """The best that the model writes, with the token that ended it."""
+def _found(asked: Asked, decoding: Decoding) -> tuple[list[int], bool]:
+    """The best that the model writes, with the token that ended it, and whether it ended by itself."""
     model, batch = asked.model, asked.batch.to(next(asked.model.parameters()).device)
     if isinstance(model.body, Painter):
-        return generate(model, batch, stop=None, limit=model.body.cells)[0]
+        return generate(model, batch, stop=None, limit=model.body.cells)[0], True
     tokenizer = need_tokenizer(model).target
     ways = Ways(decoding, model, tokenizer)
     if asked.alone or asked.task is None or not batch.rows:
-        read = batch.source.tokens.size(1) if isinstance(batch.source, Text) and asked.alone else 0
-        room = min(decoding.length or LENGTH, (model.limit or 10**9) - read)
-        if room < 1:
+        most = room(asked)
+        limit = min(decoding.length or LENGTH, decoding.length or LENGTH if most is None else most)
+        if limit < 1:
             raise ValueError(
                 f"The text fills the {model.limit} tokens that the model reads; shorten it to see it go on."
             )
-        best = ways.write(batch, limit=room)[0][0]
+        best = ways.write(batch, limit=limit)[0][0]
     else:
         best = asked.task.written(ways, batch)[0][0]
     ended = [] if tokenizer.end is None or not best.ended or asked.alone else [tokenizer.end]
-    return [*best.tokens, *ended] or [tokenizer.end or 0]
+    return [*best.tokens, *ended] or [tokenizer.end or 0], best.ended
