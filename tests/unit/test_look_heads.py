@@ -40,13 +40,49 @@ def pointing(at):
         ([0, 0, 0, 0, 0, 0], "first token"),
         ([5, 5, 5, 5, 5, 4], "separator"),
         ([3, 3, 3, 2, 3, 3], "punctuation"),
-        ([2, 4, 2, 0, 2, 1], "mixed"),
+        ([5, 5, 0, 0, 5, 1], "special tokens"),
+        ([2, 2, 2, 2, 4, 1], "the same token"),
+        ([2, 4, 5, 0, 1, 1], "one token each"),
     ],
 )
 def test_a_head_is_named_by_where_it_looks(rows, name):
     (head,) = heads_of(seen(pointing(rows)[None]))
     assert head.named == name
     assert head.numbers.entropy == pytest.approx(0, abs=1e-5)
+
+
+def test_a_head_that_no_rule_fits_is_described_by_its_own_numbers():
+    """A third on the first token, most of the rest on four others: no share is a majority, and no word is put on it."""
+    names = axis(["<s>", *"abcdefgh"])
+    weights = torch.full((9, 9), 0.01)
+    weights[:, 0] = 0.3
+    weights[:, 1:5] = (1 - 0.3 - 0.04) / 4
+    (head,) = heads_of(seen(weights[None], query=names, key=names))
+    bits = -(0.3 * math.log2(0.3) + 4 * 0.165 * math.log2(0.165) + 4 * 0.01 * math.log2(0.01))
+    assert head.named == f"30% first token, over {2**bits:.1f} tokens"
+    assert "mixed" not in {name for name, _ in RULES}
+
+
+def test_near_means_nearer_than_an_even_head_is_anyway():
+    """In six tokens an even head has most of its weight within two of them, and that is no habit."""
+    weights = torch.full((6, 6), 0.05) + torch.eye(6) * 0.2
+    weights = weights / weights.sum(-1, keepdim=True)
+    (head,) = heads_of(seen(weights[None]))
+    close = [sum(abs(i - j) <= 2 for j in range(6)) / 6 for i in range(1, 6)]
+    assert head.numbers.near_if_even == pytest.approx(sum(close) / 5)
+    assert head.numbers.near > 0.5
+    assert head.named != "near"
+    many = axis([f"t{i}" for i in range(20)])
+    band = torch.eye(20) + torch.eye(20).roll(1, 1) + torch.eye(20).roll(-1, 1) + 0.03
+    (head,) = heads_of(seen((band / band.sum(-1, keepdim=True))[None], query=many, key=many))
+    assert head.named == "near"
+
+
+def test_a_translation_written_backwards_is_a_reversed_alignment():
+    weights = torch.eye(6).flip(0)[None, :5] * 0.9 + 0.1 / 6
+    (head,) = heads_of(seen(weights, "across", query=axis(WORDS[:5], "written")))
+    assert head.named == "reversed alignment"
+    assert head.numbers.steady < -0.99
 
 
 def test_an_even_head_is_broad_and_its_numbers_are_those_of_a_loop():

@@ -1,7 +1,8 @@
 """What each head does, in numbers and in a word: how widely it looks, how far, and at what.
 
-The names come from a table of rules, the first that holds. They describe a habit on one input; they do not say that the answer
-depends on it.
+The names come from a table of rules, the first that holds; each needs more than half of the weight, or a correlation. A head that
+no rule fits is described by its own numbers instead. Names describe a habit on one input; they do not say that the answer depends
+on it.
 """
 
 import math
@@ -15,6 +16,8 @@ from torch import Tensor
 from saccade.explain.looks import ATTENTION, Looks, Seen
 
 MOSTLY = 0.5  # of the weight
+NEAR = 2  # tokens to either side that count as near
+LEAST = 0.1  # of the weight: a smaller share is not worth a word
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,9 @@ class Numbers:
 
     `entropy` is in bits, `even` the share of what it could be at most (1: all keys it may see alike), `distance` in tokens.
     What cannot be told, such as the distance between a word and a cell of a picture, is nan. `steady` is how nearly the place
-    looked at goes up with the place that looks, -1 to 1.
+    looked at goes up with the place that looks, -1 to 1. `near` is the share within two tokens, and `near_if_even` what it would
+    be for an even head; `special` is the share on tokens that stand for no text, `column` that on the one key that gets most,
+    and `sharp` the mean of each row's largest weight.
     """
 
     entropy: float
@@ -36,6 +41,11 @@ class Numbers:
     punctuation: float
     separator: float
     steady: float
+    near: float
+    near_if_even: float
+    special: float
+    column: float
+    sharp: float
 
 
 @dataclass(frozen=True)
@@ -60,12 +70,24 @@ RULES: tuple[Rule, ...] = (
     ("next token", lambda h, _: h.next > MOSTLY),
     ("self", lambda h, _: h.itself > MOSTLY),
     ("diagonal alignment", lambda h, kind: kind == "across" and h.steady > 0.8 and h.even < 0.8),
+    ("reversed alignment", lambda h, kind: kind == "across" and h.steady < -0.8 and h.even < 0.8),
     ("first token", lambda h, _: h.first > MOSTLY),
     ("separator", lambda h, _: h.separator > MOSTLY),
+    ("special tokens", lambda h, _: h.special > MOSTLY),
     ("punctuation", lambda h, _: h.punctuation > MOSTLY),
+    ("the same token", lambda h, _: h.column > MOSTLY),
     ("broad", lambda h, _: h.even > 0.9),
-    ("near", lambda h, _: h.distance < 2.0),
+    ("near", lambda h, _: h.near > max(MOSTLY, 1.25 * h.near_if_even)),
+    ("one token each", lambda h, _: h.sharp > MOSTLY),
 )
+SHARES = {  # what a share of the weight is called where no rule holds
+    "first": "first token",
+    "itself": "self",
+    "previous": "previous token",
+    "next": "next token",
+    "punctuation": "punctuation",
+    "separator": "separator",
+}
 
 
 def heads(looks: Looks) -> list[Head]:
@@ -88,8 +110,22 @@ def heads_of(seen: Seen) -> list[Head]:
 
 
 def _named(head: Head) -> Head:
-    name = next((name for name, holds in RULES if holds(head.numbers, head.kind)), "mixed")
-    return replace(head, named=name)
+    name = next((name for name, holds in RULES if holds(head.numbers, head.kind)), None)
+    return replace(head, named=measured(head.numbers) if name is None else name)
+
+
+def measured(numbers: Numbers) -> str:
+    """A head that no rule fits, in its own numbers: its largest share, and over how many tokens it spreads.
+
+    The latter is two to the power of the entropy: how many tokens an even head would look at to be as uncertain.
+    """
+    share, name = max((0.0 if math.isnan(x) else x, called) for x, called in _named_shares(numbers))
+    spread = f"over {2**numbers.entropy:.1f} tokens"
+    return f"{share:.0%} {name}, {spread}" if share >= LEAST else spread
+
+
+def _named_shares(numbers: Numbers) -> list[tuple[float, str]]:
+    return [(getattr(numbers, field), name) for field, name in SHARES.items()]
 
 
 def _spread(weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,15 +146,27 @@ def _shares(weights: Tensor, seen: Seen) -> dict[str, Tensor]:
         "first": weights[..., 0].mean(-1),
         "punctuation": _on(weights, mark),
         "separator": _on(weights, border),
+        "special": _on(weights, _special(seen)),
+        "column": weights.mean(-2).amax(-1),
+        "sharp": weights.amax(-1).mean(-1),
     }
     none = torch.full((len(weights),), math.nan)
     if seen.kind != "self" or len(seen.query) != len(key) or key.of == "cells":
-        return out | dict.fromkeys(("distance", "itself", "previous", "next"), none)
+        return out | dict.fromkeys(("distance", "itself", "previous", "next", "near", "near_if_even"), none)
     row = torch.arange(len(key) - weights.size(1), len(key))[:, None]
     step = torch.arange(len(key)) - row  # (Q, K): 0 on the diagonal, -1 one before it
     for name, where in (("itself", 0), ("previous", -1), ("next", 1)):
         out[name] = (weights * (step == where)).sum(-1).mean(-1)
+    close = step.abs() <= NEAR
+    seen_at_all = weights > 0
+    out["near"] = (weights * close).sum(-1).mean(-1)
+    out["near_if_even"] = ((seen_at_all & close).sum(-1) / seen_at_all.sum(-1).clamp(min=1)).mean(-1)
     return out | {"distance": (weights * step.abs()).sum(-1).mean(-1)}
+
+
+def _special(seen: Seen) -> Tensor:
+    """True for keys that stand for no text, such as [CLS]; of a picture or of numbers, for none."""
+    return torch.tensor(seen.key.special) & (seen.key.of in ("read", "given", "written"))
 
 
 def _on(weights: Tensor, keys: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def _head_line(seen: Seen, place: int, head: Head) -> str:
         f"{readable(a, WIDE)} → {readable(b, WIDE)} {weight:.2f}" for a, b, weight in links(seen, place)
     )
     name = f"{seen.title}, {seen.called(place)}"
-    return f"{name}{' ' * max(1, 34 - columns(name))}{head.named:<19}{strongest}"
+    return f"{name}{' ' * max(1, 34 - columns(name))}{head.named:<35}{strongest}"
 
 
 def _other_line(seen: Seen) -> str:
