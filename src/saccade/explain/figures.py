@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from saccade.explain.align import Alignment
+from saccade.explain.colors import signed_scale, weight_scale
 from saccade.explain.looks import ATTENTION, Looks, Seen
 from saccade.explain.overlay import views
 from saccade.explain.picture import save_figure
@@ -76,7 +77,7 @@ def _plain(name: str) -> str:
 def _paint(axis: Axes, weights: Tensor):
     values = weights.detach().float().cpu().numpy()
     most = max(abs(values).max(), 1e-9)
-    scale = {"cmap": "RdBu_r", "vmin": -most} if values.min() < 0 else {"cmap": "magma_r", "vmin": 0}
+    scale = {"cmap": signed_scale(), "vmin": -most} if values.min() < 0 else {"cmap": weight_scale(), "vmin": 0}
     return axis.imshow(values, aspect="auto", interpolation="nearest", vmax=most, **scale)
 
 
@@ -143,7 +144,12 @@ def _strips(shown: list[Seen]) -> Figure:
                 axis.set_axis_off()
                 continue
             axis.imshow(
-                seen.weights[place].T.numpy(), aspect="auto", interpolation="nearest", cmap="magma_r", vmin=0, vmax=1
+                seen.weights[place].T.numpy(),
+                aspect="auto",
+                interpolation="nearest",
+                cmap=weight_scale(),
+                vmin=0,
+                vmax=1,
             )
             axis.set_title(f"{seen.title}, {seen.called(place)}" if seen.gates else seen.title, fontsize=9)
             axis.set_ylabel(seen.key.of, fontsize=8)

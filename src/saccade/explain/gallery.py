@@ -6,7 +6,7 @@ from pathlib import Path
 from saccade.explain.align import Alignment
 from saccade.explain.heads import COLUMNS, heads, table
 from saccade.explain.looks import ATTENTION, Looks, Seen
-from saccade.explain.overlay import views
+from saccade.explain.overlay import brightness, views
 from saccade.explain.page import figure, page, pairs, prose, write_page
 from saccade.explain.page import table as lines
 from saccade.explain.raster import address, drawing, thumbnail
@@ -79,7 +79,7 @@ def _views(looks: Looks) -> str:
         name = label(view.name, 24)
         image = f'<img src="{address(view.image)}" alt="{escape(name)}">'
         drawn.append(f'<figure class="view">{image}<figcaption>{escape(name)}</figcaption></figure>')
-    return f'<div class="heads">{"".join(drawn)}</div>'
+    return prose(brightness(looks), kind="soft") + f'<div class="heads">{"".join(drawn)}</div>'
 
 
 def _mean(seen: Seen) -> str:
@@ -89,7 +89,7 @@ def _mean(seen: Seen) -> str:
         return _gates(seen)
     if seen.kind == "channel":
         return _channels(seen)
-    return drawing(seen.mean, seen.rows, seen.columns, title=title)
+    return drawing(seen.mean, seen.rows, seen.columns, title=title, most=seen.top)
 
 
 def _maps(looks: Looks) -> str:
@@ -104,7 +104,8 @@ def _maps(looks: Looks) -> str:
         if len(seen.heads) > 1 and seen.at is None:
             head = seen.sharpest()
             name = f"{seen.title}, {seen.called(head)}, the sharpest"
-            drawn.append(figure(drawing(seen.weights[head], seen.rows, seen.columns, title=name), name=name))
+            sharp = drawing(seen.weights[head], seen.rows, seen.columns, title=name, most=seen.top)
+            drawn.append(figure(sharp, name=name))
     return prose(READING) + "\n".join(drawn[:LARGE]) if drawn else ""
 
 
@@ -118,18 +119,23 @@ def _small(looks: Looks) -> str:
         weights = seen.dense()
         count += len(weights)
         small = "".join(
-            thumbnail(weights[i], f"{seen.title}, {seen.called(i)}", f"{seen.called(i)}: {named[i]}")
+            thumbnail(weights[i], f"{seen.title}, {seen.called(i)}", f"{seen.called(i)}: {named[i]}", top=seen.top)
             for i in range(len(weights))
         )
-        out.append(f"<h3>{escape(seen.title)}</h3><div class='heads'>{small}</div>")
+        out.append(f"<h3>{escape(seen.title)}</h3>{_scale(seen)}<div class='heads'>{small}</div>")
     return "".join(out) if count else ""
+
+
+def _scale(seen: Seen) -> str:
+    """What the colors of small pictures stand for, which have no legend of their own."""
+    return prose(f"All heads of this layer: no color is a weight of 0, full color is {seen.top:.3g}.", kind="soft")
 
 
 def _gates(seen: Seen) -> str:
     """How far each gate is open at each token, in the mean, and every unit as a small picture."""
     title = f"{seen.title}: how far open, mean of {seen.weights.size(-1)} units"
     small = "".join(
-        thumbnail(seen.weights[i].T, f"{seen.title}, {gate}", f"{gate}, unit by unit", width=160)
+        thumbnail(seen.weights[i].T, f"{seen.title}, {gate}", f"{gate}, unit by unit", width=160, top=1.0)
         for i, gate in enumerate(seen.gates)
     )
     axes = ("gate ↓", "token →")

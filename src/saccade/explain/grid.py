@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
+from saccade.explain.colors import DARK_GROUND, LIGHT_GROUND, signed_scale, weight_scale
 from saccade.explain.svg import TYPE, breadth, escape, frame, place, shorten, write
 
 LEVELS = 64  # steps of colour, closer together than an eye can tell apart
@@ -56,11 +57,10 @@ def colour(share: float, *, signed: bool = False) -> str:
 def shades(name: str) -> tuple[str, str]:
     """A colour on a light and on a dark page.
 
-    Magma has even steps of lightness; nothing is the end nearer to the page's own ground, so what stands out is weight.
+    Zero is the page's own ground, so what stands out is weight.
     """
-    share = int(name[1:]) / LEVELS
-    maps = ("RdBu_r", "RdBu_r") if name[0] == "d" else ("magma_r", "magma")
-    light, dark = ("#" + "".join(f"{round(255 * c):02x}" for c in colormaps[m](share)[:3]) for m in maps)
+    scale = signed_scale if name[0] == "d" else weight_scale
+    light, dark = (to_hex(scale(ground)(int(name[1:]) / LEVELS)) for ground in (LIGHT_GROUND, DARK_GROUND))
     return light, dark
 
 

@@ -80,6 +80,11 @@ class Seen:
             self.kind not in ("gate", "channel") and self.at is None and bool(whole.all() and (self.weights >= 0).all())
         )
 
+    @property
+    def top(self) -> float:
+        """Where a scale of color ends: at 1 for shares of a whole, so that maps can be compared, else at the largest weight."""
+        return 1.0 if self.sums_to_one else float(self.weights.abs().max()) or 1.0
+
     def sharpest(self) -> int:
         """The head whose rows are spread the least (the lowest entropy)."""
         spread = -(self.weights * self.weights.clamp(min=1e-12).log()).sum(-1).mean(-1)

@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
 
+from saccade.explain.colors import signed_scale, weight_scale
+
 WIDE = (  # fonts with Chinese, Japanese, Korean and Indian letters, as systems name them
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -45,7 +47,9 @@ class Map:
     def paint(self, axis: Axes, figure: Figure) -> None:
         values = self.matrix.detach().float().cpu().numpy()
         top = self.most or max(np.nanmax(abs(values)), 1e-9)  # what is no number is left white
-        scale = {"cmap": "RdBu_r", "vmin": -top, "vmax": top} if self.signed else {"cmap": "magma_r", "vmin": 0}
+        scale = (
+            {"cmap": signed_scale(), "vmin": -top, "vmax": top} if self.signed else {"cmap": weight_scale(), "vmin": 0}
+        )
         image = axis.imshow(values, aspect="auto", interpolation="nearest", **scale)
         axis.set(title=self.title, ylabel=self.rows, xlabel=self.columns)
         axis.title.set_parse_math(False)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib import colormaps
 from PIL import Image
 from torch import Tensor
 
+from saccade.explain.colors import paint_over
 from saccade.explain.grid import SIZE, STYLE
 from saccade.explain.heatmap import LOOKING, SHOWN, Matrix, heatmap, numbers
 from saccade.explain.svg import breadth, escape, frame, place, readable, write
@@ -57,7 +57,7 @@ def large(
     )
     body.append(f'<rect {size} class="rim"/>')
     most = most or float(np.nanmax(np.abs(values)))
-    body.append(write(left, top + high + 18, f"pale is 0, black is {most:.3f}", kind="soft"))
+    body.append(write(left, top + high + 18, f"no color is 0, full color is {most:.3f}", kind="soft"))
     about = f"{values.shape[0]:,} rows and {values.shape[1]:,} columns; the largest weight is {most:.3f}."
     return frame(
         body, kind="heat", title=title, about=about, width=left + wide + 40, height=top + high + 28, style=STYLE
@@ -65,12 +65,10 @@ def large(
 
 
 def picture(values: np.ndarray | Tensor, *, top: float | None = None) -> str:
-    """A matrix as a PNG inside an address, a pixel for each number; where some are negative, white is the middle."""
+    """A matrix as a PNG inside an address, a pixel for each number; zero is transparent, and negative numbers are blue."""
     array = np.nan_to_num(np.asarray(values, dtype=np.float64))
     most = (top or float(np.abs(array).max(initial=0.0))) or 1.0
-    share = array / most
-    painted = colormaps["RdBu_r"]((share + 1) / 2) if array.min(initial=0.0) < 0 else colormaps["magma_r"](share)
-    return address(Image.fromarray((painted[..., :3] * 255).round().astype(np.uint8)))
+    return address(Image.fromarray(paint_over(array / most)))
 
 
 def address(image: Image.Image) -> str:
@@ -80,8 +78,10 @@ def address(image: Image.Image) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def thumbnail(values: np.ndarray | Tensor, name: str, under: str, *, width: int = 96) -> str:
-    """One small picture with its name on hovering and a line under it."""
+def thumbnail(values: np.ndarray | Tensor, name: str, under: str, *, width: int = 96, top: float | None = None) -> str:
+    """One small picture with its name on hovering and a line under it; `top` is the number that full color stands for."""
     said = escape(name)
-    image = f'<img src="{picture(values)}" alt="{said}" title="{said}" style="width:{width}px;height:{width}px">'
+    image = (
+        f'<img src="{picture(values, top=top)}" alt="{said}" title="{said}" style="width:{width}px;height:{width}px">'
+    )
     return f"<figure>{image}<figcaption>{escape(under)}</figcaption></figure>"

@@ -148,7 +148,7 @@ def inside(page: str | bytes) -> Response:
 
 
 def colours() -> dict[str, list[str]]:
-    """The scale of the pictures on a light and on a dark page, from nothing to all."""
-    both = [shades(f"m{level}") for level in range(LEVELS + 1)]
-    signed = [shades(f"d{level}")[0] for level in range(LEVELS + 1)]
-    return {"light": [one[0] for one in both], "dark": [one[1] for one in both], "signed": signed}
+    """The scales of the pictures on a light and on a dark page, for weights and for numbers with a sign; zero is the ground."""
+    weights, signed = ([shades(f"{kind}{level}") for level in range(LEVELS + 1)] for kind in "md")
+    found = {"light": [one[0] for one in weights], "dark": [one[1] for one in weights]}
+    return found | {"signed": [one[0] for one in signed], "signed_dark": [one[1] for one in signed]}
