@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from saccade.explain.curve import thin
 from saccade.explain.page import page
 from saccade.explain.svg import escape
 from saccade.serving.samples import samples
@@ -63,7 +64,8 @@ def _told(path: Path) -> dict[str, Any]:
     with (path / "metrics.jsonl").open(encoding="utf-8") as file:
         for line in file:
             try:
-                rows.append(json.loads(line))
+                row = json.loads(line)
+                rows += [row] if isinstance(row, dict) else []
             except ValueError:  # the last line of a run that is being written
                 continue
     config: dict[str, Any] = {}
@@ -75,20 +77,69 @@ def _told(path: Path) -> dict[str, Any]:
         "name": path.name,
         "task": run.get("task"),
         "model": run.get("model") or run.get("family"),
+        "steps": max((row["step"] for row in rows if _is_step(row.get("step"))), default=None),
+        "loss": last_loss(rows),
         "curves": curves(rows),
+        "scores": scores(rows),
         "report": (path / "report.html").is_file(),
         "card": any((path / name).is_file() for name in ("card.html", "model/README.md")),
     }
 
 
 def curves(rows: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
-    """Of every number that was noted, the points (step, value), thinned to a few hundred."""
-    found: dict[str, list[list[float]]] = {}
+    """Of every number that was noted, the points (step, value); of many, a few hundred that look the same.
+
+    Scores on held-out data stand in records of their own, {"step": 400, "dev": {"accuracy": 0.9}}; their curves are called
+    "dev accuracy". The first and the last point of a curve are always among those that are kept.
+
+    >>> curves([{"step": 1, "loss": 2.0}, {"step": 1, "dev": {"accuracy": 0.5}}])
+    {'loss': [[1, 2.0]], 'dev accuracy': [[1, 0.5]]}
+    """
+    found: dict[str, dict[int, float]] = {}
     for row in rows:
-        step = row.get("step")
-        if not isinstance(step, int):
+        if not _is_step(row.get("step")):
             continue
-        for name, value in row.items():
-            if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
-                found.setdefault(name, []).append([step, float(value)])
-    return {name: points[:: max(1, len(points) // POINTS)] for name, points in found.items()}
+        for name, value in _flat(row).items():
+            if name != "step" and _is_number(value):
+                found.setdefault(name, {})[row["step"]] = float(value)  # a run that went on writes some steps again
+    points = {name: sorted(line.items()) for name, line in found.items()}
+    return {name: [[int(x), y] for x, y in thin(line, POINTS)] for name, line in points.items()}
+
+
+def last_loss(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The loss of the last step that noted one; its value is None where it was no number, as in a run that diverged."""
+    noted = [row for row in rows if "loss" in row and _is_step(row.get("step"))]
+    if not noted:
+        return None
+    last = max(reversed(noted), key=lambda row: row["step"])
+    return {"step": last["step"], "value": last["loss"] if _is_number(last["loss"]) else None}
+
+
+def scores(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The scores of the last evaluation on held-out data, the task's main score first, each with its step."""
+    dev = [row for row in rows if isinstance(row.get("dev"), dict) and _is_step(row.get("step"))]
+    if not dev:
+        return []
+    last = max(
+        reversed(dev), key=lambda row: row["step"]
+    )  # a step that was written again counts as it was written last
+    return [{"name": n, "value": v, "step": last["step"]} for n, v in last["dev"].items() if _is_number(v)]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A record without nesting: {"dev": {"accuracy": 1}} has the number "dev accuracy"."""
+    out = {}
+    for name, value in row.items():
+        inner = {f"{name} {key}": x for key, x in value.items()} if isinstance(value, dict) else {name: value}
+        out |= inner
+    return out
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    )  # neither infinite nor nan

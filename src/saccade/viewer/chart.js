@@ -11,23 +11,34 @@ function steps(low, high) {
   const unit = 10 ** Math.floor(Math.log10(raw));
   const size = [1, 2, 5, 10].find((by) => by * unit >= raw) * unit;
   const out = [];
-  for (let at = Math.ceil(low / size) * size; at <= high + size * 1e-6; at += size) out.push(Number(at.toPrecision(12)));
+  for (let i = Math.ceil(low / size - 1e-6); i <= high / size + 1e-6; i++) out.push(Number((i * size).toPrecision(12)) || 0); // counted, since sums of steps miss zero
   return out;
+}
+
+// marks of a logarithmic axis from 10^low to 10^high: powers of ten, and where there are few of them twice and five times these
+function powers(low, high) {
+  const [first, last] = [Math.floor(low + 1e-9), Math.ceil(high - 1e-9)];
+  const by = Math.max(1, Math.ceil((last - first) / 6));
+  const inside = (x) => Math.log10(x) >= low - 1e-9 && Math.log10(x) <= high + 1e-9;
+  const tens = Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, i) => 10 ** (first + i * by)).filter(inside);
+  if (tens.length > 2) return tens;
+  const more = Array.from({ length: last - first + 1 }, (_, i) => [1, 2, 5].map((times) => times * 10 ** (first + i))).flat();
+  return more.filter(inside);
 }
 
 function scale(values, from, to, log) {
   const known = values.filter((x) => Number.isFinite(x) && (!log || x > 0)).map((x) => (log ? Math.log10(x) : x));
   let [low, high] = [Math.min(...known), Math.max(...known)];
   if (!known.length) [low, high] = [0, 1];
-  if (low === high) [low, high] = [low - 0.5, high + 0.5];
+  if (low === high) [low, high] = log ? [low - 0.5, high + 0.5] : [low - (Math.abs(low) / 2 || 0.5), high + (Math.abs(high) / 2 || 0.5)];
   const place = (x) => from + (((log ? Math.log10(x) : x) - low) / (high - low)) * (to - from);
-  const marks = log ? steps(Math.ceil(low), Math.floor(high)).filter(Number.isInteger).map((x) => 10 ** x) : steps(low, high);
+  const marks = log ? powers(low, high) : steps(low, high);
   return [place, marks];
 }
 
 const plain = (x) => (Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(0) : String(Number(x.toPrecision(4))));
 
-export function curves({ title, x = "", y = "", lines, dots = [], log_x = false, log_y = false }) {
+export function curves({ title, x = "", y = "", lines, dots = [], log_x = false, log_y = false, points = false }) {
   const names = Object.keys(lines);
   const inks = document.documentElement.dataset.theme === "dark" ? DARK : INKS;
   const every = [...Object.values(lines).flat(), ...dots].filter(([, value]) => value !== null);
@@ -43,6 +54,7 @@ export function curves({ title, x = "", y = "", lines, dots = [], log_x = false,
       .map((p, i) => `${i ? "L" : "M"}${across(p[0]).toFixed(1)} ${up(p[1]).toFixed(1)}`)
       .join("");
     parts.push(drawn("path", { d: path, fill: "none", stroke: inks[number % inks.length], "stroke-width": 2 }));
+    if (points) for (const [px, py] of lines[name]) if (py !== null) parts.push(drawn("circle", { cx: across(px), cy: up(py), r: 3, fill: inks[number % inks.length] }));
   });
   for (const [px, py] of dots) parts.push(drawn("circle", { cx: across(px), cy: up(py), r: 2.5, fill: "currentColor", opacity: 0.6 }));
   const legend = make("figcaption", {}, title, ...names.flatMap((name, number) => {

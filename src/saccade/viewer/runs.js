@@ -3,6 +3,12 @@
 import { curves } from "/page/chart.js";
 import { ask, busy, make, repainted } from "/page/tell.js";
 
+const DEV = "dev "; // how the names of scores on held-out data begin
+
+function called(kind) {
+  return kind.startsWith(DEV) ? `held-out ${kind.slice(DEV.length)}` : kind;
+}
+
 async function answers(name) {
   const found = await busy(`reading the answers of ${name}`, () => ask(`/api/samples/${encodeURIComponent(name)}`));
   if (!found) return undefined;
@@ -17,7 +23,7 @@ async function answers(name) {
 export async function runs() {
   const all = await busy("reading the runs", () => ask("/api/runs"));
   if (!all?.length) return make("p", { text: "There are no runs here. saccade serve RUN --runs DIR names the folder where they are." });
-  const kinds = [...new Set(all.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => (b === "loss") - (a === "loss"));
+  const kinds = [...new Set(all.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => (b === "loss") - (a === "loss") || b.startsWith(DEV) - a.startsWith(DEV));
   const shown = new Set(all.slice(0, 4).map((run) => run.name));
   let kind = kinds[0];
   const stage = make("div", { class: "parts" });
@@ -39,17 +45,19 @@ export async function runs() {
   const link = (there, kind, name) => (there ? make("a", { href: `/api/${kind}/${encodeURIComponent(name)}`, text: kind, target: "_blank", rel: "noopener", "aria-label": `${kind} of ${name}` }) : "");
   const draw = () => {
     const lines = Object.fromEntries(all.filter((run) => shown.has(run.name) && run.curves[kind]).map((run) => [run.name, run.curves[kind]]));
-    stage.replaceChildren(Object.keys(lines).length ? curves({ title: kind, x: "step", y: kind, lines }) : make("p", { text: `None of the chosen runs has ${kind}.` }));
+    stage.replaceChildren(Object.keys(lines).length ? curves({ title: called(kind), x: "step", y: called(kind), lines, points: kind.startsWith(DEV) }) : make("p", { text: `None of the chosen runs has ${called(kind)}.` }));
     stage.dataset.ready = `${kind} ${Object.keys(lines).length}`;
   };
-  const pick = make("select", { "aria-label": "what is drawn", onchange: (event) => ((kind = event.target.value), draw()) }, ...kinds.map((name) => make("option", { text: name, value: name })));
+  const pick = make("select", { "aria-label": "what is drawn", onchange: (event) => ((kind = event.target.value), draw()) }, ...kinds.map((name) => make("option", { text: called(name), value: name })));
   const rows = all.map((run) => {
     const box = make("input", { type: "checkbox", checked: shown.has(run.name), "aria-label": `show ${run.name}`, onchange: (event) => (event.target.checked ? shown.add(run.name) : shown.delete(run.name), draw()) });
     const wrong = run.report ? make("button", { type: "button", text: "answers", "aria-pressed": "false", "aria-label": `answers of ${run.name}`, onclick: (event) => toggle(run.name, event.currentTarget) }) : "";
-    const last = run.curves.loss?.at(-1);
-    return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: last ? String(last[0]) : "" }), make("td", { text: last ? last[1].toFixed(4) : "" }), make("td", {}, link(run.report, "report", run.name)), make("td", {}, link(run.card, "card", run.name)), make("td", {}, wrong));
+    const loss = run.loss === null ? "" : run.loss.value === null ? "no number" : run.loss.value.toFixed(4);
+    const score = run.scores[0];
+    const held = score ? `${score.name} ${Number(score.value.toPrecision(4))} at step ${score.step}` : "";
+    return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: run.steps === null ? "" : String(run.steps) }), make("td", { text: loss }), make("td", { class: "held", text: held }), make("td", {}, link(run.report, "report", run.name)), make("td", {}, link(run.card, "card", run.name)), make("td", {}, wrong));
   });
-  const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
+  const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "held-out, last", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
   repainted(stage, draw);
   draw();
   return make("section", { "aria-label": "runs" }, make("div", { class: "row" }, make("label", {}, "draw", pick)), stage, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), samples);
