@@ -62,13 +62,18 @@ def page(browser, address):
     found.on("request", lambda r: wrong.append(r.url) if not _own(r.url, address) else None)
     found.on("pageerror", lambda error: wrong.append(str(error)))
     found.on(
-        "console", lambda said: wrong.append(said.text) if said.type == "error" and "400" not in said.text else None
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and not _refused(said.text) else None
     )
     found.on("dialog", lambda box: (wrong.append(f"a dialog: {box.message}"), box.dismiss()))
     found.goto(address)
     yield found
     context.close()
     assert wrong == []
+
+
+def _refused(said: str) -> bool:
+    """What a browser notes of an answer that is an error in words, or that a look is not kept any more."""
+    return "status of 400" in said or "status of 410" in said
 
 
 def _own(url: str, address: str) -> bool:

@@ -11,7 +11,6 @@ from PIL import Image
 import saccade
 from browser.served import loud, serving
 from browser.test_page import CHANGED, TEXT, ask, drawn
-from saccade.decoding import Decoding
 from saccade.explain.agreement import agree, evidence
 from saccade.models import bert
 from saccade.models.new import new
@@ -138,7 +137,7 @@ def test_a_head_says_whether_the_answer_depends_on_it(page, known):
     ask(page, "translator")
     page.click("text=Does it matter?")
     page.wait_for_selector("p[aria-live] >> text=evidence")
-    found = evidence(known["translator"].model, TEXT, Decoding(length=24))
+    found = evidence(known["translator"].model, TEXT)
     wanted = agree(found, found.looks.telling(), 0)
     assert page.locator("article p[aria-live]").inner_text() == str(wanted)
     page.select_option("select[aria-label=head]", index=1)

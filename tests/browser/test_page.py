@@ -13,7 +13,6 @@ import saccade
 from browser.browsing import ANSWERS
 from browser.served import MARKUP, loud, serving
 from hostile.markup import hostile
-from saccade.decoding import Decoding
 from saccade.models import bert
 from saccade.models.new import new
 from saccade.serving.room import Room
@@ -67,7 +66,7 @@ def table(page):
 @pytest.mark.parametrize("name", ["reader", "writer", "translator"])
 def test_the_numbers_are_those_of_the_model(page, known, name):
     ask(page, name)
-    seen = saccade.look(known[name].model, TEXT, decoding=Decoding(length=24)).telling()
+    seen = saccade.look(known[name].model, TEXT).telling()
     drawn(page, "text=Numbers")
     shown = torch.tensor(table(page))
     torch.testing.assert_close(shown, seen.weights[0][:40, :40], atol=1e-3, rtol=0)
@@ -128,7 +127,7 @@ def test_a_translation_shows_which_word_became_which(page, known):
     drawn(page, "text=Word for word")
     from saccade.explain.align import align
 
-    wanted = align(saccade.look(known["translator"].model, TEXT, decoding=Decoding(length=24))).pharaoh()
+    wanted = align(saccade.look(known["translator"].model, TEXT)).pharaoh()
     assert page.locator(".stage code").inner_text() == wanted
 
 

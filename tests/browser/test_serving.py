@@ -24,7 +24,7 @@ from saccade.serving.app import make
 from saccade.serving.demos import KNOWN, Demos
 from saccade.serving.guard import MOST
 from saccade.serving.samples import samples
-from saccade.serving.shelf import Shelf, curves
+from saccade.serving.shelf import Shelf, curves, last_loss, scores
 from saccade.training.report import write_report
 from saccade.training.run_lock import lock_run
 from saccade.viewer import pages
@@ -63,6 +63,22 @@ def test_what_is_told_is_what_is_computed(client, known, name):
         assert [head["head"] for head in heads] == list(seen.heads)
 
 
+def test_the_weights_of_words_and_of_values_are_those_of_the_library(client, known):
+    text = "the cat sat"
+    looks = saccade.look(known["reader"].model, text)
+    for words in (False, True):
+        told = client.post("/api/look/reader", json={"text": text, "words": words}).json()
+        assert (told["cut"], told["unread"], told["answer"]) == (None, 0, "")
+        assert told["no_answer"] == looks.no_answer
+        for measure in ("weight", "value_norm"):
+            seen = looks[0].weigh_values() if measure == "value_norm" else looks[0]
+            seen = seen.to_words(looks.texts) if words else seen
+            raw = client.get(f"/api/look/reader/{told['look']}/0?measure={measure}").content
+            values = torch.from_numpy(np.frombuffer(raw, dtype="<f2").copy()).view(seen.weights.shape).float()
+            torch.testing.assert_close(values, seen.weights, atol=1e-3, rtol=2e-3)
+    assert client.get(f"/api/look/reader/{told['look']}/0?measure=beauty").status_code == 400
+
+
 def test_a_window_of_a_long_text_is_not_pooled(client, known):
     text = "so it goes on " * 40
     told = client.post("/api/look/reader", json={"text": text, "first": 100}).json()
@@ -88,7 +104,7 @@ def test_old_looks_are_forgotten_by_name(client, known):
     for _ in range(7):
         client.post("/api/look/reader", json={"text": "a"})
     answer = client.get(f"/api/look/reader/{first}/0")
-    assert answer.status_code == 400
+    assert answer.status_code == 410  # so that the page can tell it from a wrong question, and look again
     assert "look again" in answer.json()["error"]
 
 
@@ -161,6 +177,30 @@ def test_runs_are_told_even_while_they_are_written(client):
     assert (answer.status_code, answer.json()["error"]) == (400, "The run 'first' has no model/README.md.")
     assert run["model"] is None
     assert len(curves([{"step": i, "loss": 1.0} for i in range(10_000)])["loss"]) <= 400
+
+
+def test_the_last_step_of_a_long_curve_is_kept_and_so_are_its_extremes():
+    rows = [{"step": i, "loss": 1.0} for i in range(1, 861)]
+    rows[499]["loss"] = 9.0
+    found = curves(rows)["loss"]
+    assert len(found) <= 300
+    assert (found[0], found[-1]) == ([1, 1.0], [860, 1.0])
+    assert [500, 9.0] in found
+
+
+def test_scores_on_held_out_data_are_curves_and_the_last_ones_are_told():
+    rows = [
+        {"step": 1, "loss": 2.0},
+        {"step": 1, "dev": {"accuracy": 0.5, "shown": "a text", "good": True, "loss": float("nan")}},
+        {"step": 2, "dev": {"accuracy": 0.75, "mcc": 0.1}},
+        {"step": 2, "loss": float("inf")},
+        {"step": 2, "dev": {"accuracy": 0.7, "mcc": 0.2}},  # written again by a run that went on
+    ]
+    assert curves(rows) == {"loss": [[1, 2.0]], "dev accuracy": [[1, 0.5], [2, 0.7]], "dev mcc": [[2, 0.2]]}
+    assert last_loss(rows) == {"step": 2, "value": None}
+    assert last_loss([]) is None
+    assert [(one["name"], one["value"], one["step"]) for one in scores(rows)] == [("accuracy", 0.7, 2), ("mcc", 0.2, 2)]
+    assert scores(rows[:1]) == []
 
 
 def test_a_run_says_its_model_or_the_family_it_took_by_itself(client, tmp_path):

@@ -140,7 +140,7 @@ def test_a_model_that_does_not_answer_says_why_and_never_its_family(tmp_path, ca
     assert "only one text was given" in saccade.look(asks, TEXTS[0]).no_answer
     paints = new("painter", painter.Config(300, 8, layers=1, heads=2, inner=8, size=8, cell=4)).eval()
     paints.tokenizer = train(TEXTS, "bpe", 300)
-    assert saccade.look(paints, TEXTS[0]).no_answer == "it paints a picture"
+    assert saccade.look(paints, TEXTS[0]).no_answer == "it paints a picture instead of writing"
     for model, name in ((bare, "transformer_reader"), (masked, "bert")):
         assert main(["look", str(model.save(tmp_path / name)), TEXTS[0]]) == 0
         first = capsys.readouterr().out.splitlines()[0]

@@ -19,7 +19,8 @@ FILE = "looks.png"
 READ = ("text", "texts", "line", "words")
 CAPTION = (
     "The map that says most, the mean of its heads: a row for each token that looks, a column for each that is looked at. A "
-    "weight says how much of a token was passed on at this place, not that the answer depends on it."
+    "weight is the share that the value of a token has in the sum at this place. It does not say how large that value is, nor "
+    "that the answer depends on it."
 )
 
 

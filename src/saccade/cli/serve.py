@@ -51,6 +51,8 @@ def serve(
         print(f"saccade serve: loading {name}", file=sys.stderr)
         room = Room(name)
         rooms[room.name if room.name not in rooms else name] = room
+        if (reason := room.about()["unavailable"]) is not None:
+            print(f"saccade serve: {name} is not offered under Look: {reason}", file=sys.stderr)
     folder = runs or (Path(names[0]).resolve().parent if names else None)
     from saccade.cli.settings import Wrong
 

@@ -21,8 +21,8 @@ STYLE = (
     ".heads figcaption{font-size:.75rem;line-height:1.3;color:inherit;max-width:11rem}</style>"
 )
 READING = (
-    "A row is a token that looks, a column one that is looked at. A weight says how much of a token was passed on at this "
-    "place, not that the answer depends on it."
+    "A row is a token that looks, a column one that is looked at. A weight is the share that the value of a token has in the sum "
+    "at this place. It does not say how large that value is, nor that the answer depends on it."
 )
 
 

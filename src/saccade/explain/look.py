@@ -90,7 +90,11 @@ def look_at(asked: Asked, wanted: Wanted = Wanted(), decoding: Decoding = Decodi
 def _no_answer(asked: Asked, written: Written | None) -> str:
     """Why a model says nothing, in words that can stand where an answer would."""
     if written is not None:
-        return "it paints a picture" if isinstance(asked.model.body, Painter) else "the text that it wrote is empty"
+        return (
+            "it paints a picture instead of writing"
+            if isinstance(asked.model.body, Painter)
+            else "the text that it wrote is empty"
+        )
     return SILENT.get(asked.model.kind or "", OTHER) if asked.model.head is not None else SILENT[""]
 
 

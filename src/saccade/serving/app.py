@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query
 from fastapi.responses import Response
@@ -33,7 +33,7 @@ class Asked(BaseModel):
     words: bool = False
     first: int | None = Field(None, ge=0, le=2**20)
     beams: int = Field(1, ge=1, le=16)
-    length: int = Field(24, ge=1, le=512)
+    length: int | None = Field(None, ge=1, le=512)
 
     def asking(self) -> Asking:
         given: dict[str, Any] = self.model_dump()
@@ -88,8 +88,10 @@ def _looks(app: FastAPI, rooms: dict[str, Room]) -> None:
         return room(name).look(asked.asking())
 
     @app.get("/api/look/{name}/{number}/{map}")
-    def weights(name: str, number: Number, map: Number) -> Response:
-        return Response(room(name).weights(number, map), media_type="application/octet-stream")
+    def weights(
+        name: str, number: Number, map: Number, measure: Literal["weight", "value_norm"] = "weight"
+    ) -> Response:
+        return Response(room(name).weights(number, map, measure), media_type="application/octet-stream")
 
     @app.get("/api/heads/{name}/{number}/{map}")
     def heads(name: str, number: Number, map: Number) -> list[dict[str, Any]]:

@@ -22,6 +22,10 @@ HEADERS = {
 told = logging.getLogger("saccade.serving")
 
 
+class Gone(ValueError):
+    """What is asked for was there, and is not kept any more; the page asks for it anew."""
+
+
 def guard(app: FastAPI) -> FastAPI:
     """Answer only those who call this machine by its own name, with bounded requests, and never with a traceback."""
 
@@ -42,6 +46,10 @@ def guard(app: FastAPI) -> FastAPI:
     @app.exception_handler(ValueError)
     async def _(request: Request, error: Exception) -> Response:
         return said(400, str(error))
+
+    @app.exception_handler(Gone)
+    async def _(request: Request, error: Exception) -> Response:
+        return said(410, str(error))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 
 from saccade.decoding.settings import Decoding
 from saccade.explain.ablate import Switch, switches, without
 from saccade.explain.agreement import Evidence, agree, evidence_of, judged
-from saccade.explain.align import align
 from saccade.explain.asked import Input, ask, opened, sees
-from saccade.explain.axis import Axis
 from saccade.explain.gallery import sections
 from saccade.explain.heads import heads_of
 from saccade.explain.look import look_at
 from saccade.explain.looks import Looks, Seen
 from saccade.explain.naming import Wanted
 from saccade.explain.page import page
-from saccade.explain.raster import address
 from saccade.models.model import Model
+from saccade.serving.describe import describe_look, special_shares
+from saccade.serving.guard import Gone
+from saccade.tasks.regress import Regress
+from saccade.tasks.task import Task
 
 KEPT = 6  # looks that can still be asked about
 ROWS = 64  # of a window of a long text
@@ -41,7 +41,9 @@ class Asking:
     words: bool = False
     first: int | None = None  # of long texts: the first row of a window that is shown as it is, not pooled
     beams: int = 1
-    length: int = 24
+    length: int | None = (
+        None  # the most tokens to write; None: as many as the task allows, or 24 where a text is continued
+    )
 
     @property
     def decoding(self) -> Decoding:
@@ -64,16 +66,37 @@ class Asking:
 class Kept:
     """A look that can still be asked about, and what the answer was found to depend on, if somebody asked."""
 
-    looks: Looks
+    looks: Looks  # token by token
     asking: Asking
     evidence: Evidence | None = None
+
+    def shown(self, seen: Seen) -> Seen:
+        """A map as it was asked for: token by token, or joined to words."""
+        return seen.to_words(self.looks.texts) if self.asking.words else seen
+
+
+def name_of(run: str | Path | Model) -> str:
+    """What a model is called on the page: its directory, or the one around it where that is only called `model`."""
+    if isinstance(run, Model):
+        return "model"
+    path = Path(run).resolve()
+    return (path.parent.name if path.name == "model" else "") or path.name or str(run)
+
+
+def unavailable(task: Task | None, model: Model) -> str | None:
+    """Why a model cannot be looked at on the page, or None where it can: it takes a text or a picture there."""
+    if isinstance(task, Regress):
+        return "it reads numbers, and Look takes a text or a picture; Runs shows its curves and its report"
+    if not sees(model) and model.tokenizer is None:
+        return "it came without a tokenizer; load it from a directory that has tokenizer files"
+    return None
 
 
 class Room:
     """One model behind the page; one thing is computed at a time, since it takes all cores."""
 
     def __init__(self, run: str | Path | Model, name: str = ""):
-        self.name = name or ("model" if isinstance(run, Model) else Path(run).name)
+        self.name = name or name_of(run)
         self.task, self.model = opened(run)
         self.switches = {one.name: one for one in switches(self.model)}
         self._looks: OrderedDict[int, Kept] = OrderedDict()
@@ -91,6 +114,7 @@ class Room:
             "writes": hasattr(body, "start"),
             "answers": not sees(self.model) and (hasattr(body, "start") or self.model.head is not None),
             "reads": self.model.limit,
+            "unavailable": unavailable(self.task, self.model),
             "heads": [switched(name, one) for name, one in self.switches.items()],
             "parameters": sum(p.numel() for p in self.model.parameters()),
         }
@@ -102,28 +126,43 @@ class Room:
             asked = ask(self.task, self.model, asking.input())
             rows = None if asking.first is None else range(asking.first, asking.first + ROWS)
             found = look_at(asked, Wanted(rows=rows), asking.decoding)
-            found = found.to_words() if asking.words else found
             self._number += 1
-            self._looks[self._number] = Kept(found, asking)
+            number, self._looks[self._number] = self._number, Kept(found, asking)
             while len(self._looks) > KEPT:
                 self._looks.popitem(last=False)
-        return described(self._number, found)
+        return describe_look(number, found, found.to_words() if asking.words else found) | {"window": asking.first}
 
-    def weights(self, number: int, map: int) -> bytes:
-        """All heads of one map in half precision, (H, Q, K), the least byte of each number first."""
-        return self._map(number, map).dense().to(torch.float16).contiguous().numpy().tobytes()
+    def weights(self, number: int, map: int, measure: str = "weight") -> bytes:
+        """All heads of one map in half precision, (H, Q, K), the least byte of each number first.
+
+        With the measure `value_norm` each weight is multiplied by the norm of its value vector.
+        """
+        kept, seen = self._kept(number), self._map(number, map)
+        found = kept.shown(seen.weigh_values() if measure == "value_norm" else seen)
+        return found.dense().to(torch.float16).contiguous().numpy().tobytes()
 
     def heads(self, number: int, map: int) -> list[dict[str, Any]]:
         """What each head of a map does, in a word and in numbers."""
-        seen = self._map(number, map)
+        seen = self._kept(number).shown(self._map(number, map))
         if seen.kind not in ("self", "across", "picture"):
             return [{"head": head, "named": seen.called(place)} for place, head in enumerate(seen.heads)]
-        return [{"head": one.head, "named": one.named, "entropy": one.numbers.entropy} for one in heads_of(seen)]
+        shares = special_shares(self._map(number, map))
+        return [
+            {
+                "head": one.head,
+                "named": one.named,
+                "entropy": one.numbers.entropy,
+                "special": weight,
+                "special_passed": passed,
+            }
+            for one, (weight, passed) in zip(heads_of(seen), shares, strict=True)
+        ]
 
     def page(self, number: int) -> str:
         """A look as one file that opens anywhere."""
-        found = self._kept(number).looks
-        return page(f"Where {found.model} looked", sections(found))
+        kept = self._kept(number)
+        found = kept.looks.to_words() if kept.asking.words else kept.looks
+        return page(f"Where {self.name} looked", sections(found))
 
     def agree(self, number: int, map: int, head: int) -> dict[str, Any]:
         """Whether the answer depends on what a head points at: two numbers, or null where it cannot be told, and a label."""
@@ -150,7 +189,7 @@ class Room:
     def _kept(self, number: int) -> Kept:
         found = self._looks.get(number)
         if found is None:
-            raise ValueError(f"Look {number} is not kept any more; look again.")
+            raise Gone(f"Look {number} is not kept any more; look again.")
         return found
 
     def _map(self, number: int, map: int) -> Seen:
@@ -162,53 +201,3 @@ class Room:
 
 def switched(name: str, switch: Switch) -> dict[str, Any]:
     return {"name": name, "side": switch.side, "kind": switch.kind, "layer": switch.layer, "head": switch.head}
-
-
-def described(number: int, looks: Looks) -> dict[str, Any]:
-    """Everything of a look but the weights; axes that maps share are told once."""
-    axes: list[Axis] = []
-    maps = []
-    for seen in looks.maps:
-        sides = []
-        for axis in (seen.query, seen.key):
-            if axis not in axes:
-                axes.append(axis)
-            sides.append(axes.index(axis))
-        maps.append(
-            {
-                "kind": seen.kind,
-                "side": seen.side,
-                "layer": seen.layer,
-                "title": seen.title,
-                "heads": seen.heads,
-                "called": [seen.called(place) for place in range(len(seen.heads))],
-                "query": sides[0],
-                "key": sides[1],
-            }
-        )
-    return {
-        "look": number,
-        "model": looks.model,
-        "answer": looks.answer,
-        "written": looks.written,
-        "texts": looks.texts,
-        "picture": None if looks.picture is None else address(Image.fromarray(looks.picture.squeeze())),
-        "telling": looks.maps.index(looks.telling()) if looks.maps else 0,
-        "axes": [{"of": axis.of, "grid": axis.grid, "tokens": [t.name for t in axis.tokens]} for axis in axes],
-        "maps": maps,
-        "aligned": aligned(looks),
-    }
-
-
-def aligned(looks: Looks) -> dict[str, Any] | None:
-    """Which word became which, where something was written from something that was read."""
-    if not any(seen.kind == "across" and seen.key.of == "read" for seen in looks.maps):
-        return None
-    found = align(looks)
-    return {
-        "where": str(found.where),
-        "source": found.source,
-        "target": found.target,
-        "weights": found.weights.tolist(),
-        "pharaoh": found.pharaoh(),
-    }

@@ -18,8 +18,8 @@ EXAMPLES = 50
 DEV = 6  # curves of dev scores
 READING = (
     "Each row is a token that looks, each column a token that is looked at; the further a cell stands out from the page, "
-    "the larger the weight, and hovering over it gives the number. A weight says how much of a token was passed on at this "
-    "place, not that the answer depends on it."
+    "the larger the weight, and hovering over it gives the number. A weight is the share that the value of a token has in "
+    "the sum at this place. It does not say how large that value is, nor that the answer depends on it."
 )
 
 

@@ -1,8 +1,8 @@
-// The scale of every picture: the same colours as in the library's own, from nothing to the largest weight.
+// The scale of every picture: the same colours as in the library's own; nothing is the ground of the page, light or dark.
 
 import { dark, make } from "/page/tell.js";
 
-let scales = { light: [], dark: [], signed: [] };
+let scales = { light: [], dark: [], signed: [], signed_dark: [] };
 
 function bytes(name) {
   return [1, 3, 5].map((at) => parseInt(name.slice(at, at + 2), 16));
@@ -24,18 +24,28 @@ export function extent(values) {
 
 export function rgb(value, { signed, top }) {
   if (!Number.isFinite(value)) return [128, 128, 128];
-  const scale = signed ? scales.signed : dark() ? scales.dark : scales.light;
+  const scale = signed ? (dark() ? scales.signed_dark : scales.signed) : dark() ? scales.dark : scales.light;
   const share = signed ? (value / top + 1) / 2 : value / top;
   return scale[Math.round(Math.min(1, Math.max(0, share)) * (scale.length - 1))] ?? [0, 0, 0];
 }
 
 // what the colours stand for, from the least to the largest weight
-export function key({ signed, top }) {
+export function key({ signed, top, said = "" }) {
   const steps = Float32Array.from({ length: 96 }, (_, i) => top * (signed ? i / 47.5 - 1 : i / 95));
   const strip = painted(steps, 1, steps.length, { signed, top });
   strip.setAttribute("aria-hidden", "true");
-  strip.style.cssText = "width: 96px; height: 12px";
-  return make("p", { class: "key soft" }, signed ? plain(-top) : "0", strip, plain(top));
+  strip.className = "strip";
+  return make("p", { class: "key soft" }, signed ? plain(-top) : "0", strip, plain(top), said && make("span", { text: said }));
+}
+
+// the same for lines: as wide as the weight they stand for
+export function widthKey({ top, said = "" }, widthOf) {
+  const samples = [0.1, 0.5, 1].flatMap((share) => {
+    const line = make("span", { class: "sample", "aria-hidden": "true" });
+    line.style.height = `${widthOf(share)}px`;
+    return [line, plain(share * top)];
+  });
+  return make("p", { class: "key soft" }, ...samples, said && make("span", { text: said }));
 }
 
 function plain(value) {

@@ -16,7 +16,7 @@ function ink() {
 }
 
 // `told` hears (row, column) under the pointer or the keyboard, `chosen` a row that was clicked
-export function heat({ values, rows, columns, told = () => {}, chosen = () => {}, label = "heat map", most = 1100 }) {
+export function heat({ values, rows, columns, range = extent(values), told = () => {}, chosen = () => {}, label = "heat map", most = 1100 }) {
   const room = Math.max(240, Math.min(most, window.innerWidth - 260));
   const side = Math.max(3, Math.min(26, Math.floor(room / Math.max(columns.length, 1))));
   const ratio = window.devicePixelRatio || 1;
@@ -37,8 +37,9 @@ export function heat({ values, rows, columns, told = () => {}, chosen = () => {}
   const pen = base.getContext("2d");
   pen.scale(ratio, ratio);
   pen.imageSmoothingEnabled = false;
-  const range = extent(values);
   pen.drawImage(painted(values, rows.length, columns.length, range), left, top, side * columns.length, side * rows.length);
+  pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--line");
+  pen.strokeRect(left - 0.5, top - 0.5, side * columns.length + 1, side * rows.length + 1); // zero is the ground, so the map has a rim
   pen.font = FONT;
   pen.fillStyle = ink();
   pen.textAlign = "right";

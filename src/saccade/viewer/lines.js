@@ -1,11 +1,15 @@
-// Tokens on both sides and lines between them, as strong as the weight; a token that is pointed at or chosen shows its own.
+// Tokens on both sides and lines between them, as wide as the weight on the scale below; a token that is pointed at or chosen shows its own.
 
-import { extent, rgb } from "/page/colour.js";
+import { extent, rgb, widthKey } from "/page/colour.js";
 import { make, shown } from "/page/tell.js";
 
 const HIGH = 26; // of a token
 const MOST = 3000; // lines at a time
 const FEW = 400; // tokens on a side: a canvas has an end
+const WIDEST = 7; // pixels of a line at the end of the scale
+const LEAST = 0.01; // of the scale: a thinner line could not be seen
+
+const widthOf = (share) => Math.max(0.3, WIDEST * Math.min(1, share));
 
 // of many rows those around the chosen one
 function around(count, row) {
@@ -21,12 +25,12 @@ function sought(values, rows, count) {
   return all.sort((a, b) => peak[b] - peak[a]).slice(0, FEW).sort((a, b) => a - b);
 }
 
-export function lines({ values, rows, columns, told = () => {}, pinned = null, chosen = () => {} }) {
-  const range = extent(values);
+export function lines({ values, rows, columns, range = extent(values), told = () => {}, pinned = null, chosen = () => {} }) {
   const count = columns.length;
   const looking = around(rows.length, pinned);
   const looked = sought(values, looking, count);
   const canvas = make("canvas", { "aria-hidden": "true" });
+  const tally = make("p", { class: "soft" });
   const token = (name, i, kind) =>
     make("button", {
       type: "button",
@@ -61,15 +65,16 @@ export function lines({ values, rows, columns, told = () => {}, pinned = null, c
     looking.forEach((i, up) => {
       if (row !== null && i !== row) return;
       looked.forEach((j, down) => {
-        const weight = Math.abs(values[i * count + j]) / range.top;
-        if (weight > 0.01) links.push([weight, up, down]);
+        const weight = values[i * count + j] / range.top;
+        if (Math.abs(weight) > LEAST) links.push([Math.abs(weight), up, down, weight < 0]);
       });
     });
     links.sort((a, b) => b[0] - a[0]);
     pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
-    for (const [weight, up, down] of links.slice(0, MOST)) {
-      pen.globalAlpha = row === null ? weight * 0.8 : Math.max(0.06, weight);
-      pen.lineWidth = 0.6 + 3 * weight;
+    pen.globalAlpha = row === null ? 0.6 : 0.85;
+    for (const [weight, up, down, negative] of links.slice(0, MOST)) {
+      pen.lineWidth = widthOf(weight);
+      pen.setLineDash(negative ? [5, 4] : []);
       pen.beginPath();
       pen.moveTo(0, (up + 0.5) * HIGH - 1);
       pen.bezierCurveTo(wide / 3, (up + 0.5) * HIGH - 1, (2 * wide) / 3, (down + 0.5) * HIGH - 1, wide, (down + 0.5) * HIGH - 1);
@@ -85,6 +90,9 @@ export function lines({ values, rows, columns, told = () => {}, pinned = null, c
       one.style.background = `rgb(${r} ${g} ${b})`;
       one.style.color = 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#111" : "#fff";
     });
+    left.querySelector(".shown")?.classList.remove("shown");
+    if (row !== null) left.children[looking.indexOf(row)]?.firstElementChild.classList.add("shown");
+    tally.textContent = links.length > MOST ? `Of ${links.length.toLocaleString("en")} lines the ${MOST.toLocaleString("en")} widest are drawn.` : "";
     let best = 0;
     if (row !== null) for (let j = 0; j < count; j++) if (values[row * count + j] > values[row * count + best]) best = j;
     told(row, row === null ? null : best);
@@ -92,5 +100,6 @@ export function lines({ values, rows, columns, told = () => {}, pinned = null, c
   const less = looking.length < rows.length || looked.length < count;
   const note = less ? make("p", { class: "soft", text: `${looking.length} of ${rows.length} rows, and of ${count} columns the ${looked.length} that they look at most` }) : "";
   requestAnimationFrame(() => show(pinned));
-  return make("div", {}, note, make("div", { class: "lines" }, left, canvas, right));
+  const said = `${range.said ? `${range.said}; ` : ""}below ${Number((LEAST * range.top).toPrecision(2))} no line is drawn${range.signed ? "; dashed lines are negative" : ""}`;
+  return make("div", {}, widthKey({ ...range, said }, widthOf), tally, note, make("div", { class: "lines" }, left, canvas, right));
 }

@@ -1,15 +1,16 @@
 // All layers and heads as small pictures; one that is clicked becomes the large one, and each can be switched off.
 
-import { extent, painted } from "/page/colour.js";
+import { key, painted } from "/page/colour.js";
+import { rangeOf } from "/page/scale.js";
 import { make } from "/page/tell.js";
 
 const SIDE = 96;
 
-function thumbnail(values, rows, columns) {
+function thumbnail(values, rows, columns, range) {
   const canvas = make("canvas", { width: SIDE, height: SIDE, "aria-hidden": "true" });
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = Math.max(rows, columns) > SIDE;
-  pen.drawImage(painted(values, rows, columns, extent(values)), 0, 0, SIDE, SIDE);
+  pen.drawImage(painted(values, rows, columns, range), 0, 0, SIDE, SIDE);
   return canvas;
 }
 
@@ -19,33 +20,36 @@ function switchOf(panel, map, head) {
   return same.find((one) => one.head === map.heads[head])?.name ?? null;
 }
 
-export async function many(panel) {
-  const { found } = panel;
+export async function many(stage) {
+  const { source, panel } = stage;
+  const { found } = source;
   const sections = [];
+  let legend = "";
+  let whole = true;
   for (const [number, map] of found.maps.entries()) {
-    if (panel.found !== found) break; // something else is looked at by now
-    const [query, key] = panel.names(number);
-    const [all, heads] = await Promise.all([panel.weightsOf(number), panel.headsOf(number)]);
-    const size = query.tokens.length * key.tokens.length;
+    if (stage.source !== source) break; // something else is looked at by now
+    const [query, keys] = [found.axes[map.query], found.axes[map.key]];
+    const measure = stage.measureOf(map);
+    const [all, heads] = await Promise.all([source.weights(number, measure), source.heads(number)]);
+    const size = query.tokens.length * keys.tokens.length;
     const figures = map.heads.map((_, head) => {
       const name = switchOf(panel, map, head);
       const named = heads[head]?.named ?? "";
+      const values = all.subarray(head * size, (head + 1) * size);
       const open = make(
         "button",
-        {
-          type: "button",
-          "aria-label": `${map.title}, ${map.called[head]}: ${named}`,
-          onclick: () => {
-            [panel.map, panel.head, panel.view] = [number, head, "heat"];
-            panel.draw();
-          },
-        },
-        thumbnail(all.subarray(head * size, (head + 1) * size), query.tokens.length, key.tokens.length),
+        { type: "button", "aria-label": `${map.title}, ${map.called[head]}: ${named}`, onclick: () => stage.set({ map: number, head, view: "heat" }) },
+        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, stage.scale, all, values)),
       );
       const on = name && make("input", { type: "checkbox", checked: !panel.off.has(name), onchange: (event) => panel.switchOff(name, event.target.checked) });
-      return make("figure", {}, open, make("figcaption", { text: `${map.called[head]}: ${named}` }), on && make("label", {}, on, "on"));
+      return make("figure", {}, open, make("figcaption", { text: named === map.called[head] ? named : `${map.called[head]}: ${named}` }), on && make("label", {}, on, "on"));
     });
-    sections.push(make("h3", { text: map.title }), make("div", { class: "many" }, ...figures));
+    const range = rangeOf(map, measure, "fixed", all, all);
+    const same = legend === range.said; // what holds for all layers is said once
+    legend = range.said;
+    whole &&= range.whole;
+    const scale = stage.scale === "own" ? make("p", { class: "soft", text: "Each head has a scale of its own, which ends at its largest." }) : same ? null : key(range);
+    sections.push(make("h3", { text: map.title }), ...(scale ? [scale] : []), make("div", { class: "many" }, ...figures));
   }
-  return make("div", {}, ...sections);
+  return [make("div", {}, ...sections), whole ? "0 to 1" : "to the largest of each layer"];
 }

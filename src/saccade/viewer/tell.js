@@ -32,7 +32,7 @@ export async function ask(path, body) {
   }
   if (!answer.ok) {
     const said = await answer.json().catch(() => ({}));
-    throw new Error(said.error ?? `The server answered with ${answer.status}.`);
+    throw Object.assign(new Error(said.error ?? `The server answered with ${answer.status}.`), { status: answer.status });
   }
   const kind = answer.headers.get("Content-Type") ?? "";
   return kind.startsWith("application/json") ? answer.json() : answer.arrayBuffer();

@@ -7,6 +7,6 @@ export function words({ where, source, target, weights, pharaoh }) {
   const values = Float32Array.from(weights.flat());
   const links = new Map(pharaoh.split(" ").filter(Boolean).map((link) => link.split("-").map(Number).reverse()));
   const rows = target.map((word, i) => make("li", {}, make("bdi", { text: word }), " ← ", make("bdi", { text: links.has(i) ? source[links.get(i)] : "–" })));
-  const map = heat({ values, rows: target, columns: source, label: `which word became which, by ${where}` });
+  const map = heat({ values, rows: target, columns: source, range: { signed: false, top: 1, said: "attention weight of words, from 0 to 1" }, label: `which word became which, by ${where}` });
   return make("div", {}, make("p", { class: "soft", text: `by ${where}` }), make("div", { class: "parts" }, map, make("ol", {}, ...rows)), make("p", {}, "Pharaoh: ", make("code", { text: pharaoh })));
 }
