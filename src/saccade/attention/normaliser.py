@@ -39,7 +39,7 @@ class PlainSum(Normaliser):
 
 
 class Sparsemax(Normaliser):
-    """The point of the simplex nearest to the scores: most weights are exactly zero (Martins & Astudillo 2016).
+    """The point of the simplex nearest to the scores: low ones get exactly zero (Martins & Astudillo 2016).
 
     >>> Sparsemax()(torch.tensor([[1.0, 0.75, -2.0]]), torch.zeros(1, 3))
     tensor([[0.6250, 0.3750, 0.0000]])

@@ -66,14 +66,15 @@ export function curves({ title, x = "", y = "", lines, dots = [], log_x = false,
   return make("figure", {}, drawn("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": `${title}. ${said}` }, ...parts), legend);
 }
 
-export function bars({ title, names, values }) {
+// the longest bar fills the width unless `top` says which value does; zero has no bar
+export function bars({ title, names, values, top = null }) {
   const known = values.map((value) => value ?? 0);
-  const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
+  const [low, high] = [Math.min(0, ...known), Math.max(top ?? 0, ...known)];
   const across = (value) => (160 * (value - low)) / (high - low || 1);
   const inks = document.documentElement.dataset.theme === "dark" ? DARK : INKS;
   const rows = names.map((name, i) => {
     const [from, to] = [across(Math.min(0, known[i])), across(Math.max(0, known[i]))];
-    const bar = drawn("rect", { x: from, y: 2, width: Math.max(1, to - from), height: 12, fill: inks[known[i] < 0 ? 1 : 0] });
+    const bar = drawn("rect", { x: from, y: 2, width: known[i] ? Math.max(1, to - from) : 0, height: 12, fill: inks[known[i] < 0 ? 1 : 0] });
     const picture = drawn("svg", { viewBox: "0 0 160 16", width: 160, height: 16, "aria-hidden": "true" }, bar);
     return make("tr", {}, make("th", { scope: "row", text: name }), make("td", {}, picture), make("td", { text: values[i] === null ? "–" : plain(values[i]) }));
   });

@@ -15,8 +15,9 @@ function ink() {
   return getComputedStyle(document.documentElement).getPropertyValue("--ink");
 }
 
-// `told` hears (row, column) under the pointer or the keyboard, `chosen` a row that was clicked
-export function heat({ values, rows, columns, range = extent(values), told = () => {}, chosen = () => {}, label = "heat map", most = 1100 }) {
+// `told` hears (row, column) under the pointer or the keyboard, `chosen` a row that was clicked; maps that are compared share
+// the end of their scale, `top`
+export function heat({ values, rows, columns, top: end = null, range = end === null ? extent(values) : { ...extent(values), top: end }, told = () => {}, chosen = () => {}, label = "heat map", most = 1100 }) {
   const room = Math.max(240, Math.min(most, window.innerWidth - 260));
   const side = Math.max(3, Math.min(26, Math.floor(room / Math.max(columns.length, 1))));
   const ratio = window.devicePixelRatio || 1;

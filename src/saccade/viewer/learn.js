@@ -15,6 +15,7 @@ export async function learn(_, name) {
 function lesson(one) {
   const parts = make("div", { class: "parts" });
   const said = make("p", { "aria-live": "polite" });
+  const formula = make("p", { class: "formula", text: one.formula });
   const inputs = new Map();
   const node = make("article", {});
   let latest = 0;
@@ -24,12 +25,24 @@ function lesson(one) {
     const found = await busy("drawing", () => ask(`/api/lesson/${one.name}?${set}`));
     if (!found || mine !== latest) return;
     said.textContent = found.said;
+    formula.textContent = found.formula;
+    limit(found.limits);
     parts.replaceChildren(...found.parts.map(part), ...(found.offer ? [offer(found.offer, draw)] : []));
     node.dataset.ready = String(mine);
+  };
+  const outputs = new Map();
+  // a slider ends where moving it further would change nothing, such as at the last word of a sentence
+  const limit = (limits) => {
+    for (const control of one.controls.filter(({ kind }) => kind === "range")) {
+      const input = inputs.get(control.name);
+      input.max = String(Math.min(control.high, limits[control.name] ?? control.high));
+      outputs.get(control.name).textContent = input.value;
+    }
   };
   const controls = one.controls.map((control) => {
     const input = field(control);
     const value = make("output", { text: control.kind === "range" ? control.default : "" });
+    outputs.set(control.name, value);
     input.addEventListener("input", () => {
       if (control.kind === "range") value.textContent = input.value;
       draw();
@@ -38,7 +51,7 @@ function lesson(one) {
     return make("label", {}, control.said, input, value);
   });
   const code = one.code.map(({ name, source }) => make("details", {}, make("summary", { text: name }), make("pre", { tabIndex: 0 }, make("code", { text: source }))));
-  node.append(make("h2", { text: one.title }), make("p", { text: one.said }), make("p", { class: "formula", text: one.formula }), make("div", { class: "row" }, ...controls), said, parts, ...code);
+  node.append(make("h2", { text: one.title }), make("p", { text: one.said }), formula, make("div", { class: "row" }, ...controls), said, parts, ...code);
   repainted(node, draw);
   draw();
   return node;
@@ -82,10 +95,21 @@ function part(one) {
   if (one.kind === "table") {
     const head = make("tr", {}, ...one.heads.map((text) => make("th", { scope: "col", text })));
     const rows = one.rows.map((row) => make("tr", {}, ...row.map((text) => make("td", { text }))));
-    return make("figure", {}, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), make("figcaption", { text: one.title }));
+    const prose = one.rows.some((row) => row.slice(1).some((text) => text.length > 24));
+    return make("figure", { class: prose ? "texts" : "" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), make("figcaption", { text: one.title }));
   }
+  if (one.kind === "image") return image(one);
   const readout = make("p", { class: "readout" });
   const values = Float32Array.from(one.values.flat(), (x) => x ?? NaN);
   const told = (row, column) => (readout.textContent = row === null ? "" : `${one.rows[row]} → ${one.columns[column]}: ${values[row * one.columns.length + column].toFixed(4)}`);
-  return make("figure", {}, heat({ values, rows: one.rows, columns: one.columns, told, label: one.title, most: 460 }), readout, make("figcaption", { text: one.title }));
+  return make("figure", {}, heat({ values, rows: one.rows, columns: one.columns, told, label: one.title, most: 460, top: one.top }), readout, make("figcaption", { text: one.title }));
+}
+
+// a picture in its own colours, pixel by pixel
+function image({ title, pixels }) {
+  const canvas = make("canvas", { width: pixels[0].length, height: pixels.length, role: "img", "aria-label": title });
+  const flat = pixels.flat().flatMap(([red, green, blue]) => [red, green, blue, 255]);
+  canvas.getContext("2d").putImageData(new ImageData(Uint8ClampedArray.from(flat), pixels[0].length), 0, 0);
+  canvas.style.cssText = "width: 256px; image-rendering: pixelated";
+  return make("figure", {}, canvas, make("figcaption", { text: title }));
 }

@@ -7,6 +7,8 @@ is above 12. Croatian is left out: its October, *listopada*, is Poland's Novembe
 2029, the others from 1900 to 2099. Now and then somebody writes all in small letters, or all in capitals.
 """
 
+import calendar
+import itertools
 import re
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -103,6 +105,22 @@ def all_ways(day: date) -> Iterator[tuple[str, str]]:
         for writing in writings(language):
             if day.day > 12 or not writing.late:
                 yield from ((language, text) for text in cases(language, writing.write(day)))
+
+
+def parse(text: str) -> date | None:
+    """The date that a text of this sample stands for; None for a text that the sample cannot have.
+
+    >>> parse("FEBRUARY 29, 2024"), parse("29 février 2023"), parse("tomorrow"), parse("3/5/2019")
+    (datetime.date(2024, 2, 29), None, None, None)
+    """
+    figures = {int(figure) for figure in re.findall(r"[0-9]+", text)}
+    years, days = sorted(figures & set(range(1900, 2100))), sorted(figures & set(range(1, 32)))
+    for year, month, day in itertools.product(years, range(1, 13), days):
+        if day <= calendar.monthrange(year, month)[1]:
+            candidate = date(year, month, day)
+            if any(text == written for _, written in all_ways(candidate)):
+                return candidate
+    return None
 
 
 def make(count: int, seed: int) -> list[Example]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from saccade.attention import Additive
+from saccade.data.samples import dates
 from saccade.explain.asked import ask, opened
 from saccade.explain.look import look_at
 from saccade.explain.looks import Seen
@@ -11,6 +12,16 @@ from saccade.studies.lessons.lesson import Control, Lesson, Map, Shown, Table
 
 DEMO = Path("demo")  # where `saccade demo` leaves its models unless it is told another place
 MODELS = {"GRU with Bahdanau's attention": "dates-bahdanau", "transformer": "dates"}
+FORMULAS = dict(
+    zip(
+        MODELS,
+        (
+            "c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmaxᵢ(uᵀ tanh(A s(t-1) + B h(i)))",
+            "c(t) = Σᵢ a(t, i) v(i),   a(t, ·) = softmaxᵢ(q(t)·k(i) / √d),   one for each head",
+        ),
+        strict=True,
+    )
+)
 LONGEST = 60  # characters of a date
 
 
@@ -29,23 +40,43 @@ def draw(given: dict[str, str]) -> Shown:
     rows = pairs(seen, head)
     sharp = weights.amax(-1).mean().item()
     said = (
-        f"It reads “{text}” and writes “{looks.written}”. For each letter it writes, the one letter it looks at most gets "
-        f"{sharp:.0%} of its attention on average."
+        f"It reads “{text}” and writes “{looks.written}”{verdict(text, looks.written)} For each character it writes, the one it "
+        f"looks at most gets {sharp:.0%} of its attention on average."
     )
+    if len(seen.heads) > 1:
+        said += f" Shown is the sharpest of {len(seen.heads)} heads."
     return Shown(
         said,
         [
-            Map("a row for each letter written, a column for each read", weights.tolist(), seen.rows, seen.columns),
+            Map(
+                "a row for each character written, a column for each read",
+                weights.tolist(),
+                seen.rows,
+                seen.columns,
+                1.0,
+            ),
             Table("looked at most", ["written", "read", "weight"], rows),
         ],
+        formula=FORMULAS[given["model"]],
     )
 
 
+def verdict(text: str, written: str) -> str:
+    """Whether the answer is right, where the date can be read without the model."""
+    known = dates.parse(text)
+    if known is None:
+        return (
+            ". This is not written as any date that it was trained on (26 languages, years from 1900 to 2099), so nothing can be "
+            "expected of the answer."
+        )
+    return ", which is right." if written == known.isoformat() else f", which is wrong: it is {known.isoformat()}."
+
+
 def pairs(seen: Seen, head: int) -> list[list[str]]:
-    """Each letter written, the one it looked at most, with its place, and how much."""
+    """Each character written, the one it looked at most, with its place, and how much."""
     best = seen.dense()[head].max(-1)
     return [
-        [row, f"{seen.columns[column]} (letter {column + 1})", f"{share:.0%}"]
+        [row, f"{seen.columns[column]} (character {column + 1})", f"{share:.0%}"]
         for row, column, share in zip(seen.rows, best.indices.tolist(), best.values.tolist(), strict=True)
     ]
 
@@ -66,10 +97,10 @@ LESSONS = (
         name="alignment",
         title="Alignment: nobody told it where to look",
         said="Two small translators learned to write ISO dates from dates as people write them in many languages, from pairs "
-        "alone. Which letters of the source belong to which of the target was never said; looking there was simply the "
-        "way to be right. Type a date and see: the year is written first, wherever it stands, and the month comes from "
+        "alone. Which characters of the source belong to which of the target was never said; looking there was simply "
+        "the way to be right. Type a date and see: the year is written first, wherever it stands, and the month comes from "
         "the letters that tell it from the other eleven.",
-        formula="c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmax(uᵀ tanh(A s(t-1) + B h(i)))",
+        formula=next(iter(FORMULAS.values())),
         code=(Additive, Attention),
         controls=(
             Control("text", "A date, in words or numbers", "text", "mardi 14 juillet 2026"),

@@ -1,5 +1,7 @@
 """Lessons on cost: full against sparse attention, an editor of patterns, and recurrence against attention."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,7 @@ from saccade.attention.bigbird import Links
 from saccade.parts.multihead import Attention
 from saccade.parts.recurrent import Recurrent
 from saccade.studies import counts
-from saccade.studies.lessons.lesson import Control, Curves, Lesson, Map, Shown, Table
+from saccade.studies.lessons.lesson import Control, Curves, Lesson, Map, Shown, Table, counted, figure
 from saccade.studies.lessons.sentences import drawn
 from saccade.studies.measure import Case
 
@@ -50,6 +52,7 @@ def cost(given: dict[str, str]) -> Shown:
         "times for linear attention."
     )
     lines = {name: [(float(n), one.multiply_adds / MILLION) for n, one in line.items()] for name, line in found.items()}
+    marks = [(float(length), one.multiply_adds / MILLION) for one in here.values()]
     rows = [
         [name, f"{one.pairs:,}", f"{one.multiply_adds:,}", f"{4 * one.pairs:,}", f"{one.multiply_adds / full:.1%}"]
         for name, one in here.items()
@@ -58,7 +61,7 @@ def cost(given: dict[str, str]) -> Shown:
     return Shown(
         said,
         [
-            curves("work against length", "million multiply-adds", lines),
+            curves("work against length; dots at the n that is set", "million multiply-adds", lines, marks),
             Table(f"one head of width {WIDTH} at {length:,} tokens", heads, rows),
         ],
     )
@@ -100,7 +103,7 @@ def pattern(given: dict[str, str]) -> Shown:
     layers = hops(links)
     said = (
         f"{mine.pairs:,} of {full.pairs:,} pairs are looked at, {mine.pairs / full.pairs:.0%} of full attention; news from any "
-        f"token reaches whoever it can reach within {layers} layer{'s' if layers != 1 else ''}, and in one with full attention."
+        f"token reaches whoever it can reach within {counted(layers, 'layer')}, and in one with full attention."
     )
     rows = [
         [name, f"{one.pairs:,}", f"{one.multiply_adds:,}", f"{4 * one.pairs:,}"]
@@ -117,9 +120,11 @@ def pattern(given: dict[str, str]) -> Shown:
     )
 
 
-def curves(title: str, y: str, lines: dict[str, list[tuple[float, float]]]) -> Curves:
+def curves(
+    title: str, y: str, lines: dict[str, list[tuple[float, float]]], dots: Sequence[tuple[float, float]] = ()
+) -> Curves:
     """Lines over the length, both axes logarithmic: a power of n is straight."""
-    return Curves(title, "n, tokens", y, lines, log_x=True, log_y=True)
+    return Curves(title, "n, tokens", y, lines, list(dots), log_x=True, log_y=True)
 
 
 def recurrence(given: dict[str, str]) -> Shown:
@@ -136,15 +141,16 @@ def recurrence(given: dict[str, str]) -> Shown:
     even = (own["LSTM"] - own["attention"]) // (2 * width)  # where 4 d² n of one is 2 d n² of the other
     times = work("attention", length) / work("LSTM", length)
     said = (
-        f"Over {length:,} tokens the LSTM takes {length:,} steps one after another, and the first word meets the last only "
-        f"through all of them; attention takes one step and one hop, for {times:.2g} times the work. At width {width} their "
-        f"work is equal at {even:,} tokens."
+        f"To read {length:,} tokens the LSTM takes {length:,} steps one after another, and the first word meets the last only "
+        f"through all of them; attention takes one step and one hop, for {figure(times)} times the work of the LSTM. At width "
+        f"{width} their work is equal at {even:,} tokens, twice the width. To write as many, both take a step for each."
     )
     steps = {"LSTM": lambda n: n, "attention": lambda n: 1}
     memory = {"LSTM": lambda n: 2 * width, "attention": lambda n: 2 * n * width}
     line = lambda value: {name: [(float(n), float(value(name, n))) for n in lengths] for name in own}
     rows = [
-        ["steps one after another", f"{length:,}", "1"],
+        ["steps one after another, to read", f"{length:,}", "1"],
+        ["steps one after another, to write", f"{length:,}", f"{length:,}"],
         ["longest path between two words", f"{length:,}", "1"],
         ["multiply-adds", *(f"{work(name, length):,}" for name in own)],
         ["numbers kept to go on", *(f"{memory[name](length):,}" for name in own)],
@@ -152,7 +158,7 @@ def recurrence(given: dict[str, str]) -> Shown:
     return Shown(
         said,
         [
-            curves("steps one after another", "steps", line(lambda name, n: steps[name](n))),
+            curves("steps one after another, to read", "steps", line(lambda name, n: steps[name](n))),
             curves("work", "million multiply-adds", line(lambda name, n: work(name, n) / MILLION)),
             curves("memory of the past", "numbers", line(lambda name, n: memory[name](n))),
             Table(f"one layer of width {width} over {length:,} tokens", ["", *own], rows),
@@ -199,10 +205,11 @@ LESSONS = (
         name="recurrence",
         title="Recurrence against attention",
         said="A recurrent network reads one word after another and keeps one state: any length, little memory, but no step can "
-        "begin before the last has ended, and what the first word said has to survive them all. Self-attention compares "
-        "every pair at once: one step, one hop between any two words, and it must keep all of them. Which does more work "
-        "depends on whether the text is longer than the vectors are wide.",
-        formula="LSTM: n steps, path n, 8 d² n;   attention: 1 step, path 1, 4 d² n + 2 d n²",
+        "begin before the last has ended, and what the first word said has to survive them all. Self-attention reads "
+        "a text by comparing all its pairs at once: one step, one hop between any two words, and it must keep all of them. "
+        "To write takes a step for each word in either case. Which does more work depends on the length of "
+        "the text: up to n = 2 d attention does less, beyond it more.",
+        formula="LSTM: n steps, path n, work 8 d² n;   attention: 1 step, path 1, work 4 d² n + 2 d n²;   equal at n = 2 d",
         code=(Recurrent, Attention),
         controls=(
             Control("length", "n, the tokens of the text", "range", "1024", 2, 16384, 1),

@@ -1,6 +1,7 @@
 """Lessons on looking things up: a dictionary that answers between its keys, words by dot product, kernel regression."""
 
 import torch
+from torch import Tensor
 
 from saccade.attention import (
     KERNELS,
@@ -19,6 +20,21 @@ from saccade.studies.lessons.lesson import Bars, Control, Curves, Lesson, Map, S
 AGES, PAY = (20.0, 30.0, 40.0, 60.0), (2.0, 3.0, 5.0, 4.0)
 
 
+def kind_of_lookup(query: float, weights: Tensor) -> str:
+    """What became of a question, by the weights of the entries: one key, two at the same distance, all, or a mixture."""
+    first, second = weights.topk(2).values.tolist()
+    if first > 0.99 and query in AGES:
+        return "an exact look-up, since the store has this key"
+    if first > 0.99:
+        return f"the entry of the nearest key; the store has no key {query:g}, so an exact look-up would find nothing"
+    if first - second < 1e-3:
+        one, other = sorted(AGES[i] for i in weights.topk(2).indices.tolist())
+        return f"a tie, since {one:g} and {other:g} are equally near"
+    if (weights - 1 / len(AGES)).abs().max() < 0.1:
+        return f"nearly the mean of all entries, {sum(PAY) / len(PAY):.2f}"
+    return "a soft look-up, a mean in which near keys count more"
+
+
 def dictionary(given: dict[str, str]) -> Shown:
     """A store of four entries, asked for any key."""
     query, width = float(given["query"]), float(given["width"])
@@ -28,14 +44,11 @@ def dictionary(given: dict[str, str]) -> Shown:
     ask = torch.linspace(15, 65, 201)
     line, _ = pool(ask[:, None], keys, values)
     share, best = weights[0].max(0)
-    kind = (
-        "an exact look-up" if share > 0.99 else "nearly the mean of all entries" if share < 0.35 else "a soft look-up"
-    )
     said = (
-        f"Asked for {query:g}, the store gives {share:.0%} of its attention to the key {AGES[best]:g} and answers "
-        f"{answer.item():.2f}: {kind}."
+        f"Asked for the age {query:g}, the store gives {share:.0%} of its attention to the key {AGES[best]:g} and answers "
+        f"{answer.item():.2f}: {kind_of_lookup(query, weights[0])}."
     )
-    names = [f"{key:g} → {value:g}" for key, value in zip(AGES, PAY, strict=True)]
+    names = [f"age {key:g} → pay {value:g}" for key, value in zip(AGES, PAY, strict=True)]
     asked = [(query, 0.0), (query, answer.item())]
     lines = {"answer": list(zip(ask.tolist(), line[:, 0].tolist(), strict=True)), "asked": asked}
     entries = list(zip(AGES, PAY, strict=True))
@@ -43,7 +56,7 @@ def dictionary(given: dict[str, str]) -> Shown:
         said,
         [
             Bars("weight of each entry", names, weights[0].tolist()),
-            Curves("the answer to every question", "key", "value", lines, entries),
+            Curves("the answer to every question", "age, the key", "pay, the value", lines, entries),
         ],
     )
 
@@ -68,19 +81,45 @@ SCORES: dict[str, Mechanism] = {
 }
 
 
+FORMULAS = {
+    "dot product": "score(q, k) = q·k = Σⱼ qⱼ kⱼ",
+    "scaled dot product": "score(q, k) = q·k / √d",
+    "cosine": "score(q, k) = q·k / (‖q‖ ‖k‖)",
+    "distance": "score(q, k) = -½ ‖q - k‖² = q·k - ½ ‖k‖² - ½ ‖q‖²",
+}
+MEANINGS = {
+    "dot product": "",
+    "scaled dot product": f"; d is {len(FEATURES)} here",
+    "cosine": "; a cosine is 1 for the same direction, 0 for a right angle and -1 for opposite directions",
+    "distance": "; a score is minus half the squared distance, so that 0 is the word itself and all else is negative",
+}
+
+
+def itself(word: str, scores: dict[str, float]) -> str:
+    """How well a word matches itself, which by a dot product is not always best."""
+    own, best = scores[word], max(scores, key=lambda name: scores[name])
+    if scores[best] - own < 1e-4:
+        return f" With itself it has {own:.2f}, and no word has more."
+    return (
+        f" With itself it has only {own:.2f}: a dot product grows with the length of both vectors, so a longer vector in nearly "
+        f"the same direction, {best!r}, scores higher than the word itself. Cosine and distance do not."
+    )
+
+
 def words(given: dict[str, str]) -> Shown:
     """One word against all, by a score of the reader's choice."""
     word, score = given["word"], given["score"]
     names, vectors = list(WORDS), torch.tensor(list(WORDS.values()))
     scores = SCORES[score].scores(vectors[None, None], vectors[None, None])[0, 0]
-    mine = scores[names.index(word)]
-    others = sorted((name for name in names if name != word), key=lambda name: -mine[names.index(name)].item())
+    mine = scores[names.index(word)] + 0.0  # no -0
+    at = dict(zip(names, mine.tolist(), strict=True))
+    others = sorted((name for name in names if name != word), key=lambda name: -at[name])
     near, far = others[0], others[-1]
-    at = {name: f"{mine[names.index(name)].item():.2f}" for name in others}
     weights = scores.softmax(-1)
     said = (
-        f"By {score}, {word!r} is closest to {near!r} ({at[near]}) and farthest from {far!r} ({at[far]}); the softmax of its "
-        f"scores gives {weights[names.index(word), names.index(near)].item():.0%} to {near!r}."
+        f"By {score}, {word!r} has its highest score among the other words with {near!r} ({at[near]:.2f}) and its lowest with "
+        f"{far!r} ({at[far]:.2f}){MEANINGS[score]}.{itself(word, at)} The softmax of its scores gives "
+        f"{weights[names.index(word), names.index(near)].item():.0%} to {near!r}."
     )
     moved = vectors[names.index("king")] - vectors[names.index("man")] + vectors[names.index("woman")]
     sums = SCORES["cosine"].scores(moved[None, None, None], vectors[None, None])[0, 0, 0]
@@ -94,6 +133,7 @@ def words(given: dict[str, str]) -> Shown:
             Map("softmax of all scores: a row for each query", weights.tolist(), names, names),
             Table("king - man + woman is nearest to", ["word", "cosine"], rows),
         ],
+        formula=FORMULAS[score],
     )
 
 
@@ -116,7 +156,10 @@ def regression(given: dict[str, str]) -> Shown:
     advice = f"of the widths tried, {best:.2g} predicts each point best from the others"
     if shape == "constant":
         advice = "this kernel has no width: it is the mean of all points"
-    said = f"At width {width:g} the curve is off by {error:.2f} (root mean square); {advice}."
+    said = (
+        f"The points have noise of deviation {curves.NOISE:g}. At width {width:g} the curve is off by {error:.2f} (root mean "
+        f"square); {advice}."
+    )
     if blind.any():
         said += f" {int(blind.sum())} of {len(ask)} questions have no point inside the kernel and get no answer."
     answers = torch.where(blind, torch.nan, answer[:, 0]).tolist()
@@ -130,7 +173,12 @@ def regression(given: dict[str, str]) -> Shown:
         [
             Curves("regression by attention", "x", "y", lines, rows),
             Curves(
-                "each point predicted from the others", "width", "mean squared error", {"error": left_out}, log_x=True
+                "each point predicted from the others; the dot is the width that is set",
+                "width",
+                "mean squared error",
+                {"error": left_out},
+                [(width, NadarayaWatson(shape, width).fit(x, y).error())],
+                log_x=True,
             ),
             Map(
                 "who looks at whom: a row for each question, a column for each point",
@@ -148,12 +196,13 @@ LESSONS = (
         title="A dictionary you can ask between its keys",
         said="A dictionary holds keys and values, and answers only for keys that it has. Attention is a dictionary that "
         "answers any question: each key gets a weight for how well it matches, the weights sum to one, and the answer is "
-        "the mean of the values under these weights. Make the width small and it is the exact look-up; make it large and "
-        "it is the mean of everything.",
+        "the mean of the values under these weights. The store here has four keys, which are ages in years, and their "
+        "values, which are pay in thousands a month. Make the width small and the nearest key gives the answer, which is "
+        "the look-up of a dictionary wherever the key is in it; make it large and the answer is the mean of everything.",
         formula="answer = Σᵢ a(q, kᵢ) vᵢ,   a(q, kᵢ) = exp(-½ (q - kᵢ)² / width²) / Σⱼ exp(-½ (q - kⱼ)² / width²)",
         code=(AttentionPool, Kernel),
         controls=(
-            Control("query", "The key that is asked for", "range", "32", 15, 65, 0.5),
+            Control("query", "The age that is asked for", "range", "32", 15, 65, 0.5),
             Control("width", "How far a key is heard", "range", "4", 0.2, 40, 0.2),
         ),
         draw=dictionary,
@@ -164,7 +213,7 @@ LESSONS = (
         said="How well does one word match another? Give each word a vector, and the dot product of two vectors is large where "
         "both have much of the same and negative where one has what the other denies: queen and king agree, queen and "
         "colorless do not. Here each number has a name, and was set by hand; a model learns its own, and gives them none.",
-        formula="score(q, k) = q·k = Σⱼ qⱼ kⱼ",
+        formula=FORMULAS["dot product"],
         code=(Dot, Cosine, Distance),
         controls=(
             Control("word", "The word that asks", "choice", "queen", choices=tuple(WORDS)),

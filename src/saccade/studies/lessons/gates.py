@@ -1,5 +1,6 @@
 """Lessons on gates, which are attention a network makes over its own units or channels: LSTM, GRU, squeeze-and-excitation."""
 
+import math
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ from saccade.data.samples.pictures import COLOURS, SHAPES, SIDE, Scene, Thing, p
 from saccade.parts.recurrent import Recurrent, gru_cell, lstm_cell
 from saccade.parts.squeeze import SqueezeExcite
 from saccade.parts.state import State
-from saccade.studies.lessons.lesson import Bars, Control, Lesson, Map, Picture, Shown
+from saccade.studies.lessons.lesson import Bars, Control, Image, Lesson, Map, Picture, Shown
 from saccade.studies.lessons.sentences import drawn, looked, read, typed, vectors
 
 FEATURES = {
@@ -20,7 +21,12 @@ FEATURES = {
     "stops": r"[.,;:!?]",
 }
 UNITS: tuple[str, ...] = ("inside brackets", "after a denial", "words so far")
+FORMULAS = {
+    "LSTM": "c(t) = forget ⊙ c(t-1) + input ⊙ tanh(…),   h(t) = output ⊙ tanh(c(t))",
+    "GRU": "h(t) = update ⊙ h(t-1) + (1 - update) ⊙ tanh(W x + reset ⊙ (U h(t-1)))",
+}
 OPEN, SHUT = 6.0, -12.0  # a gate at its bias lets all pass; with this on top, nothing
+NEAR = 40  # how far apart two colours are, in steps of red, green and blue, of which one counts as much of the other
 STEP = 0.1  # what the counter adds for each word
 
 
@@ -42,6 +48,7 @@ def by_hand() -> Recurrent:
     biases.copy_(torch.tensor([[-OPEN, -OPEN, OPEN], [OPEN] * 3, [OPEN, OPEN, STEP], [OPEN, OPEN, -OPEN]]))
     write[0, at["opens"]] = write[1, at["denies"]] = -SHUT
     keep[0, at["closes"]] = keep[1, at["stops"]] = SHUT
+    keep[0, at["opens"]] = keep[1, at["denies"]] = SHUT  # a flag that is up already is raised anew, not added to
     show[2, at["stops"]] = -SHUT
     return made
 
@@ -73,16 +80,35 @@ def gates(given: dict[str, str]) -> Shown:
         held = [word for word, inside in zip(words, (memory[:, 0] > 0.5).tolist(), strict=True) if inside]
         said += f" The first unit holds its flag over “{' '.join(held)}”." if held else " No bracket is opened."
     pictures: list[Picture] = [
-        Map(f"{name} gate", maps[:, number].T.tolist(), units, words) for number, name in enumerate(layer.gates)
+        Map(f"{name} gate", maps[:, number].T.tolist(), units, words, 1.0) for number, name in enumerate(layer.gates)
     ]
-    return Shown(said + remark, [*pictures, Map("memory after each word", memory.T.tolist(), units, words)])
+    pictures.append(Map("memory after each word", memory.T.tolist(), units, words))
+    return Shown(said + remark, pictures, formula=FORMULAS["GRU" if "GRU" in given["cell"] else "LSTM"])
 
 
 def channels(picture: np.ndarray) -> Tensor:
     """A channel for each colour of the table, (1, C, rows, columns): near one where a pixel has that colour."""
     pixels = torch.from_numpy(picture.astype(np.float32)).permute(2, 0, 1)
     colours = torch.tensor(list(COLOURS.values()), dtype=torch.float32)[:, :, None, None]
-    return torch.exp(-0.5 * (pixels - colours).square().sum(1) / 40**2)[None]
+    return torch.exp(-0.5 * (pixels - colours).square().sum(1) / NEAR**2)[None]
+
+
+def alike(extra: list[str], given: dict[str, str]) -> str:
+    """Why a channel passes whose colour is not in the picture: it answers a little to colours near its own."""
+    said = ""
+    for name in extra:
+        near = {other: likeness(COLOURS[name], COLOURS[other]) for other in (given["colour"], given["other"])}
+        best = max(near, key=lambda other: near[other])
+        said += (
+            f" Nothing in the picture is {name}, but its channel answers with {near[best]:.0%} to {best}, which is near to it, "
+            f"and the whole {best} shape is enough."
+        )
+    return said
+
+
+def likeness(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """What a channel for one colour answers to a pixel of another: one for the same, and less the further they are apart."""
+    return math.exp(-0.5 * sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) / NEAR**2)
 
 
 def excited(sharpness: float) -> SqueezeExcite:
@@ -101,7 +127,8 @@ def squeeze(given: dict[str, str]) -> Shown:
         Thing(given["shape"], given["colour"], "", 9.5, 16.0),
         Thing("circle", given["other"], "large ", 23.5, 16.0),
     )
-    x = channels(paint(Scene(things)))
+    picture = paint(Scene(things))
+    x = channels(picture)
     layer = excited(float(given["sharpness"]))
     with torch.no_grad():
         weights, out = layer.weights(x)[0], layer(x)[0]
@@ -111,16 +138,17 @@ def squeeze(given: dict[str, str]) -> Shown:
     said = (
         f"The channel {given['colour']!r} covers {means[at].item():.1%} of the picture and {weights[at].item():.0%} of it "
         f"passes; above one half {'pass' if len(passing) != 1 else 'passes'} {', '.join(passing) or 'none'}."
+        f"{alike([name for name in passing if name not in (given['colour'], given['other'])], given)}"
     )
     side = [str(number) for number in range(SIDE)]
-    grey = x[0].sum(0).clamp(max=1)
     return Shown(
         said,
         [
-            Map("the picture: where there is any colour", grey.tolist(), side, side),
+            Image("the picture", picture.tolist()),
             Bars("squeezed: the mean of each channel", names, means.tolist()),
-            Bars("excited: how much of each channel passes", names, weights.tolist()),
-            Map(f"channel {given['colour']!r}, after its weight", out[at].tolist(), side, side),
+            Bars("excited: how much of each channel passes", names, weights.tolist(), top=1.0),
+            Map(f"channel {given['colour']!r} as it comes", x[0, at].tolist(), side, side, 1.0),
+            Map(f"channel {given['colour']!r} after its weight", out[at].tolist(), side, side, 1.0),
         ],
     )
 
@@ -129,11 +157,12 @@ LESSONS = (
     Lesson(
         name="gates",
         title="The gates of an LSTM are attention too",
-        said="At every word an LSTM makes three maps over its own units, each number between zero and one: how much to write, "
-        "how much to keep, how much to show. That is attention to memory instead of words. Three units here were set by "
-        "hand: one remembers that a bracket is open, one that something was denied, one counts words and shows the count "
-        "at stops. Take a random cell to see how little is to be seen before training.",
-        formula="c(t) = forget ⊙ c(t-1) + input ⊙ tanh(…),   h(t) = output ⊙ tanh(c(t))",
+        said="At every word an LSTM makes three maps over its own units, each number between zero and one: how much to "
+        "write, how much to keep, how much to show. That is attention to memory instead of words. Three units here were set "
+        "by hand: one remembers that a bracket is open, one that something was denied, until the next stop, and one counts "
+        "words and shows the count at stops. A flag that is up already is raised anew and stays at one. Take a random cell "
+        "to see how little is to be seen before training.",
+        formula=FORMULAS["LSTM"],
         code=(lstm_cell, gru_cell, by_hand),
         controls=(
             typed("the film (which I had not seen before) was not bad at all, it was good."),

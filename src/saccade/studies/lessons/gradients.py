@@ -11,10 +11,11 @@ from saccade.parts.feedforward import FeedForward
 from saccade.parts.layer import Layer, Scene, Sublayer
 from saccade.parts.multihead import Attention
 from saccade.parts.recurrent import Recurrent, gru_cell, lstm_cell
-from saccade.studies.lessons.lesson import Control, Curves, Lesson, Picture, Shown, Table
+from saccade.studies.lessons.lesson import Control, Curves, Lesson, Picture, Shown, Table, counted, figure
 from saccade.studies.lessons.sentences import drawn, noise
 
 WIDTH, HEADS, WORDS = 16, 2, 8
+TEXTS = 64  # random texts over which a gradient through time is averaged
 
 
 class Bare(Sublayer):
@@ -66,9 +67,10 @@ def depth(given: dict[str, str]) -> Shown:
     sizes = {kind: by_depth(kind, parts) for kind in KINDS}
     shares = {kind: size[0] / size[-1] for kind, size in sizes.items()}
     said = (
-        f"The gradient at the bottom of {count} layers is {shares['residual and norm first']:.2g} times that at the top with "
-        f"residual connections and norms, {shares['norm alone']:.2g} times with norms alone, and {shares['neither']:.2g} times "
-        "with neither."
+        f"The gradient at the bottom of {counted(count, 'layer')} is {figure(shares['residual and norm first'])} times that "
+        f"at the top with residual connections and the norm before each branch, {figure(shares['residual and norm last'])} "
+        f"times with the norm after the sum, {figure(shares['norm alone'])} times with norms alone, and "
+        f"{figure(shares['neither'])} times with neither."
     )
     return Shown(said, compared("layers below", sizes, shares, "bottom against top"))
 
@@ -77,7 +79,7 @@ def compared(x: str, sizes: dict[str, list[float]], shares: dict[str, float], en
     """Sizes of a gradient along its way as lines, and one end against the other as a table."""
     # where nothing arrives there is no point on a logarithmic axis
     lines = {name: [(float(at), one or math.nan) for at, one in enumerate(size)] for name, size in sizes.items()}
-    rows = [[name, f"{one:.3g}"] for name, one in shares.items()]
+    rows = [[name, figure(one, 3)] for name, one in shares.items()]
     return [
         Curves("gradient on its way", x, "norm of the gradient", lines, log_y=True),
         Table(f"gradient, {ends}", ["", "times"], rows),
@@ -103,11 +105,11 @@ def readers(bias: float) -> dict[str, Callable[[Tensor], Tensor]]:
     }
 
 
-def back(read: Callable[[Tensor], Tensor], length: int) -> list[float]:
-    """How much the last output depends on each word, by how far back it stands."""
-    x = noise(1, 1, length, WIDTH).requires_grad_()
-    (gradient,) = torch.autograd.grad((read(x)[0, -1] * noise(2, WIDTH)).sum(), x)
-    return gradient[0].norm(dim=-1).flip(0).tolist()
+def back(read: Callable[[Tensor], Tensor], length: int, texts: int = TEXTS) -> list[float]:
+    """How much the last output depends on each word, by how far back it stands: the mean over random texts."""
+    x = noise(1, texts, length, WIDTH).requires_grad_()
+    (gradient,) = torch.autograd.grad((read(x)[:, -1] * noise(2, texts, WIDTH)).sum(), x)
+    return gradient.norm(dim=-1).mean(0).flip(0).tolist()
 
 
 def time(given: dict[str, str]) -> Shown:
@@ -116,9 +118,10 @@ def time(given: dict[str, str]) -> Shown:
     sizes = {name: back(read, length) for name, read in readers(bias).items()}
     shares = {name: size[-1] / size[0] for name, size in sizes.items()}
     said = (
-        f"Against the last of {length} words the first counts {shares['plain RNN']:.1e} times as much in the plain RNN, "
-        f"{shares['LSTM']:.1e} in the LSTM, {shares['GRU']:.1e} in the GRU and {shares['attention']:.1e} in attention, where "
-        "every word is one step away."
+        f"The gradient of the last output by the first of {length} words is {figure(shares['plain RNN'])} times that by the "
+        f"last word in the plain RNN, {figure(shares['LSTM'])} times in the LSTM, {figure(shares['GRU'])} times in the GRU "
+        f"and {figure(shares['attention'])} times in attention, where every word is one step away and shares the weights "
+        f"with all the others; each is a mean over {TEXTS} random texts."
     )
     return Shown(said, compared("words back", sizes, shares, "first word against last"))
 
@@ -129,14 +132,16 @@ LESSONS = (
         title="Why residual connections",
         said="Back-propagation multiplies by the derivative of every layer on the way. Where nothing leads past the layers, "
         "each product shrinks or grows what passes, by how widely the weights are spread, and after many of them the "
-        "first layer learns nothing, or everything at once. A residual connection adds the input to what the branch makes "
-        "of it, so the derivative is one plus something: the gradient has a straight way down. A norm brings back to size "
-        "what passes.",
-        formula="y = x + f(x),   ∂y/∂x = 1 + f′(x)",
+        "gradient has vanished before the first layer, or exploded. A residual connection adds the input to what the branch "
+        "makes of it, so the derivative is the identity plus that of the branch: the gradient has a straight way down. A norm "
+        "brings back to size what passes, and where it stands matters: before each branch it leaves that way open; after the "
+        "sum it stands on it, and where the weights are widely spread most of the gradient is lost in a deep stack. With "
+        "narrow weights the two hardly differ. The weights are drawn at random, as before training.",
+        formula="y = x + f(x),   ∂y/∂x = I + ∂f/∂x",
         code=(Sublayer, Bare),
         controls=(
-            Control("layers", "Layers of the stack", "range", "12", 1, 24, 1),
-            Control("spread", "How widely the weights are spread", "range", "0.5", 0.25, 1.5, 0.25),
+            Control("layers", "Layers of the stack", "range", "20", 1, 24, 1),
+            Control("spread", "How widely the weights are spread", "range", "1", 0.25, 1.5, 0.25),
         ),
         draw=depth,
     ),

@@ -72,13 +72,11 @@ def draw(given: dict[str, str]) -> Shown:
         for name, i, share in zip(names, best.indices[:, at], best.values[:, at], strict=True)
     ]
     mean = weights.mean(0)
-    said = (
-        f"From {words[at]!r}: {', '.join(seen)}. The mean of the four gives {mean[at].max():.0%} to its best.{remark}"
-    )
+    said = f"From {words[at]!r}: {', '.join(seen)}. The mean of the four gives at most {mean[at].max():.0%} to one word.{remark}"
     rows = [[word, *(words[i] for i in best.indices[:, row].tolist())] for row, word in enumerate(words)]
-    maps: list[Picture] = [squared(name, one, words) for name, one in zip(names, weights, strict=True)]
+    maps: list[Picture] = [squared(name, one, words, 1.0) for name, one in zip(names, weights, strict=True)]
     table = Table("where each head looks most", ["from", *names], rows)
-    return Shown(said, [*maps, squared("the mean of all heads", mean, words), table])
+    return Shown(said, [*maps, squared("the mean of all heads", mean, words, 1.0), table])
 
 
 LESSONS = (
@@ -88,8 +86,9 @@ LESSONS = (
         said="Which words should “like” look at in “Time flies like an arrow”? Its neighbours, for the grammar; time and "
         "arrow, for the sense. One softmax has one best place, and a mean of several wishes is none of them. So the layer "
         "looks several times at once, each head with queries and keys of its own. Here four heads were set by hand: two "
-        "shift the position by a matrix, one always asks for the first, one compares words. The other four are random, as "
-        "before training.",
+        "shift the position by a matrix, one always asks for the first, one compares words. At either end, where there is no "
+        "word before or after, the nearest position wins, which is the word's own. Choose random heads to see how little "
+        "they tell before training.",
         formula="headᵢ = attention(x Wᵢ_Q, x Wᵢ_K, x Wᵢ_V),   output = [head₁ … headₕ] W_O",
         code=(Attention, away, first, same),
         controls=(

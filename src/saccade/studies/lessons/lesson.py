@@ -54,12 +54,13 @@ class Control:
 
 @dataclass(frozen=True)
 class Map:
-    """A heat map: a row of numbers for each name of `rows`."""
+    """A heat map: a row of numbers for each name of `rows`. Maps that are compared share the end of their scale, `top`."""
 
     title: str
     values: list[list[float]]
     rows: list[str]
     columns: list[str]
+    top: float | None = None  # where the colours end; None: at the largest value
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,12 @@ class Curves:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each name."""
+    """A bar for each name. Without `top` the longest bar fills the width, however small its value is."""
 
     title: str
     names: list[str]
     values: list[float]
+    top: float | None = None  # the value of a bar of full width; None: the largest value
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,15 @@ class Table:
     rows: list[list[str]]
 
 
-Picture = Map | Curves | Bars | Table
+@dataclass(frozen=True)
+class Image:
+    """A picture in its own colours: red, green and blue from 0 to 255 for each pixel of each row."""
+
+    title: str
+    pixels: list[list[list[int]]]
+
+
+Picture = Map | Curves | Bars | Table | Image
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,10 @@ class Shown:
     said: str
     parts: list[Picture]
     offer: str = ""  # the demo that trains what is missing
+    formula: str = ""  # the formula of what was chosen, where the lesson's own is that of another choice
+    limits: dict[str, float] = field(
+        default_factory=dict
+    )  # how far a control can be set here, if less than it could be
 
 
 @dataclass(frozen=True)
@@ -137,7 +151,13 @@ class Lesson:
             controls[name].check(value)
         found = self.draw({name: given.get(name, control.default) for name, control in controls.items()})
         parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in found.parts]
-        return {"said": found.said, "parts": plain(parts), "offer": found.offer}
+        return {
+            "said": found.said,
+            "parts": plain(parts),
+            "offer": found.offer,
+            "formula": found.formula or self.formula,
+            "limits": plain(found.limits),
+        }
 
 
 def plain(value: Any) -> Any:
@@ -151,6 +171,32 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def figure(value: float, digits: int = 2) -> str:
+    """A number as a sentence has it: no exponent where none is needed, and a power of ten where one is.
+
+    >>> figure(0.163), figure(3120.0), figure(0.000112), figure(4.6e9), figure(0.0)
+    ('0.16', '3,100', '1.1·10⁻⁴', '4.6·10⁹', '0')
+    """
+    if not value:
+        return "0"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if -4 < int(exponent) < 6:
+        return f"{float(f'{value:.{digits}g}'):,.{max(0, digits - 1 - int(exponent))}f}"
+    return f"{mantissa}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with what is counted.
+
+    >>> counted(1, "word"), counted(1200, "word")
+    ('1 word', '1,200 words')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _source(one: Callable[..., Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from saccade.attention import AttentionPool, Dot
 from saccade.parts.position import Sinusoidal
 from saccade.parts.recurrent import Recurrent
-from saccade.studies.lessons.lesson import Control, Curves, Lesson, Shown, Table
+from saccade.studies.lessons.lesson import Control, Curves, Lesson, Shown, Table, counted
 from saccade.studies.lessons.sentences import drawn, noise
 
 VOCAB, LONGEST, SENTENCES, HELD = 8, 32, 600, 200  # the last `HELD` sentences are not fitted, only read back
@@ -73,9 +73,10 @@ def draw(given: dict[str, str]) -> Shown:
         "guessing": [(1.0, 1 / VOCAB), (float(LONGEST), 1 / VOCAB)],
     }
     places = [(float(place + 1), share) for place, share in enumerate(each[length].tolist())]
+    ends = f"the first in {places[0][1]:.0%} of the sentences, the last in {places[-1][1]:.0%}"
     said = (
-        f"Of {length} words, {last[length]:.0%} can be read back from one vector of {units} numbers: {places[0][1]:.0%} of the "
-        f"first, {places[-1][1]:.0%} of the last. With attention over all {length} states it is {attention:.0%}."
+        f"In sentences of {counted(length, 'word')}, {last[length]:.0%} of the words can be read back from one vector of {units} "
+        f"numbers: {ends}. With attention over the {counted(length, 'state')} it is {attention:.0%}."
     )
     rows = [[str(n), f"{share:.0%}"] for n, share in last.items() if n in LENGTHS[::2]]
     return Shown(
@@ -94,8 +95,9 @@ LESSONS = (
     Lesson(
         name="bottleneck",
         title="One vector for a whole sentence",
-        said="The first translators read a sentence into one vector and wrote from that alone. Bahdanau saw in 2014 that long "
-        "sentences fail, and let the writer look at all states of the reader, anew for each word. Here a recurrent layer "
+        said="The first neural translators read a sentence into one vector and wrote from that alone. Cho et al. showed in 2014 "
+        "that they fail on long sentences; Bahdanau, Cho and Bengio then let the writer look at all states of the reader, "
+        "anew for each word. Here a recurrent layer "
         "reads random sentences, and a linear map, fitted on some and tried on others, tells the words: from the last "
         "state, or from what attention brings back when their positions are asked for. Training packs a vector better; it "
         "does not make it longer.",

@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from saccade.parts.position import POSITIONS, Learned, Sinusoidal
-from saccade.studies.lessons.lesson import Bars, Control, Curves, Lesson, Map, Shown, Table
-from saccade.studies.lessons.orders import WIDTH, reader
+from saccade.parts.position import Learned, Sinusoidal, position
+from saccade.studies.lessons.lesson import Control, Curves, Lesson, Map, Shown, Table, counted, figure
+from saccade.studies.lessons.orders import SCHEMES, WIDTH, reader
 from saccade.studies.lessons.sentences import drawn, noise
 
 COUNT, COLUMNS = 32, 32  # positions that are drawn, and the width of a position's vector
@@ -23,11 +23,10 @@ def binary(count: int) -> list[list[float]]:
     return [[float(number >> bit & 1) for bit in range(BITS)] for number in range(count)]
 
 
-def closeness(scheme: Sinusoidal) -> dict[str, list[tuple[float, float]]]:
-    """The dot product of a position's vector with those around it, for three positions."""
+def closeness(scheme: Sinusoidal, t: int) -> list[tuple[float, float]]:
+    """The dot product of a position's vector with those around it, by their distance."""
     code = scheme.barcode(2 * COUNT).double()
-    near = range(-COUNT // 2, COUNT // 2 + 1)
-    return {f"around {t}": [(float(k), (code[t] @ code[t + k]).item()) for k in near] for t in (16, 24, 40)}
+    return [(float(k), (code[t] @ code[t + k]).item()) for k in range(-COUNT // 2, COUNT // 2 + 1)]
 
 
 def barcode(given: dict[str, str]) -> Shown:
@@ -35,20 +34,31 @@ def barcode(given: dict[str, str]) -> Shown:
     shift, scheme = int(float(given["shift"])), Sinusoidal(COLUMNS, base=float(given["base"]))
     code, move = scheme.barcode(COUNT + shift).double(), scheme.shift(shift)
     off = (code[:COUNT] @ move.mT - code[shift:]).abs().max().item()
+    exact = f"off by {figure(off, 1)} at most, which is rounding" if off else "exact"
     periods = (2 * math.pi / scheme.frequencies(torch.device("cpu"))).tolist()
     said = (
         f"The fastest pair of columns turns once in {periods[0]:.1f} positions, the slowest in {periods[-1]:,.0f}. One matrix "
-        f"moves every position on by {shift}, and is off by {off:.0e} at most."
+        f"moves every position on by {shift}, and is {exact}."
     )
     columns = [f"{wave} {number + 1}" for number in range(COLUMNS // 2) for wave in ("sin", "cos")]
     numbers = [str(number) for number in range(COUNT)]
     return Shown(
         said,
         [
-            Map("the vector of each position", code[:COUNT].tolist(), numbers, columns),
-            Map("a binary counter", binary(COUNT), numbers, [f"bit {bit}" for bit in range(BITS)]),
+            Map(
+                "a binary counter on the left, and beside it the vector of each position",
+                [[*bits, *waves] for bits, waves in zip(binary(COUNT), code[:COUNT].tolist(), strict=True)],
+                numbers,
+                [*(f"bit {bit}" for bit in range(BITS)), *columns],
+            ),
             Map(f"the matrix that moves on by {shift}", move.tolist(), columns, columns),
-            Curves("who is near: the same curve around every position", "distance", "p(t)·p(t + k)", closeness(scheme)),
+            Curves(
+                "who is near: dots, around the positions 24 and 40, lie on the line",
+                "k, the distance",
+                "p(t)·p(t + k)",
+                {"around 16": closeness(scheme, 16)},
+                [*closeness(scheme, 24), *closeness(scheme, 40)],
+            ),
         ],
     )
 
@@ -67,16 +77,14 @@ def longest(given: dict[str, str]) -> Shown:
     """Read a text with every scheme, all of them built for a shorter or longer one."""
     built, length = int(float(given["built"])), int(float(given["length"]))
     x = noise(0, 1, length, WIDTH)
-    answers = {entry.name: reads(entry.name, built, x) for entry in POSITIONS}
-    rows = [[entry.name, entry.where, answers[entry.name] or f"reads {length} tokens"] for entry in POSITIONS]
+    answers = {name: reads(name, built, x) for name in SCHEMES}
+    rows = [[name, position(name).where, answers[name] or f"reads {counted(length, 'token')}"] for name in SCHEMES]
     refused = [name for name, answer in answers.items() if answer]
-    if refused:
-        said = (
-            f"Built for {built} tokens and given {length}: {' and '.join(refused)} cannot go on, the other schemes can."
-        )
-    else:
-        said = f"Built for {built} tokens and given {length}: every scheme reads it."
+    said = f"Built for {built} tokens and given {length}: "
+    said += f"{' and '.join(refused)} cannot go on, the other schemes can." if refused else "every scheme reads it."
     table = drawn(lambda: Learned(built, WIDTH))
+    # a new table is noise, in which nothing can be seen; sines stand in for what it has learnt
+    table.vectors.weight.data = Sinusoidal(WIDTH).barcode(built)
     with torch.random.fork_rng(devices=[]):  # the new table is drawn before it is filled
         resized = table.resized(length).barcode(length)
     columns = [str(column + 1) for column in range(WIDTH)]
@@ -85,9 +93,14 @@ def longest(given: dict[str, str]) -> Shown:
         said,
         [
             Table("one layer, one text", ["positions", "order goes", "what happens"], rows),
-            Map(f"a table of {built} learned positions", table.barcode(built).tolist(), named(built), columns),
-            Map(f"the same resized to {length}", resized.tolist(), named(length), columns),
-            Bars("positions", ["built for", "given"], [float(built), float(length)]),
+            Map(
+                f"a table of {built} positions, filled with sines",
+                table.barcode(built).tolist(),
+                named(built),
+                columns,
+                1.0,
+            ),
+            Map(f"the same table resized to {length}", resized.tolist(), named(length), columns, 1.0),
         ],
     )
 
@@ -116,7 +129,8 @@ LESSONS = (
         said="It is often said that self-attention has a fixed maximum length. That is true of a table of learned positions: "
         "there is a vector for each position it was built with, and none beyond. Sines, rotations and distances are "
         "functions of the position and go on for ever, although nothing says that a model is good where it was never "
-        "trained. A table can be stretched: its vectors are interpolated, and training goes on from there.",
+        "trained. A table can be stretched: its vectors are interpolated, and training goes on from there. The table below is "
+        "filled with sines in place of learned numbers, so that the stretching can be seen.",
         formula="learned: p(t) = table[t], t < built;   sinusoidal, rotary, ALiBi: p(t) = f(t) for every t",
         code=(Learned, Sinusoidal),
         controls=(

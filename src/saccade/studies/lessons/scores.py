@@ -1,16 +1,33 @@
 """Lessons on scores and weights: why dot products are divided by √d, and what softmax makes of a score."""
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from saccade.attention import Dot, Hard, Normaliser, PlainSum, ScaledDot, Softmax, Sparsemax
-from saccade.studies.lessons.lesson import Bars, Control, Curves, Lesson, Shown, Table
+from saccade.attention import Dot, Hard, Mechanism, Normaliser, PlainSum, ScaledDot, Softmax, Sparsemax
+from saccade.studies.lessons.lesson import Bars, Control, Curves, Lesson, Shown, Table, figure
 from saccade.studies.lessons.sentences import noise
 
 DEGREES = {"q·k": Dot(), "q·k / √d": ScaledDot()}
-QUERIES = 64
+NUMBERS = 2**22  # entries of all keys that are drawn at one width: 4,096 pairs at width 1,024
+PAIRS = 2**15  # and never more than these
+WIDTHS = tuple(4**i for i in range(6))
+
+
+@lru_cache(maxsize=1)
+def entries(keys: int) -> tuple[Tensor, Tensor]:
+    """Normal numbers for the queries and for `keys` keys of each; every width cuts its own vectors out of the same."""
+    return noise(0, NUMBERS // keys), noise(1, NUMBERS)
+
+
+def random_scores(d: int, keys: int, mechanism: Mechanism) -> Tensor:
+    """Scores of random queries of width d, each with random keys of its own, (Q, K)."""
+    queries, others = entries(keys)
+    count = min(NUMBERS // d, PAIRS) // keys
+    q, k = queries[: count * d].view(count, 1, 1, d), others[: count * keys * d].view(count, 1, keys, d)
+    return mechanism.scores(q, k)[:, 0, 0]
 
 
 def slope(weights: Tensor) -> float:
@@ -18,34 +35,45 @@ def slope(weights: Tensor) -> float:
     return (weights * (1 - weights)).mean().item()
 
 
+def here(lines: dict[str, list[tuple[float, float]]], at: float) -> list[tuple[float, float]]:
+    """The points of all lines at one place, to be marked."""
+    return [(x, y) for line in lines.values() for x, y in line if x == at]
+
+
 def root(given: dict[str, str]) -> Shown:
     """Random queries and keys of growing width, with and without the root."""
     width, keys = int(float(given["width"])), int(float(given["keys"]))
-
-    def scores(d: int, name: str) -> Tensor:
-        q, k = noise(d, QUERIES, d), noise(d + 1, keys, d)
-        return DEGREES[name].scores(q[None, None], k[None, None])[0, 0]  # (Q, K)
-
-    widths = sorted({2**i for i in range(11)} | {width})
-    every = {name: {d: scores(d, name) for d in widths} for name in DEGREES}
+    widths = sorted({*WIDTHS, width})
+    every = {name: {d: random_scores(d, keys, how) for d in widths} for name, how in DEGREES.items()}
     bars, rows, tops = [], [], {}
     for name, found in every.items():
         mine = found[width]
         weights = mine.softmax(-1)
         tops[name] = weights.amax(-1).mean().item()
-        bars.append(Bars(f"softmax of {name}, one query", [f"key {i + 1}" for i in range(keys)], weights[0].tolist()))
-        rows.append([name, f"{mine.var().item():.3g}", f"{tops[name]:.1%}", f"{slope(weights):.2g}"])
+        bars.append(
+            Bars(f"softmax of {name}, one query", [f"key {i + 1}" for i in range(keys)], weights[0].tolist(), top=1.0)
+        )
+        rows.append([name, figure(mine.var().item(), 3), f"{tops[name]:.1%}", figure(slope(weights))])
     said = (
-        f"At d = {width} the scores q·k have a variance of {every['q·k'][width].var().item():.3g}, and the best of {keys} keys "
-        f"takes {tops['q·k']:.0%} of the attention; divided by √d it takes {tops['q·k / √d']:.0%}."
+        f"At d = {width} the scores q·k of {every['q·k'][width].numel():,} random pairs have a variance of "
+        f"{figure(every['q·k'][width].var().item(), 3)}, and the best of {keys} keys takes {tops['q·k']:.0%} of the "
+        f"attention on average; divided by √d it takes {tops['q·k / √d']:.0%}. Dots mark this width."
     )
     spread = {name: [(float(d), s.var().item()) for d, s in found.items()] for name, found in every.items()}
     steep = {name: [(float(d), slope(s.softmax(-1))) for d, s in found.items()] for name, found in every.items()}
     return Shown(
         said,
         [
-            Curves("variance of the scores", "d", "variance", spread, log_x=True, log_y=True),
-            Curves("how far a weight moves with its score", "d", "mean of w (1 - w)", steep, log_x=True, log_y=True),
+            Curves("variance of the scores", "d", "variance", spread, here(spread, width), log_x=True, log_y=True),
+            Curves(
+                "how far a weight moves with its score",
+                "d",
+                "mean of w (1 - w)",
+                steep,
+                here(steep, width),
+                log_x=True,
+                log_y=True,
+            ),
             *bars,
             Table(f"at d = {width}", ["score", "variance", "largest weight", "mean of w (1 - w)"], rows),
         ],
@@ -57,6 +85,12 @@ NORMALISERS: dict[str, Normaliser] = {
     "sparsemax": Sparsemax(),
     "plain sum": PlainSum(),
     "hard": Hard(),
+}
+FORMULAS = {
+    "softmax": "wᵢ = exp(sᵢ / T) / Σⱼ exp(sⱼ / T)",
+    "sparsemax": "wᵢ = max(0, sᵢ / T - τ),   τ such that Σᵢ wᵢ = 1",
+    "plain sum": "wᵢ = max(0, sᵢ) / Σⱼ max(0, sⱼ)",
+    "hard": "wᵢ = 1 for the largest sᵢ, else 0",
 }
 LARGEST, MANY = 100.0, 12
 
@@ -82,6 +116,29 @@ def entropy(weights: Tensor) -> float:
     return torch.special.entr(weights).sum(-1).item() / math.log(2)
 
 
+def told_of_weights(weights: Tensor, heat: float, kind: str) -> str:
+    """The weights in words: the largest, how many are not zero, and how open the choice is."""
+    count, used = len(weights), int((weights > 0).sum())
+    if not used:
+        return (
+            "No score is positive, so the plain sum has nothing to share out: all weights are zero, at any temperature."
+        )
+    among = f"the only weight is {weights.max().item():.0%}"
+    if count > 1:
+        above = f"{used} of {count} {'is' if used == 1 else 'are'} above zero"
+        among = f"the largest of {count} weights is {weights.max().item():.0%}, {above}"
+    said = f"At temperature {heat:g} {among}, and the choice has {entropy(weights):.2f} of {math.log2(count):.2f} bits."
+    if kind in ("plain sum", "hard"):
+        said += f" The temperature changes nothing here: {CANCELS[kind]}."
+    return said
+
+
+CANCELS = {
+    "plain sum": "it divides every score alike and cancels in their shares",
+    "hard": "it does not change which score is the largest",
+}
+
+
 def temperature(given: dict[str, str]) -> Shown:
     """Weights of a few scores at one temperature, and at all."""
     scores, heat, kind = torch.tensor(numbers(given["scores"])), float(given["temperature"]), given["weights"]
@@ -97,17 +154,14 @@ def temperature(given: dict[str, str]) -> Shown:
         name: list(zip(heats, column, strict=True))
         for name, column in zip(names, zip(*every, strict=True), strict=True)
     }
-    used = int((weights > 0).sum())
-    said = (
-        f"At temperature {heat:g} the largest of {len(names)} weights is {weights.max().item():.0%}, {used} of them are not "
-        f"zero, and the choice has {entropy(weights):.2f} of {math.log2(len(names)):.2f} bits."
-    )
+    marks = [(heat, weight) for weight in weights.tolist()]
     return Shown(
-        said,
+        told_of_weights(weights, heat, kind),
         [
-            Bars(f"weights by {kind}", names, weights.tolist()),
-            Curves("weights at every temperature", "temperature", "weight", lines, log_x=True),
+            Bars(f"weights by {kind}", names, weights.tolist(), top=1.0),
+            Curves("weights at every temperature; dots at T", "temperature", "weight", lines, marks, log_x=True),
         ],
+        formula=FORMULAS[kind],
     )
 
 
@@ -132,9 +186,10 @@ LESSONS = (
         title="From scores to weights",
         said="Softmax makes shares of scores: none negative, and together one. Divide the scores by a temperature first, and "
         "you turn between two ends: cold, the best key takes all, as in a dictionary; hot, all keys count alike, as in a "
-        "mean. Other rules make other shares: sparsemax leaves most of them at zero, the plain sum takes positive scores "
-        "as they are, and the hard choice takes one key, which has no gradient.",
-        formula="wᵢ = exp(sᵢ / T) / Σⱼ exp(sⱼ / T)",
+        "mean. Other rules make other shares: sparsemax gives exactly zero to scores that lie too far below the best, and to "
+        "more of them the colder it is; the plain sum shares out the positive scores as they are; the hard choice takes the "
+        "best key alone. These two do not depend on the temperature, and a choice has no gradient.",
+        formula=FORMULAS["softmax"],
         code=(Softmax, Sparsemax, PlainSum, Hard),
         controls=(
             Control("scores", "The scores", "text", "2, 1, 0.5, -1"),

@@ -72,6 +72,6 @@ def looked(part: nn.Module, *given: object) -> Tensor:
     return weights[0]
 
 
-def squared(title: str, weights: Tensor, words: list[str]) -> Map:
+def squared(title: str, weights: Tensor, words: list[str], top: float | None = None) -> Map:
     """A map of words by words."""
-    return Map(title, weights.tolist(), words, words)
+    return Map(title, weights.tolist(), words, words, top)
