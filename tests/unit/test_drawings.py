@@ -7,10 +7,16 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 import torch
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
+from matplotlib.figure import Figure
 
+from saccade.explain import fonts
 from saccade.explain.curve import axis, curve, thin
 from saccade.explain.grid import LEVELS, ink, shades
 from saccade.explain.heatmap import confusion_matrix, heatmap
+from saccade.explain.picture import Map, save
 from saccade.explain.svg import readable
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -165,8 +171,50 @@ def test_axes_hold_all_values_between_round_ticks(values):
     assert ticks[-1] == pytest.approx(found.high)
 
 
-def test_letters_that_no_font_has_are_drawn_without_a_word(tmp_path):
-    from saccade.explain.picture import Map, save
+def test_a_font_of_the_system_draws_what_the_usual_one_lacks(tmp_path, monkeypatch):
+    """The font is made here, and found as one that was installed after matplotlib made its list."""
+    made = tmp_path / "two.ttf"
+    builder = FontBuilder(1000)
+    builder.setupGlyphOrder([".notdef", "sun"])
+    builder.setupCharacterMap({ord("日"): "sun"})
+    pen = TTGlyphPen(None)
+    for move, at in zip((pen.moveTo, pen.lineTo, pen.lineTo), ((0, 0), (900, 0), (900, 900)), strict=True):
+        move(at)
+    pen.closePath()
+    builder.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "sun": pen.glyph()})
+    builder.setupHorizontalMetrics({".notdef": (1000, 0), "sun": (1000, 0)})
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": "Two", "styleName": "Regular"})
+    builder.setupOS2(usWeightClass=400)
+    builder.setupPost()
+    builder.save(made)
+    entries = [entry for entry in font_manager.fontManager.ttflist if entry.name == fonts.USUAL]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", entries)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(made)])
+    fonts.system_fonts.cache_clear()
+    try:
+        assert fonts.covering("日 a") == ([fonts.USUAL, "Two"], [])
+        assert fonts.covering("日本") == ([fonts.USUAL, "Two"], ["本"])
+        save(tmp_path / "map.png", [Map("日", torch.rand(1, 1), names=(["日"], ["a"]))])
+    finally:
+        fonts.system_fonts.cache_clear()
 
-    names = (["수", "\U00013000"], ["日", "م"])
-    assert save(tmp_path / "map.png", [Map("수", torch.rand(2, 2), names=names)]).stat().st_size > 1000
+
+def test_letters_that_no_font_has_are_named_with_the_package_that_brings_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(fonts, "system_fonts", tuple)
+    names = (["수", "日"], ["ไ", "م"])
+    with pytest.warns(fonts.FontWarning) as warned:
+        save(tmp_path / "map.png", [Map("수 年月本", torch.rand(2, 2), names=names)])
+    assert (tmp_path / "map.png").stat().st_size > 1000
+    said = str(warned[0].message)
+    assert "and 1 other character;" in said
+    assert "fonts-noto-cjk and fonts-noto-core" in said
+    assert not fonts.told_missing(fonts.covering("√2 → é м")[1])
+
+
+def test_panels_end_where_they_are_told_to():
+    figure = Figure()
+    for most, end in ((None, 0.25), (1.0, 1.0)):
+        axis = figure.subplots()
+        Map("", torch.tensor([[0.0, 0.25]]), most=most).paint(axis, figure)
+        assert axis.images[0].get_clim() == (0.0, end)

@@ -118,11 +118,25 @@ def _lengths(out: Path, minutes: float) -> int:
     return 0
 
 
+def verdict(source: str, answer: str) -> str:
+    """Whether an answer is the date that was asked for, and which that is if it is not.
+
+    >>> verdict("3. Oktober 1990", "1990-10-03"), verdict("3. Oktober 1990", "1990-10-30")
+    ('right', 'wrong: 1990-10-03')
+    """
+    from saccade.data.samples import dates
+
+    day = dates.parse(source)
+    assert day is not None, source
+    return "right" if answer == day.isoformat() else f"wrong: {day.isoformat()}"
+
+
 def shown(where: Path, picture: Path, title: str) -> list[str]:
-    """Translate a few dates that no model has seen, and draw where it looked."""
+    """Translate a few dates and draw where it looked; every line and title says whether the answer is right."""
     from saccade.data import Example
     from saccade.explain.looking import seen
     from saccade.explain.picture import Map, save
+    from saccade.explain.svg import readable
     from saccade.tasks.answering import answers
     from saccade.tasks.opening import open_run
 
@@ -131,15 +145,16 @@ def shown(where: Path, picture: Path, title: str) -> list[str]:
     found, _ = answers(task, model, examples)
     panels, lines = [], []
     for example, answer in zip(examples, found, strict=True):
-        lines.append(f"{example['source']:<26} -> {answer}")
+        judged = verdict(example["source"], answer)
+        lines.append(f"{example['source']:<26} -> {answer:<12} {judged}")
         item = task.items([example], model)[0]
         ids = model.tokenizer.encode(answer).ids
         look = next(look for look in reversed(seen(task, model, item, ids)) if "across" in look.name)
         head = look.sharpest()
-        panels.append(
-            Map(f"{example['source']}", look.weights[head], "written", "read", names=(look.rows, look.columns))
-        )
-    save(picture, panels[:4], title=f"Where it looked while it wrote: {title}", columns=2)
+        called = f"{example['source']} → {answer}\n{judged}"
+        names = ([readable(name, 8) for name in side] for side in (look.rows, look.columns))
+        panels.append(Map(called, look.weights[head], "written", "read", most=1.0, names=(next(names), next(names))))
+    save(picture, panels, title=f"Where it looked while it wrote: {title}", columns=3)
     return lines
 
 

@@ -3,33 +3,15 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from torch import Tensor
 
 from saccade.explain.colors import signed_scale, weight_scale
-
-WIDE = (  # fonts with Chinese, Japanese, Korean and Indian letters, as systems name them
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-    "Droid Sans Fallback",
-    "Noto Sans Devanagari",
-    "Noto Sans Bengali",
-    "Noto Sans Thai",
-    "PingFang SC",
-    "Hiragino Sans",
-    "Arial Unicode MS",
-    "Unifont",
-)
+from saccade.explain.fonts import FontWarning, choose_fonts
 
 
 @dataclass
@@ -47,16 +29,16 @@ class Map:
     def paint(self, axis: Axes, figure: Figure) -> None:
         values = self.matrix.detach().float().cpu().numpy()
         top = self.most or max(np.nanmax(abs(values)), 1e-9)  # what is no number is left white
-        scale = (
-            {"cmap": signed_scale(), "vmin": -top, "vmax": top} if self.signed else {"cmap": weight_scale(), "vmin": 0}
-        )
-        image = axis.imshow(values, aspect="auto", interpolation="nearest", **scale)
+        scale = {"cmap": signed_scale(), "vmin": -top} if self.signed else {"cmap": weight_scale(), "vmin": 0}
+        image = axis.imshow(values, aspect="auto", interpolation="nearest", vmax=top, **scale)
         axis.set(title=self.title, ylabel=self.rows, xlabel=self.columns)
         axis.title.set_parse_math(False)
         if self.names is not None:
             rows, columns = self.names
             axis.set_yticks(range(len(rows)), rows)
             axis.set_xticks(range(len(columns)), columns, rotation=60, ha="right")
+            for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
+                label.set_parse_math(False)  # a token may well be a dollar
         figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03)
 
 
@@ -100,20 +82,13 @@ def save(path: Path, panels: Sequence[Map | Curves], *, title: str = "", columns
     return save_figure(figure, path)
 
 
-@cache
-def fonts() -> list[str]:
-    """The usual font, and after it those of this machine that have the letters it lacks."""
-    known = set(font_manager.fontManager.get_font_names())
-    return ["DejaVu Sans", *(name for name in WIDE if name in known)]
-
-
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG, SVG or PDF by the name of the file; nothing opens a window."""
-    for text in figure.findobj(Text):
-        text.set_fontfamily(fonts())  # type: ignore[attr-defined]
+    """Write a figure as PNG, SVG or PDF by the name of the file; letters that no font has are warned of."""
+    missing = choose_fonts(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
-        # a letter that no font of this machine has is drawn as a box, which says it all
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # ours says what to do
         figure.savefig(path, dpi=110)
+    if missing:
+        warnings.warn(missing, FontWarning, stacklevel=2)
     return path
