@@ -1,4 +1,4 @@
-"""Looks as PNG, SVG or PDF by matplotlib: one head with all names, all heads side by side, a picture word by word, gates."""
+"""Looks as PNG, SVG or PDF by matplotlib: one head with all names, all heads and gates on one sheet, a picture word by word."""
 
 from pathlib import Path
 
@@ -11,27 +11,27 @@ from saccade.explain.colors import signed_scale, weight_scale
 from saccade.explain.looks import ATTENTION, Looks, Seen
 from saccade.explain.overlay import views
 from saccade.explain.picture import save_figure
-from saccade.explain.svg import ISOLATES, columns, label, readable
+from saccade.explain.sheet import Band, Panel, Scale, clean, shared_scale, sheet
+from saccade.explain.svg import columns
 
 INCH = 0.17  # of a cell that has a name, so that letters of eight points do not touch
 NAMED = 240  # names beyond this are left out: a picture has to open
 WIDE = 24  # columns of a name
-SMALL = 1.5  # inches of a head among others
-ACROSS = 12  # heads on a line
 
 
 def write_figure(looks: Looks, path: Path) -> Path:
-    """Draw what tells most, by the suffix of the file: what the picture showed, one head with names, gates, or all heads."""
+    """Draw what tells most, by the suffix of the file: what the picture showed, one head, or all heads and gates."""
     shown = [m for m in looks.maps if m.kind in ATTENTION]
+    gates = [m for m in looks.maps if m.kind in ("gate", "channel")]
+    if not shown and not gates:
+        raise ValueError("There is nothing to draw: every map was left out.")
     if views(looks):
         figure = _views(looks)
-    elif len(shown) == 1 and len(shown[0].heads) == 1:
+    elif len(shown) == 1 and len(shown[0].heads) == 1 and not gates:
         one = shown[0]
         figure = heat(one.dense()[0], one.rows, one.columns, f"{one.title}, {one.called(0)}")
-    elif shown:
-        figure = _small(shown)
     else:
-        figure = _strips([m for m in looks.maps if m.kind in ("gate", "channel")])
+        figure = sheet([*attention_bands(shown), *gate_bands(gates)])
     return save_figure(figure, path)
 
 
@@ -67,11 +67,7 @@ def _names(names: list[str]) -> list[str]:
     """Names that matplotlib can draw: as pages have them, but for marks that it would draw as boxes."""
     if len(names) > NAMED:
         return []
-    return [_plain(readable(name, WIDE)) for name in names]
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name if c not in ISOLATES)
+    return [clean(name, WIDE) for name in names]
 
 
 def _paint(axis: Axes, weights: Tensor):
@@ -90,24 +86,30 @@ def _ticks(axis: Axes, rows: list[str], names: list[str]) -> None:
         text.set_parse_math(False)  # a token may well be a dollar
 
 
-def _small(shown: list[Seen]) -> Figure:
-    """Every head of every map, a line or more for each."""
-    across = min(ACROSS, max(len(m.heads) for m in shown))
-    lines = [(m, start) for m in shown for start in range(0, len(m.heads), across)]
-    figure = Figure(figsize=(SMALL * across + 0.6, (SMALL + 0.34) * len(lines) + 0.2), layout="constrained")
-    grid = figure.subplots(len(lines), across, squeeze=False)
-    for (seen, start), axes in zip(lines, grid, strict=True):
-        weights = seen.dense()
-        for place, axis in enumerate(axes, start=start):
-            axis.set_xticks([])
-            axis.set_yticks([])
-            if place >= len(weights):
-                axis.set_axis_off()
-                continue
-            _paint(axis, weights[place])
-            axis.set_title(seen.called(place), fontsize=7, pad=2)
-        axes[0].set_ylabel(seen.title, fontsize=7)
-    return figure
+def attention_bands(shown: list[Seen]) -> list[Band]:
+    """A band for each map, with a panel for each head; all heads of all maps share one scale."""
+    dense = [one.dense() for one in shown]
+    scale = shared_scale("weight", dense, max((one.top for one in shown), default=None))
+    return [
+        Band(
+            one.title,
+            [Panel(one.called(head), weights[head], one.rows, one.columns) for head in range(len(weights))],
+            scale,
+        )
+        for one, weights in zip(shown, dense, strict=True)
+    ]
+
+
+def gate_bands(shown: list[Seen]) -> list[Band]:
+    """A band for each recurrent layer, with a panel for each gate over time, or a row of channels; from 0 to 1 in all."""
+    scale = Scale("gate", 1.0)
+    bands = []
+    for one in shown:
+        values = one.weights.transpose(1, 2) if one.gates else one.weights  # units as rows, time as columns
+        rows, names = (one.columns, one.rows) if one.gates else ([], one.columns)
+        panels = [Panel(one.called(at) if one.gates else "", values[at], rows, names) for at in range(len(values))]
+        bands.append(Band(f"{one.title}{': a row for each unit' if one.gates else 's'}", panels, scale))
+    return bands
 
 
 def _views(looks: Looks) -> Figure:
@@ -123,38 +125,7 @@ def _views(looks: Looks) -> Figure:
     grid[0].set_title("the picture", fontsize=9)
     for axis, view in zip(grid[1:], found, strict=False):
         axis.imshow(view.image)
-        axis.set_title(_plain(label(view.name, WIDE)), fontsize=9, parse_math=False)
+        axis.set_title(clean(view.name, WIDE), fontsize=9, parse_math=False)
     for axis in grid:
         axis.set_axis_off()
-    return figure
-
-
-def _strips(shown: list[Seen]) -> Figure:
-    """Gates over time, or channels: a line for each map, units as rows."""
-    if not shown:
-        raise ValueError("There is nothing to draw: every map was left out.")
-    across = max(len(m.heads) for m in shown)
-    time = max(len(m.query) for m in shown)
-    size = (max(3.0, min(INCH * time, 24.0)) * across + 0.8, 3.2 * len(shown) + 0.2)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(len(shown), across, squeeze=False)
-    for seen, axes in zip(shown, grid, strict=True):
-        for place, axis in enumerate(axes):
-            if place >= len(seen.heads):
-                axis.set_axis_off()
-                continue
-            axis.imshow(
-                seen.weights[place].T.numpy(),
-                aspect="auto",
-                interpolation="nearest",
-                cmap=weight_scale(),
-                vmin=0,
-                vmax=1,
-            )
-            axis.set_title(f"{seen.title}, {seen.called(place)}" if seen.gates else seen.title, fontsize=9)
-            axis.set_ylabel(seen.key.of, fontsize=8)
-            names = _names(seen.rows) if seen.gates and INCH * len(seen.query) <= 24 else []
-            axis.set_xticks(range(len(names)), names, fontsize=8, rotation=90)
-            for text in axis.get_xticklabels():
-                text.set_parse_math(False)
     return figure

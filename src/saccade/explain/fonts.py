@@ -81,7 +81,8 @@ def system_fonts() -> tuple[tuple[str, str], ...]:
             except (OSError, RuntimeError):  # not a font that can be read
                 continue
     plain = {e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.weight in (400, "normal", "regular")}
-    plain.pop(USUAL, None)
+    for name in (USUAL, *(name for name in plain if "lastresort" in name.lower().replace(" ", ""))):
+        plain.pop(name, None)  # the last resort has a box for every character
     first = [name for name in PREFERRED if name in plain]
     return tuple((name, plain[name]) for name in [*first, *sorted(set(plain) - set(first))])
 
