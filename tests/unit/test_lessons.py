@@ -18,8 +18,9 @@ from saccade import text
 from saccade.attention import FULL, Sight, Window
 from saccade.attention.bigbird import Links
 from saccade.attention.pattern import RandomBlocks
+from saccade.cli import demo
 from saccade.data import Example
-from saccade.data.samples import curves
+from saccade.data.samples import curves, dates
 from saccade.data.samples.pictures import COLOURS, Scene, Thing, paint
 from saccade.models.new import new
 from saccade.models.rnn import Config
@@ -652,10 +653,13 @@ def test_lengths_tells_what_two_trained_translators_hold(tmp_path, monkeypatch):
     monkeypatch.setattr(lengths, "DEMO", tmp_path)
     assert "saccade demo lengths" in drawn("lengths").said
     monkeypatch.setattr(counting, "MODEL", counting.MODEL | {"width": 16})
-    for name, job in counting.jobs(tmp_path, 1.0).items():
+    for name, job in counting.jobs(tmp_path).items():
         short = replace(job, train_fields={**job.train_fields, "max_steps": 3})
         list(run(prepare(short), tmp_path / name))
     found = drawn("lengths", length=5)
+    assert found.said.startswith("These two are undertrained: with attention ")
+    assert "95% are reached in full training" in found.said
+    assert found.offer == "lengths"
     by_length, table = found.parts
     assert list(by_length.lines) == ["attention", "one fixed vector"]
     task, model = open_run(tmp_path / "lengths-fixed")
@@ -668,3 +672,57 @@ def test_lengths_tells_what_two_trained_translators_hold(tmp_path, monkeypatch):
     ]
     assert dict(by_length.lines["one fixed vector"])[4.0] == pytest.approx(sum(map(sum, wanted)) / (4 * len(asked)))
     assert [row[0] for row in table.rows] == list(by_length.lines)
+    monkeypatch.setattr(counting, "TARGET", 0.0)
+    assert drawn("lengths").said.startswith("Of two numbers")
+    assert not drawn("lengths").offer
+
+
+def test_readers_of_rows_are_trained_by_steps_and_not_by_the_clock(tmp_path):
+    """Two machines of which one is slow make the same models: nothing in the job depends on time."""
+    for job in counting.jobs(tmp_path).values():
+        assert job.train_fields["max_time"] == 0
+        assert job.train_fields["epochs"] == counting.EPOCHS
+        assert "fit" not in job.train_fields
+    assert {job.train_fields["max_time"] for job in counting.jobs(tmp_path, 3.0).values()} == {1.5}
+
+
+@pytest.mark.parametrize(
+    ("reached", "minutes", "epochs", "last"),
+    [
+        ([0.99], 0.0, [4, 4], "Next"),
+        ([0.18, 0.97], 0.0, [4, 8, 8], "Next"),
+        ([0.18, 0.5, 0.6], 0.0, [4, 8, 16, 16], "undertrained: with attention 60%"),
+        ([0.18], 1.0, [4, 4], "give no --minutes, and they train to the end"),
+    ],
+)
+def test_the_demo_trains_to_a_score(reached, minutes, epochs, last, tmp_path, monkeypatch, capsys):
+    """The passes are doubled until attention reads sixteen numbers, the other reader gets as many, and failing is said."""
+    asked, shares = [], iter(reached)
+    now = {"lengths-attention": 0.0, "lengths-fixed": 0.1}
+
+    def learn(where, job, said):
+        asked.append(job.train_fields["epochs"])
+        if where.name == "lengths-attention":
+            now[where.name] = next(shares)
+
+    monkeypatch.setattr(demo, "_learnt", learn)
+    monkeypatch.setattr("saccade.tasks.opening.open_run", lambda where: (None, where.name))
+    monkeypatch.setattr(counting, "right", lambda task, model, length: now[model])
+    assert demo.main("lengths", out=tmp_path, minutes=minutes) == 0
+    assert asked == epochs
+    out = capsys.readouterr().out
+    assert last in out
+    assert ("undertrained" in out.split("in their place")[1]) == (last != "Next")
+
+
+def test_the_demo_says_which_dates_are_wrong():
+    for source in demo.ASKED:
+        day = dates.parse(source)
+        assert day is not None
+        assert demo.verdict(source, day.isoformat()) == "right"
+        assert demo.verdict(source, "2024-01-29") == f"wrong: {day.isoformat()}"
+
+
+def test_every_date_of_the_sample_can_be_read_without_a_model():
+    for example in dates.make(150, seed=3):
+        assert str(dates.parse(example["source"])) == example["target"]

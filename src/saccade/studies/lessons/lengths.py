@@ -7,9 +7,9 @@ from saccade.attention import Additive
 from saccade.data import Example
 from saccade.data.samples.numbers import LONGEST
 from saccade.parts.recurrent import Recurrent
-from saccade.studies.counting import DECODERS, agreeing, right, rows
+from saccade.studies.counting import DECODERS, agreeing, right, rows, undertrained
 from saccade.studies.lessons.alignments import DEMO, missing
-from saccade.studies.lessons.lesson import Control, Curves, Lesson, Shown, Table
+from saccade.studies.lessons.lesson import Control, Curves, Lesson, Shown, Table, counted
 from saccade.tasks.answering import answers
 from saccade.tasks.opening import open_run
 
@@ -34,13 +34,16 @@ def draw(given: dict[str, str]) -> Shown:
         table.append([said, written, f"{agreeing(example['target'], written):.0%}"])
     short, long = ({said: share for said, line in lines.items() for n, share in line if n == at} for at in (2.0, 16.0))
     first, second = lines
+    under = undertrained(long[first])
+    warning = f"These two are {under}. Have them trained again, to the end. " if under else ""
     return Shown(
-        f"Of two numbers {short[first]:.0%} are right with attention and {short[second]:.0%} from one vector; of sixteen, "
-        f"{long[first]:.0%} and {long[second]:.0%}. Below, one row of {length}: {example['source']}.",
+        f"{warning}Of two numbers {short[first]:.0%} are right with attention and {short[second]:.0%} from one vector; of "
+        f"sixteen, {long[first]:.0%} and {long[second]:.0%}. Below, a row of {counted(length, 'number')}: {example['source']}.",
         [
             Curves("numbers in their place", "numbers in the row", "share that is right", lines),
             Table(f"right would be {example['target']}", ["who", "writes", "right"], table),
         ],
+        offer="lengths" if under else "",
     )
 
 
@@ -55,10 +58,10 @@ LESSONS = (
     Lesson(
         name="lengths",
         title="Bahdanau against the fixed vector",
-        said="Two recurrent translators learnt the same rows of one to sixteen numbers, from words to figures, for the same "
-        "time. One hands a single vector from its reader to its writer, the other looks back at all that was read before each "
-        "figure. Short rows fit into a vector; of long ones little is left in it, and the rest is invented.",
-        formula="one vector: s(0) = h(n);   attention: c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmax(uᵀ tanh(A s(t-1) + B h(i)))",
+        said="Two recurrent translators learnt the same rows of one to sixteen numbers, from words to figures, in the same "
+        "number of steps. One hands a single vector from its reader to its writer, the other looks back at all that was read "
+        "before each figure. Short rows fit into a vector; of long ones little is left in it, and the rest is invented.",
+        formula="one vector: s(0) = h(n);   attention: c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmaxᵢ(uᵀ tanh(A s(t-1) + B h(i)))",
         code=(Recurrent, Additive, agreeing),
         controls=(Control("length", "Numbers in the row below", "range", "12", 1, LONGEST, 1),),
         draw=draw,
