@@ -97,6 +97,7 @@ def test_the_tour_is_taken_to_its_end(tmp_path, capsys):
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 10
     assert "equal bit for bit" in out
     assert "NOT" not in out
+    assert "the best of 9 rounds" in out
 
 
 def test_the_demo_trains_both_translators_and_draws_where_they_looked(tmp_path, capsys):

@@ -90,13 +90,13 @@ def opened(cell: str, bias: float) -> Recurrent:
     """A recurrent layer whose forget (or update) gate begins at this bias: the higher, the more is kept."""
     made = drawn(lambda: Recurrent(WIDTH, WIDTH, cell))
     made.fused.bias_ih_l0.data[WIDTH : 2 * WIDTH] = bias  # the second gate of both
-    return made
+    return made.double()
 
 
 def readers(bias: float) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Four ways to read a text: x (1, L, W) to (1, L, W)."""
-    plain = drawn(lambda: nn.RNN(WIDTH, WIDTH, batch_first=True))
-    attention = drawn(lambda: Attention(WIDTH, HEADS))
+    """Four ways to read a text: x (B, L, W) to (B, L, W), in double precision, since what vanishes soon leaves the single one."""
+    plain = drawn(lambda: nn.RNN(WIDTH, WIDTH, batch_first=True)).double()
+    attention = drawn(lambda: Attention(WIDTH, HEADS)).double()
     return {
         "plain RNN": lambda x: plain(x)[0],
         "LSTM": opened("lstm", bias),
@@ -107,8 +107,8 @@ def readers(bias: float) -> dict[str, Callable[[Tensor], Tensor]]:
 
 def back(read: Callable[[Tensor], Tensor], length: int, texts: int = TEXTS) -> list[float]:
     """How much the last output depends on each word, by how far back it stands: the mean over random texts."""
-    x = noise(1, texts, length, WIDTH).requires_grad_()
-    (gradient,) = torch.autograd.grad((read(x)[:, -1] * noise(2, texts, WIDTH)).sum(), x)
+    x = noise(1, texts, length, WIDTH).double().requires_grad_()
+    (gradient,) = torch.autograd.grad((read(x)[:, -1] * noise(2, texts, WIDTH).double()).sum(), x)
     return gradient.norm(dim=-1).mean(0).flip(0).tolist()
 
 
