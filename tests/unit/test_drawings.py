@@ -169,6 +169,8 @@ def test_axes_hold_all_values_between_round_ticks(values):
     assert f"{found.step:.3e}"[:5] in ("1.000", "2.000", "5.000")
     assert ticks[0] == pytest.approx(found.low)
     assert ticks[-1] == pytest.approx(found.high)
+    if min(values) == max(values):
+        assert found.low >= 0, "a flat line is measured from zero, and nothing below it could have been"
 
 
 def test_a_font_of_the_system_draws_what_the_usual_one_lacks(tmp_path, monkeypatch):

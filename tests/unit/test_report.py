@@ -164,14 +164,39 @@ def test_metrics_as_series():
     }
 
 
-def test_smoothing_is_the_weighted_mean_of_the_past():
+def test_smoothing_is_the_mean_of_as_many_on_either_side():
     points = [(float(i), float(y)) for i, y in enumerate([3, 1, 4, 1, 5, 9, 2, 6])]
-    fade = 1 - 1 / 4
-    for n, (step, value) in enumerate(smooth(points, span=4)):
-        weights = [fade ** (n - i) for i in range(n + 1)]
-        assert step == points[n][0]
-        assert value == pytest.approx(sum(w * y for w, (_, y) in zip(weights, points, strict=False)) / sum(weights))
-    assert smooth([(0.0, math.nan), (1.0, 2.0)], span=3) == [(1.0, 2.0)]
+    assert [step for step, _ in smooth(points, width=5)] == [step for step, _ in points]
+    for n, (_, value) in enumerate(smooth(points, width=5)):
+        far = min(2, n, 7 - n)
+        inside = [y for _, y in points[n - far : n + far + 1]]
+        assert value == pytest.approx(sum(inside) / len(inside))
+    assert smooth([(0.0, math.nan), (1.0, 2.0)], width=3) == [(1.0, 2.0)]
+
+
+def test_a_smoothed_curve_lies_on_a_falling_one():
+    """A mean of the past lies above a loss that falls; the curve that is drawn does not, from the first step on."""
+    falling = [(float(i), 10.0 - 0.01 * i) for i in range(1, 501)]
+    assert smooth(falling, width=20) == [(x, pytest.approx(y)) for x, y in falling]
+
+
+def ticks(page, title):
+    """The numbers at the axes of one curve of a page: across, and up."""
+    (picture,) = (one for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL) if f"<title>{title}</title>" in one)
+    read = lambda kind: [float(x.replace(",", "")) for x in re.findall(rf'class="{kind}"[^>]*>([-\d.,e]+)<', picture)]
+    return read("mid"), read("end")
+
+
+@pytest.mark.parametrize(("score", "up"), [(0.8, (0, 1)), (0.0, (0, 1)), (1.0, (0, 1)), (36.5, (0, 80))])
+def test_one_dev_score_is_drawn_on_the_range_it_can_have(tmp_path, score, up):
+    metrics = [{"step": n, "loss": 2.0 - n / 300, "rate": 1e-3} for n in range(1, 251)]
+    metrics.append({"step": 250, "dev": {"accuracy": score}})
+    page = write(tmp_path / "report.html", metrics=metrics)
+    across, heights = ticks(page, "Dev: accuracy")
+    assert (across[0], across[-1]) == (0, 250)
+    assert (heights[0], heights[-1]) == up
+    assert ticks(page, "Training loss")[0] == across, "curves of one run have the same steps"
+    assert min(ticks(page, "Learning rate")[1]) == 0
 
 
 def test_a_long_text_is_cut_and_says_how_long_it_was(tmp_path):

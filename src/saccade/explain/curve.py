@@ -51,8 +51,8 @@ def axis(values: Collection[float], *, most: int) -> Axis:
     Axis(low=0.0, high=1.0, step=0.2)
     """
     low, high = min(values), max(values)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # a flat line stands in the middle
-        low, high = low - (abs(low) / 2 or 1), high + (abs(high) / 2 or 1)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # a flat line is measured from zero
+        low, high = min(2 * low, 0.0), max(2 * high, 0.0) or float(not low)
     power = 10.0 ** math.floor(math.log10((high - low) / most))
     for step in (power, 2 * power, 5 * power, 10 * power, 20 * power):
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -79,17 +79,24 @@ def _kept(heights: Sequence[float], most: int) -> list[int]:
 
 
 def curve(
-    points: Mapping[str, Sequence[Point]], *, title: str, x: str, y: str, faint: Collection[str] = frozenset()
+    points: Mapping[str, Sequence[Point]],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    faint: Collection[str] = frozenset(),
+    ends: tuple[Sequence[float], Sequence[float]] = ((), ()),
 ) -> str:
     """Lines by name as a picture with axes, a legend, and the numbers of each point on hovering.
 
-    A point that is no number leaves a gap and is counted below; of a long line the extremes are kept.
+    A point that is no number leaves a gap and is counted below; of a long line the extremes are kept. `ends` are numbers that the
+    axes reach, across and up, whatever the points are.
     """
     pieces = {name: runs for name, line in points.items() if (runs := _runs(line))}
     if not pieces:
         raise ValueError(f"{title}: there is no point to draw among {sum(map(len, points.values()))}; leave it out.")
     drawn = [point for runs in pieces.values() for run in runs for point in run]
-    across, up = axis([p[0] for p in drawn], most=5), axis([p[1] for p in drawn], most=5)
+    across, up = (axis([*(p[i] for p in drawn), *ends[i]], most=5) for i in (0, 1))
     kinds = _kinds(list(pieces), faint)
     legend, lines = _legend(kinds, LEFT + breadth(y, SIZE) + 20)
     top = 44 + 16 * lines

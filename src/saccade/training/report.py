@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -77,41 +78,52 @@ def _number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def smooth(points: Sequence[Point], span: float) -> list[Point]:
-    """A mean of the past in which a point counts less by 1 - 1/span with every later one; what is no number is passed over.
+def smooth(points: Sequence[Point], width: int) -> list[Point]:
+    """The mean of each point with as many on either side, `width` in all or fewer near the ends; what is no number is left out.
 
-    >>> smooth([(1, 4.0), (2, 1.0)], span=2)
-    [(1, 4.0), (2, 2.0)]
+    A mean of the past alone lies above a falling curve, since it is late; this one lies on it.
+
+    >>> smooth([(1, 4.0), (2, 3.0), (3, 5.0), (4, 1.0)], width=3)
+    [(1, 4.0), (2, 4.0), (3, 3.0), (4, 1.0)]
     """
-    fade, total, mass, line = 1 - 1 / max(span, 1), 0.0, 0.0, []
-    for step, value in points:
-        if math.isfinite(value):
-            total, mass = fade * total + value, fade * mass + 1
-            line.append((step, total / mass))
+    known = [(step, value) for step, value in points if math.isfinite(value)]
+    sums = [0.0, *accumulate(value for _, value in known)]
+    line = []
+    for at, (step, _) in enumerate(known):
+        near = min(width // 2, at, len(known) - 1 - at)
+        line.append((step, (sums[at + near + 1] - sums[at - near]) / (2 * near + 1)))
     return line
 
 
 def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
-    drawn = [_noisy(series(metrics, "loss"), "Training loss", "loss")]
+    steps = [float(row["step"]) for row in metrics if _number(row.get("step"))]
+    whole = (0.0, max(steps, default=0.0))  # all curves run over the same steps
+    drawn = [_noisy(series(metrics, "loss"), "Training loss", "loss", whole)]
     for name, points in list(dev_series(metrics).items())[:DEV]:
-        drawn.append(_line(points, f"Dev: {name}", name))
-    drawn.append(_line(series(metrics, "rate"), "Learning rate", "rate"))
-    drawn.append(_noisy(series(metrics, "tokens_per_second"), "Throughput", "tokens per second"))
+        drawn.append(_line(points, f"Dev: {name}", name, whole))
+    drawn.append(_line(series(metrics, "rate"), "Learning rate", "rate", whole))
+    drawn.append(_noisy(series(metrics, "tokens_per_second"), "Throughput", "tokens per second", whole))
     figures = "\n".join(f"<figure>{drawing}</figure>" for drawing in drawn if drawing)
     said = "Hover over a point for its numbers. Long curves keep the lowest and the highest of every stretch."
     return f'{prose(said, kind="soft")}\n<div class="curves">\n{figures}\n</div>' if figures else ""
 
 
-def _line(points: list[Point], title: str, name: str) -> str:
-    return curve({name: points}, title=title, x="step", y=name) if _any(points) else ""
+def _line(points: list[Point], title: str, name: str, steps: tuple[float, float]) -> str:
+    if not _any(points):
+        return ""
+    heights = {value for _, value in points}
+    # one score has no range of its own: a share is shown between nothing and all
+    share = (0.0, 1.0) if len(heights) == 1 and title.startswith("Dev: ") and 0 <= min(heights) <= 1 else ()
+    return curve({name: points}, title=title, x="step", y=name, ends=(steps, share))
 
 
-def _noisy(points: list[Point], title: str, name: str) -> str:
-    """As it was measured, faint, and smoothed over a fiftieth of the run."""
-    span = len(points) / 50
-    if span < 2 or not _any(points):
-        return _line(points, title, name)
-    return curve({"raw": points, "smoothed": smooth(points, span)}, title=title, x="step", y=name, faint={"raw"})
+def _noisy(points: list[Point], title: str, name: str, steps: tuple[float, float]) -> str:
+    """As it was measured, faint, and smoothed over a twenty-fifth of the run."""
+    width = len(points) // 25
+    if width < 3 or not _any(points):
+        return _line(points, title, name, steps)
+    lines = {"raw": points, "smoothed": smooth(points, width)}
+    return curve(lines, title=title, x="step", y=name, faint={"raw"}, ends=(steps, ()))
 
 
 def _any(points: list[Point]) -> bool:
