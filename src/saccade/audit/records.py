@@ -1,7 +1,6 @@
 """What a run left in writing, brought together: settings, scores, cost, audits and statements; blanks stay blanks."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from saccade.models.files import read_json
 from saccade.models.load import load
 from saccade.tasks.metrics import Score
 from saccade.tasks.opening import open_run
+from saccade.tasks.run_settings import read_run_settings
 from saccade.tasks.task import Task
 
 AUDIT, RESULT, README = "audit.json", "result.json", "README.md"
@@ -93,7 +93,7 @@ def open_records(where: str | Path) -> Records:
     return Records(
         home,
         model,
-        _settings(home / "config.toml"),
+        read_run_settings(home),
         result,
         read_json(model / "config.json"),
         read_statements(home),
@@ -149,10 +149,6 @@ def _number(value: Any) -> Any:
     """A value of result.json, where a number that is not finite is a word: float:nan."""
     word = value.removeprefix("float:") if isinstance(value, str) else ""
     return float(word) if word in ("nan", "inf", "-inf") else value
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _seconds(path: Path) -> float | None:

@@ -1,8 +1,6 @@
 """The data that an audit looks at: files that the user names, or those of a run, split as they were in training."""
 
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade.audit.by import By
@@ -12,6 +10,7 @@ from saccade.data import Example, Role, Splits, Table, open_data
 from saccade.data.read import parse_columns
 from saccade.tasks.hidden import forgiving, revealed
 from saccade.tasks.reading import columns_for, read_for
+from saccade.tasks.run_settings import read_run_settings
 from saccade.tasks.task import Task
 from saccade.training.job import check_digest
 from saccade.training.job import data_of as again
@@ -40,11 +39,8 @@ def data_of(run: str, task: Task, asked: "Asked") -> Known | None:
         table = read_for(task, asked.data, (*forgiving(task.roles(asked.data)), *by), columns | named)
         splits = Splits(table, Table([]), None, list(table.said), table.digest)
         return Known(list(table.examples), splits, data_mark(asked.data, columns, ""))
-    path = Path(run) / "config.toml"
-    if not path.is_file():
-        return None
-    settings = tomllib.loads(path.read_text(encoding="utf-8"))["run"]
-    return _of_run(run, task, settings, by, named)
+    settings = read_run_settings(run)
+    return _of_run(run, task, settings["run"], by, named) if settings else None
 
 
 def _of_run(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...], named: dict[str, str]) -> Known:

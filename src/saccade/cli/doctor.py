@@ -137,7 +137,7 @@ def machine() -> Iterator[Line]:
     """Cores, threads, instructions, memory, disk, devices."""
     import torch
 
-    from saccade.studies.measure import available
+    from saccade.heap import available
 
     yield threads(cores(), torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS", ""))
     have = {"MKL": torch.backends.mkl.is_available(), "oneDNN": torch.backends.mkldnn.is_available()}

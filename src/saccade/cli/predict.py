@@ -143,11 +143,12 @@ def answer(name: str, how: str | Prompt, run: str, asked: Asked, *, as_json: boo
 
     def work() -> int:
         from saccade.cli.asking import examples_of
-        from saccade.tasks.answering import answers
+        from saccade.tasks.answering import answers, check_answers
 
         task, model = _opened(run, how, asked.columns, engine)
         examples = examples_of(task, asked.texts, asked.data, asked.columns)
         found, answered = answers(task, model, examples)
+        check_answers(found)
         for line in task.noticed:
             print(f"saccade {name}: {line}", file=sys.stderr)
         for given, example in zip(found, answered, strict=True):

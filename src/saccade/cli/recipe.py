@@ -92,12 +92,13 @@ def recipes() -> dict[str, Recipe]:
     """Every recipe that comes with the package, by name."""
     found = [path.name for path in (files("saccade") / "recipes").iterdir() if path.name.endswith(".toml")]
     names = sorted(name.removesuffix(".toml") for name in found)
-    return {name: _read(name, text_of(name), f"{name}.toml") for name in names}
+    return {name: _read(name, tomllib.loads(text_of(name)), f"{name}.toml") for name in names}
 
 
 def recipe(name: str) -> Recipe:
     """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
     from saccade.attention.table import nearest
+    from saccade.models.files import read_toml
     from saccade.tasks.table import TASKS
 
     if any(task.name == name for task in TASKS):
@@ -105,7 +106,10 @@ def recipe(name: str) -> Recipe:
     if name.endswith(".toml"):
         if not Path(name).is_file():
             raise Wrong(f"{name}: there is no such file.")
-        return _read("", Path(name).read_text(encoding="utf-8"), name)
+        try:
+            return _read("", read_toml(Path(name).resolve()), name)
+        except ValueError as error:
+            raise Wrong(str(error)) from None
     known = recipes()
     if name in known:
         return known[name]
@@ -129,12 +133,11 @@ RUN = (
 )
 
 
-def _read(name: str, text: str, where: str) -> Recipe:
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Wrong(f"{where}: not TOML: {error}") from None
+def _read(name: str, raw: Mapping[str, Any], where: str) -> Recipe:
+    for table in (key for key in ("run", "promise", *TABLES) if not isinstance(raw.get(key, {}), dict)):
+        raise Wrong(f"{where}: {table!r} has to be a table, [{table}].")
     run = raw.get("run", {})
+    _check_kinds(run, where)
     odd = [key for key in raw if key not in ("run", "promise", *TABLES)] + [key for key in run if key not in RUN]
     if odd or "task" not in run:
         wrong = f"it has {odd[0]!r}" if odd else "it names no task"
@@ -153,6 +156,17 @@ def _read(name: str, text: str, where: str) -> Recipe:
         _promise(raw["promise"], where) if "promise" in raw else None,
         tuple(run.get("inputs", ())),
     )
+
+
+def _check_kinds(run: Mapping[str, Any], where: str) -> None:
+    """Every setting of [run] is of its kind: a text, a list of texts, or a table."""
+    lists, tables = ("data", "files", "inputs"), ("columns", "parts", "twins")
+    for key, value in run.items():
+        kind, said = (
+            (list, "a list of texts") if key in lists else (dict, "a table") if key in tables else (str, "a text")
+        )
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in value)):
+            raise Wrong(f"{where}: run.{key} has to be {said}.")
 
 
 def _promise(raw: Mapping[str, Any], where: str) -> Promise:

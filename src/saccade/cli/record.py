@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -58,11 +57,12 @@ def score_of(score: Mapping[str, Any]) -> "Score":
 def make(run: Path, recipe: Recipe) -> Record:
     """The record of a run that has ended, whose settings have to be the recipe's."""
     from saccade.studies.measure import machine
+    from saccade.tasks.run_settings import read_run_settings
 
     result, config = run / "result.json", run / "config.toml"
     if not (result.is_file() and config.is_file()):
         raise Wrong(f"{run}: is no run that has ended; the command that began it goes on with it.")
-    settings = tomllib.loads(config.read_text(encoding="utf-8"))
+    settings = read_run_settings(run)
     _same(run, recipe, settings)
     facts, here = json.loads(result.read_text(encoding="utf-8")), machine()
     scores = {split: [score_of(score) for score in some] for split, some in facts["scores"].items()}

@@ -26,6 +26,7 @@ from saccade.tasks.paint import Paint
 from saccade.tasks.pair import Pair
 from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.regress import Regress
+from saccade.tasks.run_settings import is_run
 from saccade.tasks.table import task_class
 from saccade.tasks.tag import Tag, split_words
 from saccade.tasks.task import Item, Task, need_tokenizer
@@ -64,7 +65,7 @@ def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
     if isinstance(model, Model):
         return task_for(model), model
     if isinstance(model, (str, os.PathLike)):
-        if Path(model, "config.toml").is_file():
+        if is_run(model):
             return open_run(model if isinstance(model, str) else Path(model))
         return opened(load(model if isinstance(model, str) else Path(model)))
     raise ValueError(f"A model or the path of a run is needed; got {type(model).__name__}.")

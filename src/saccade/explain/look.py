@@ -26,6 +26,7 @@ from saccade.explain.places import Place, Sides, places
 from saccade.explain.writing import Written, room, write
 from saccade.models.model import Model
 from saccade.models.painter import Painter
+from saccade.tasks.answering import check_answers
 
 MOST = 2**23  # weights of one head over all layers that are kept as they are; beyond, a pooled picture of each map
 SIDE = 256  # of such a picture
@@ -208,8 +209,9 @@ def _pass(asked: Asked, written: Written | None, chosen: Sequence[Place]) -> str
             with _no_further(model, chosen):
                 model(batch)
             return ""
-        item = batch.rows[0]
-        return task.told(task.shown(task.gathered(task.answer(model, batch), [item])[0], item.example))
+        item, answers = batch.rows[0], task.answer(model, batch)
+        check_answers(answers)
+        return task.told(task.shown(task.gathered(answers, [item])[0], item.example))
     body: Any = model.body
     state, first = body.start(batch)
     ids = written.ids if asked.alone else written.ids[:-1]

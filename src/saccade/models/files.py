@@ -3,7 +3,7 @@ directory, nothing names code, and pickles are refused."""
 
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from saccade.models.header import pickled, read_header
-from saccade.text.files import parse, shown, stay_inside
+from saccade.text.files import parse, parse_toml, shown, stay_inside
 
 JSON_LIMIT = 2**24  # bytes; a real config has a few thousand, a real index a few million
+TOML_LIMIT = 2**21  # bytes; most of a long one are labels
 ENTRIES, SHARDS = 100_000, 2_000  # of an index; the largest published ones have about 60,000 and 200
 NAMES_CODE = ("auto_map", "custom_pipelines", "trust_remote_code", "_target_")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -28,11 +29,16 @@ def read_json(path: Path, *, limit: int = JSON_LIMIT, inside: Path | None = None
     return found
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, read with the same care: a regular file of bounded size and depth, inside its directory."""
+    return parse_toml(read_text(path, limit=TOML_LIMIT), str(path))
+
+
 def read_text(path: Path, *, limit: int = JSON_LIMIT, inside: Path | None = None) -> str:
     """The text of a regular file of bounded size."""
     size = regular(path, inside).stat().st_size
     if size > limit:
-        raise ValueError(f"{path}: {size:,} bytes where at most {limit:,} make sense; this is no model config.")
+        raise ValueError(f"{path}: {size:,} bytes where at most {limit:,} make sense; this is no config.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -62,6 +68,18 @@ def tensor_files(directory: Path) -> list[Path]:
             f"Turn it into safetensors first: saccade import --convert {directory} NEW_DIRECTORY"
         )
     raise ValueError(f"{directory}: has no model.safetensors; is this a model directory?")
+
+
+def file_states(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
+    """By what it is told that a file has changed: size, time and inode; None for one that is not there."""
+    found: dict[Path, tuple[int, int, int] | None] = {}
+    for path in paths:
+        try:
+            info = path.stat()
+            found[path] = info.st_size, info.st_mtime_ns, info.st_ino
+        except OSError:
+            found[path] = None
+    return found
 
 
 def _shards(directory: Path, index: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from saccade.models.labels import LABELLED
 from saccade.models.model import Model, Report
+from saccade.models.sound import check_finite
 from saccade.models.weights import to_ours
 
 
@@ -44,6 +45,7 @@ def fill(
     _whole(missing, left, directory)
     same = {n: ours[tied[id(p)]] for n, p in wanted.items() if id(p) in tied} | ours
     ready = {n: x.to(dtype) if x.is_floating_point() else x for n, x in same.items() if n in wanted}
+    check_finite(ready, directory)
     shared: dict[int, Tensor] = {}
     for name, p in wanted.items():  # tied parameters stay one
         if name in ready:

@@ -3,6 +3,7 @@
 A file is a length (8 bytes), that much JSON, and the bytes of the tensors: https://github.com/huggingface/safetensors.
 """
 
+import os
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -15,6 +16,8 @@ HEADER = 2**24  # bytes; a tensor takes about a hundred
 TENSORS = 100_000
 NAME = 500  # characters
 AXES = 16
+LARGE, HOLLOW = 2**30, 0.9  # bytes of a file of which a share that was never written is an error
+HOLES = 10_000  # looked at; a file may have any number
 BYTES = {
     "F64": 8,
     "F32": 4,
@@ -63,6 +66,7 @@ def read_header(path: Path) -> dict[str, Stored]:
         first = file.read(8)
         if len(first) < 8:
             raise ValueError(f"{path}: {size} bytes are no safetensors file; it begins with 8 bytes for its header.")
+        _check_written(path, file.fileno(), size)
         (length,) = struct.unpack("<Q", first)
         if not 1 < length <= min(size - 8, HEADER):
             raise ValueError(
@@ -84,6 +88,26 @@ def read_header(path: Path) -> dict[str, Stored]:
     found = {name: _stored(path, name, entry) for name, entry in entries.items()}
     _check_cover(path, found, size - 8 - length)
     return found
+
+
+def _check_written(path: Path, handle: int, size: int) -> None:
+    """Refuse a large file that is nearly all holes, as a download leaves behind that reserved its space and was broken off."""
+    if size < LARGE or not hasattr(os, "SEEK_DATA"):
+        return
+    written, place = 0, 0
+    try:
+        for _ in range(HOLES):
+            start = os.lseek(handle, place, os.SEEK_DATA)
+            place = os.lseek(handle, start, os.SEEK_HOLE)
+            written += place - start
+    except OSError:  # no data behind the last hole, or a file system that does not tell
+        pass
+    os.lseek(handle, 8, os.SEEK_SET)
+    if place and written < (1 - HOLLOW) * size:
+        raise ValueError(
+            f"{path}: claims {size / 1e9:,.1f} GB, of which {written / 1e9:,.3f} GB were ever written; "
+            "the download is incomplete, or the file is damaged."
+        )
 
 
 def _stored(path: Path, name: str, entry: Any) -> Stored:

@@ -21,6 +21,7 @@ from saccade.models.pooling import Pooling, read_pooling
 from saccade.models.reset import reset
 from saccade.models.save import save
 from saccade.models.shapes import shapes
+from saccade.models.sound import check_begin, check_memory, check_segments
 from saccade.models.table import family
 from saccade.text.files import guarded, shown
 
@@ -99,6 +100,7 @@ def load(
         top = None if asked is None else kind.head(asked).build(config, body, len(names))
     model = Model(kind, config, body, top, asked, labels=names, many=raw.get("problem_type") == MANY)
     model.kept = kept
+    check_memory(model, dtype.itemsize, directory)
     _fill(model, found, directory, raw, said, labels is not None, dtype)
     model.pooling = read_pooling(directory)
     _speak(model, directory)
@@ -149,6 +151,7 @@ def _speak(model: Model, directory: Path) -> None:
     if not present:
         return
     model.tokenizer = text.load(directory)
+    check_segments(model, directory)
     model.report.said += [f"tokenizer  {note}" for note in model.tokenizer.notes]
     vocab = {field.name: getattr(model.config, field.name) for field in fields(model.config)}.get("vocab")
     if vocab is None or model.tokenizer.vocab <= vocab:
@@ -225,6 +228,7 @@ def _capped(config: Any, directory: Path) -> Any:
         if not right:
             wanted = f"a number up to {cap:,}" if usual_kind in (int, float) else usual_kind.__name__
             raise ValueError(f"{directory / 'config.json'}: {item.name} = {shown(value)} where {wanted} is needed.")
+    check_begin(config, directory / "config.json")
     return config
 
 

@@ -20,7 +20,10 @@ from saccade.explain.look import look_at
 from saccade.explain.looks import Looks, Seen
 from saccade.explain.naming import Wanted
 from saccade.explain.page import page
+from saccade.models.files import file_states, tensor_files
+from saccade.models.load import local
 from saccade.models.model import Model
+from saccade.models.sound import copy_weights
 from saccade.serving.describe import describe_look, special_shares
 from saccade.serving.guard import Gone
 from saccade.tasks.regress import Regress
@@ -98,6 +101,9 @@ class Room:
     def __init__(self, run: str | Path | Model, name: str = ""):
         self.name = name or name_of(run)
         self.task, self.model = opened(run)
+        self._files = file_states([] if isinstance(run, Model) else tensor_files(local(run)))
+        if self._files:  # a server lives long, and files change meanwhile
+            copy_weights(self.model)
         self.switches = {one.name: one for one in switches(self.model)}
         self._looks: OrderedDict[int, Kept] = OrderedDict()
         self._number = 0
@@ -121,6 +127,7 @@ class Room:
 
     def look(self, asking: Asking) -> dict[str, Any]:
         """Look, keep what was seen, and describe it; the weights are asked for map by map."""
+        self._check_files()
         off = [self._switch(name) for name in asking.off]
         with self._lock, without(self.model, off):
             asked = ask(self.task, self.model, asking.input())
@@ -180,6 +187,15 @@ class Room:
             one = agree(kept.evidence, found, head)
         numbers = {"gradients": one.gradients, "deletion": one.deletion}
         return {"title": one.title, "label": one.label} | {k: None if v != v else v for k, v in numbers.items()}
+
+    def _check_files(self) -> None:
+        """What is shown is the model that lies in its directory, or else it is said."""
+        changed = [path for path, state in file_states(self._files).items() if state != self._files[path]]
+        if changed:
+            raise ValueError(
+                f"{changed[0]} has changed since the model was loaded, so its maps would be those of the former weights; "
+                "start saccade serve again."
+            )
 
     def _switch(self, name: str) -> Switch:
         if name not in self.switches:

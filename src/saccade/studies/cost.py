@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 import torch
 
 from saccade.attention import CAUSAL, FULL, MECHANISMS, Hashed, Sight, mechanism, recall
+from saccade.heap import available
 from saccade.studies import counts
-from saccade.studies.measure import OK, REFUSED, SKIPPED, Case, Outcome, Plan, available, run
+from saccade.studies.measure import OK, REFUSED, SKIPPED, Case, Outcome, Plan, run
 
 LONG = 2048  # tokens: from here on the fixed cost of a call no longer bends the line
 MODES = ("forward", "training")

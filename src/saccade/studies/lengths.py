@@ -5,7 +5,6 @@ attention looks back and holds. Single sentences of Tatoeba are too short to sho
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from saccade.studies.study import Member, Plan, Record, Study, Told, recipe
 from saccade.tasks.answering import answers
 from saccade.tasks.metrics import bleu
 from saccade.tasks.opening import open_run
+from saccade.tasks.run_settings import read_run_settings
 from saccade.training.events import Refused
 from saccade.training.job import Job, held_out
 
@@ -120,7 +120,7 @@ def scored(examples: Sequence[Example], said: dict[str, list[str]]) -> Record:
 def _examples(plan: Plan, run: Path) -> Sequence[Example]:
     """The test texts: of a file that is given with runs, or those that a run kept apart."""
     if plan.runs and plan.data:
-        settings = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+        settings = read_run_settings(run)
         return read(plan.data, (SOURCE, TARGET), columns=settings["run"].get("columns") or None).examples
     return held_out(run)
 

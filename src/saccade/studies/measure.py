@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from saccade.heap import available, lines
+
 OK, REFUSED, NO_MEMORY, NO_TIME, SKIPPED, FAILED = "ok", "refused", "out of memory", "over time", "skipped", "failed"
 WARM = 32  # tokens of the pass that starts threads and loads kernels before anything is measured
 MOMENT = 0.2  # seconds: passes shorter than this are repeated until they fill it
@@ -194,7 +196,7 @@ def high_water(*, reset: bool = False) -> tuple[int | None, str]:
     if reset:
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-    for line in _lines("/proc/self/status"):
+    for line in lines("/proc/self/status"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024, "VmHWM"
     try:
@@ -207,7 +209,7 @@ def high_water(*, reset: bool = False) -> tuple[int | None, str]:
 
 def limit_memory() -> None:
     """Let a case that is too large fail by itself, before the system has to choose a process to kill."""
-    free, held = available(), [x for x in _lines("/proc/self/status") if x.startswith("VmData:")]
+    free, held = available(), [x for x in lines("/proc/self/status") if x.startswith("VmData:")]
     with suppress(OSError, ValueError):
         Path("/proc/self/oom_score_adj").write_text("1000")
         if free is not None and held:
@@ -217,21 +219,10 @@ def limit_memory() -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
-def available() -> int | None:
-    """Bytes that a new process can have: what the system says is free, or the limit of our container; None = not known."""
-    known = [int(x.split()[1]) * 1024 for x in _lines("/proc/meminfo") if x.startswith("MemAvailable:")]
-    if not known:
-        with suppress(AttributeError, ValueError, OSError):
-            known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        known += [int(x) for x in _lines(path) if x.strip().isdigit()]
-    return min(known, default=None)
-
-
 def machine() -> dict[str, object]:
     """Where the numbers come from: they mean little without it."""
     return {
-        "cpu": cpu(_lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
+        "cpu": cpu(lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "free_gb": round((available() or 0) / 1e9, 1),
@@ -256,13 +247,6 @@ def cpu(told: Sequence[str]) -> str:
     flags = facts.get("flags", "").split()
     wide = next((f", {said}" for flag, said in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
     return facts["model name"] + wide if "model name" in facts else ""
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 
 from saccade.data.read import digest
 from saccade.studies.measure import machine
+from saccade.tasks.run_settings import read_run_settings
 from saccade.training.config import left_open
 from saccade.training.events import Event, Refused
 from saccade.training.job import Job, prepare
@@ -158,7 +159,7 @@ def is_trained(out: Path, job: Job) -> bool:
     """Whether a run has ended with all that its job says; the clock and the like may differ only where the job is silent."""
     if not ((out / "result.json").is_file() and (out / "config.toml").is_file()):
         return False
-    found = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
+    found = read_run_settings(out)
     asked = {"model": job.model_fields, "task": job.task_fields, "train": job.train_fields}
     if found["run"]["task"] != job.task or found["run"]["data"] != list(job.data):
         return False

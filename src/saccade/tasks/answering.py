@@ -1,6 +1,7 @@
 """Questions in, answers out: a task put to a model on many examples, in batches of like length."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,6 +58,28 @@ def answer_items(
     return out
 
 
+def check_answers(found: Iterable[Any]) -> None:
+    """Refuse answers with a number that is not finite, as a model gives whose weights are too large to compute with.
+
+    >>> check_answers([{"label": "good", "chances": [0.2, float("nan")]}])
+    Traceback (most recent call last):
+    ...
+    ValueError: The model answers with numbers that are not finite, so its answers mean nothing; its training diverged or ...
+    """
+    rest = list(found)
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            rest += one.values()
+        elif isinstance(one, list | tuple):
+            rest += one
+        elif isinstance(one, float) and not math.isfinite(one):
+            raise ValueError(
+                "The model answers with numbers that are not finite, so its answers mean nothing; "
+                "its training diverged or its weights are damaged."
+            )
+
+
 def mean_loss(
     task: Task, model: Model, items: Sequence[Item], *, told: Callable[[int, int], None] = lambda done, all: None
 ) -> float:
@@ -102,6 +125,7 @@ def evaluate(
 ) -> list[Score]:
     """How good the answers are, the score that counts first."""
     found, asked = answers(task, model, examples, told=told)
+    check_answers(found)
     return scores_of(task, model, found, asked)
 
 

@@ -1,19 +1,25 @@
 """A model with the task it was trained for: of a run, what its config.toml says; of any other directory, what its head is for."""
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from saccade.models.load import load
 from saccade.models.model import Model
+from saccade.models.painter import Painter
 from saccade.tasks.label import Label, picture_shape
+from saccade.tasks.pretrain import Pretrain
+from saccade.tasks.run_settings import FILE, is_run, read_run_settings
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Task
+from saccade.text.files import guarded
 
 MAX_WINDOW = 2048  # tokens that are read at once, of a model that came from elsewhere and could read more
 HEADS = {"words": "pretrain", "label": "label", "tag": "tag", "span": "span"}
+# what a model without a head has to do, for each task and objective that asks one
+GENERATES = {"summarise": "translate", "spans": "translate", "denoise": "translate", "causal": "language"}
 
 
 def open_run(
@@ -24,22 +30,26 @@ def open_run(
     `changes` are settings of the task that it shall have instead of those it was trained with. A run reads as many tokens at
     once as it was trained with (`task.length`); a model from elsewhere as many as it can, up to MAX_WINDOW.
     """
-    settings = Path(where) / "config.toml"
-    if Path(where).is_dir() and settings.is_file() and not (Path(where) / "model").is_dir():
+    if Path(where).is_dir() and is_run(where) and not (Path(where) / "model").is_dir():
         raise ValueError(f"{where}: this run has no model yet; the command that began it goes on with it.")
-    raw: dict[str, Any] = tomllib.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    raw = read_run_settings(where)
     model = load(where)
     name = raw.get("run", {}).get("task") or _task_of(model)
     if verb is not None and name != verb:
         raise ValueError(f"{where} was made to {name}, not to {verb}; say saccade predict {where}, or train another.")
     kind = task_class(name)
     known = {item.name for item in fields(kind.Config)}
-    given = {key: value for key, value in raw.get("task", {}).items() if key in known} | dict(changes or {})
+    given = {key: value for key, value in raw.get("task", {}).items() if key in known}
     if name == "label" and "many" not in given:
         given["many"] = model.many
     if "length" in known - given.keys() and (kind.running or (kind.cuts and kind.head)):
         given["length"] = context_length(model)
-    task = kind(kind.Config(**given), labels=model.labels)
+    with guarded(str(Path(where) / FILE)) if raw else nullcontext():
+        stored = kind.Config(**given)
+        task = kind(stored, labels=model.labels)
+    check_task(task, model, where)
+    if changes:
+        task = kind(replace(stored, **changes), labels=model.labels)
     task.named = raw.get("run", {}).get("columns", {})
     if isinstance(task, Label):
         task.seen = picture_shape(model)[0] is not None
@@ -50,6 +60,32 @@ def context_length(model: Model) -> int:
     """The tokens that a model can read at once, up to MAX_WINDOW; a model without a limit of its own reads that many."""
     own = model.limit or getattr(model.config, "length", None)
     return min(own or MAX_WINDOW, MAX_WINDOW)
+
+
+def check_task(task: Task, model: Model, where: str | Path) -> None:
+    """Refuse a model that cannot do a task: that has another head, or generates something else."""
+    name = task.doing.name if isinstance(task, Pretrain) else task.name
+    if task.head is not None:
+        fits, has = model.kind == task.head, f"its head is {model.kind or 'none'}, and {task.head} is needed"
+    else:
+        fits, has = _generates(model) == GENERATES.get(name, name), "its model does something else"
+    if not fits:
+        raise ValueError(
+            f"{Path(where) / FILE}: run.task is {task.name}, and the model beside it is a {model.family.name} that does not "
+            f"fit it: {has}. Put the config.toml back that belongs to the model, or take it away to use the model alone."
+        )
+
+
+def _generates(model: Model) -> str:
+    """The task of a model without a head; an encoder alone has none."""
+    body = model.body
+    if isinstance(body, Painter):
+        return "paint"
+    if model.family.name == "kernel":
+        return "regress"
+    if not hasattr(body, "start"):
+        return ""
+    return "caption" if hasattr(body, "eye") else "translate" if hasattr(body, "encoder") else "language"
 
 
 def _of_pairs(model: Model) -> bool:

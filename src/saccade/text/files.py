@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,11 @@ from typing import Any
 BYTES = 64 << 20  # the largest published tokenizer.json is about half of this
 TOKENS = 500_000  # the largest vocabulary of our families has 262,000
 SAID = 600  # characters of an error that another library gives
+MAX_TOML_DEPTH = 16  # tables in tables; those of a run are three deep
+TOML_STRING_OR_COMMENT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
+)
+DOTTED_KEY = re.compile(rf"(?<![\w\"-])[\w\"-]++(?:[ \t]*+\.[ \t]*+[\w\"-]++){{{MAX_TOML_DEPTH}}}")
 
 
 def stay_inside(path: Path, home: Path) -> Path:
@@ -81,6 +87,37 @@ def parse(text: str, where: str) -> Any:
         raise ValueError(f"{where}: {error}.") from None
 
 
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML document, not nested deeper than `MAX_TOML_DEPTH`.
+
+    The parser needs memory quadratic in the parts of a dotted key, so a long one is refused before it is parsed.
+
+    >>> parse_toml('a.b = "x.y"', "a.toml")
+    {'a': {'b': 'x.y'}}
+    """
+    too_deep = f"{where}: TOML nested too deeply to be read; at most {MAX_TOML_DEPTH} levels are."
+    if DOTTED_KEY.search(TOML_STRING_OR_COMMENT.sub('"', text)):
+        raise ValueError(too_deep)
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(too_deep) from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
+        at = f"{place[1]}:{place[2]}" if place else text.count("\n") + 1  # else at the end of the document
+        what = str(error).removesuffix(place[0]) if place else str(error)
+        raise ValueError(f"{where}:{at}: not TOML: {printable(what[:SAID])}.") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ValueError(f"{where}: {error}.") from None
+    level: list[Any] = [found]
+    for _ in range(MAX_TOML_DEPTH):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for some in inner for one in some if isinstance(one, dict | list)]
+    if level:
+        raise ValueError(too_deep)
+    return found
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -98,8 +135,20 @@ def shown(value: Any, most: int = 60) -> str:
     """
     if isinstance(value, str):
         return repr(value[:most]) + ("..." if len(value) > most else "")
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists without end
+        return f"a {type(value).__name__} too large to show"
     return text[:most] + ("..." if len(text) > most else "")
+
+
+def printable(text: str) -> str:
+    """A stranger's text with every character that a terminal would act on written as its escape; a newline as \\\\n too.
+
+    >>> printable("a" + chr(27) + "[2J b")
+    'a\\\\x1b[2J b'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 @contextmanager
@@ -115,6 +164,6 @@ def guarded(doing: str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             said = str(error).strip() or type(error).__name__
-            said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said[:SAID])
+            said = printable(said[:SAID])
             raise ValueError(said if said.startswith(doing) else f"{doing}: {said}") from error
         raise

@@ -1,7 +1,6 @@
 """A training as a person asks for it, and everything that has to be there before it begins: data, task, model, settings."""
 
 import time
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -19,11 +18,13 @@ from saccade.models.family import Family
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.models.new import new
+from saccade.models.sound import copy_weights
 from saccade.models.table import FAMILIES
 from saccade.models.table import family as family_of
 from saccade.tasks.feed import Feed, feed, shelving
 from saccade.tasks.hidden import revealed
 from saccade.tasks.pretrain import Pretrain
+from saccade.tasks.run_settings import read_run_settings
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
 from saccade.tasks.twins import Learnt, with_twins
@@ -132,7 +133,7 @@ def prepare(job: Job) -> Ready:
     torch.manual_seed(config.seed)
     said: list[str] = []
     if stored:
-        model = load(job.model, head=task.head, labels=task.labels or None, settings=job.model_fields)
+        model = copy_weights(load(job.model, head=task.head, labels=task.labels or None, settings=job.model_fields))
         said += str(model.report).split("\n")
     else:
         model = _fresh(job, task, chosen, splits.train.examples if learnt is None else learnt.examples)
@@ -243,18 +244,16 @@ def held_out(where: str | Path) -> Sequence[Example]:
 
 def data_of(where: str | Path) -> Splits | None:
     """The data of a run, read again and split as in training; None for what is no run, DataError where they have changed."""
-    path = Path(where) / "config.toml"
-    if not path.is_file():
+    stored = read_run_settings(where)
+    run = stored.get("run", {})
+    if not run.get("task"):
         return None
-    run = tomllib.loads(path.read_text(encoding="utf-8"))
-    kind = task_class(run["run"]["task"])
-    given = {key: value for key, value in run["task"].items() if key != "labels"}
-    job = Job(
-        run["run"]["task"], tuple(run["run"]["data"]), columns=run["run"].get("columns", {}), on_bad="skip", max_bad=1.0
-    )
-    task = kind(filled(kind.Config, given, "task"), run["task"].get("labels", ()))
+    kind = task_class(run["task"])
+    given = {key: value for key, value in stored["task"].items() if key != "labels"}
+    job = Job(run["task"], tuple(run["data"]), columns=run["columns"], on_bad="skip", max_bad=1.0)
+    task = kind(filled(kind.Config, given, "task"), stored["task"].get("labels", ()))
     splits = _data(job, task)
-    check_digest(splits, run["run"], where)
+    check_digest(splits, run, where)
     return revealed(task, splits)
 
 

@@ -1,12 +1,12 @@
 """What has to be alike: a run and its checkpoint, and the processes that work on one run."""
 
 import hashlib
-import tomllib
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from saccade.tasks.run_settings import read_run_settings
 from saccade.training.events import Refused
 from saccade.training.job import Ready
 from saccade.training.packing import from_json, to_json
@@ -81,8 +81,7 @@ def alike(ready: Ready, world: World) -> None:
 
 def shelved(ready: Ready, where: Path, world: World) -> Iterator[str]:
     """A text that is too large to be held, tokenised by the first process; the others then find it done."""
-    settings = where.parent / "config.toml"
-    known = tomllib.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    known = read_run_settings(where.parent)
     if known and known.get("run", {}).get("digest") != ready.splits.digest:
         return  # the tokens are those of another text, whose run is about to refuse this one
     if world.is_first:
