@@ -1,7 +1,8 @@
 """The runs of a folder, for the page that compares them: their curves, reports, cards and answers."""
 
 import json
-import tomllib
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,18 @@ from typing import Any
 from saccade.explain.curve import thin
 from saccade.explain.page import page
 from saccade.explain.svg import escape
+from saccade.models.files import file_states
 from saccade.serving.samples import samples
+from saccade.tasks.run_settings import read_run_settings
 
 MOST = 200  # runs of a folder
 POINTS = 300  # of a curve
+CURVES = 100  # of a run
+METRICS = "metrics.jsonl"
+CARDS = ("card.html", "model/README.md")
+MOST_READ = 2**28  # bytes of a metrics.jsonl; a step takes about a hundred
+LINE = 2**20  # bytes of a line of it that are read at once
+LARGEST = 2**26  # bytes of a report or a card
 
 
 class Shelf:
@@ -35,58 +44,83 @@ class Shelf:
 
     def card(self, name: str) -> str:
         """The card of a run as a page: the one that `saccade card` wrote, or else the text beside its weights."""
-        if (self._run(name) / "card.html").is_file():
+        if os.path.isfile(self._run(name) / "card.html"):
             return self._file(name, "card.html").read_text(encoding="utf-8", errors="replace")
         text = self._file(name, "model/README.md").read_text(encoding="utf-8", errors="replace")
         return page(f"The card of {name}", [("README.md", f"<pre>{escape(text)}</pre>")])
 
     def _run(self, name: str) -> Path:
-        path = {one.name: one for one in self._found()}.get(name)
+        path = {shown_name(one): one for one in self._found()}.get(name)
         if path is None:
             raise ValueError(f"There is no run {name!r} here.")
         return path
 
     def _file(self, name: str, file: str) -> Path:
-        path = self._run(name) / file
-        if not path.is_file():
+        run = self._run(name)
+        path = run / file
+        if not os.path.isfile(path):
             raise ValueError(f"The run {name!r} has no {file}.")
+        if not os.access(path, os.R_OK):
+            raise ValueError(f"{file} of the run {name!r} cannot be read: permission denied.")
+        if not stays(path, run):
+            raise ValueError(f"{file} of the run {name!r} is a link that leads out of the run, so it is not shown.")
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"{file} of the run {name!r} is larger than {LARGEST // 2**20} MB, so it is not shown.")
         return path
 
     def _found(self) -> list[Path]:
         if self.folder is None or not self.folder.is_dir():
             return []
-        found = [path for path in self.folder.iterdir() if (path / "metrics.jsonl").is_file()]
-        return sorted(found, key=lambda path: -(path / "metrics.jsonl").stat().st_mtime)
+        found = [(path, state) for path, state in file_states(path / METRICS for path in self.folder.iterdir()).items()]
+        found = [(path, state) for path, state in found if state is not None and os.path.isfile(path)]
+        return [path.parent for path, state in sorted(found, key=lambda one: -one[1][1])]
+
+
+def shown_name(path: Path) -> str:
+    """The name of a directory as text; bytes that are no UTF-8 become a question mark."""
+    return path.name.encode("utf-8", "replace").decode()
+
+
+def stays(path: Path, run: Path) -> bool:
+    """Whether a file of a run is one: no link, of it or of a directory on the way, leads out of the run."""
+    try:
+        return path.resolve(strict=True).is_relative_to(run.resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        return False
 
 
 def _told(path: Path) -> dict[str, Any]:
-    rows = []
-    with (path / "metrics.jsonl").open(encoding="utf-8") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-                rows += [row] if isinstance(row, dict) else []
-            except ValueError:  # the last line of a run that is being written
-                continue
-    config: dict[str, Any] = {}
-    if (path / "config.toml").is_file():
-        with suppress(ValueError):  # one that is broken hides nothing but itself
-            config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-    run = config.get("run", {})
+    """A run as the page shows it; whatever is odd about its files hides itself and nothing else."""
+    run: dict[str, Any] = {}
+    with suppress(ValueError, OSError):
+        run = read_run_settings(path).get("run", {})
+    noted = list(rows(path / METRICS))
     return {
-        "name": path.name,
-        "task": run.get("task"),
-        "model": run.get("model") or run.get("family"),
-        "steps": max((row["step"] for row in rows if _is_step(row.get("step"))), default=None),
-        "loss": last_loss(rows),
-        "curves": curves(rows),
-        "scores": scores(rows),
-        "report": (path / "report.html").is_file(),
-        "card": any((path / name).is_file() for name in ("card.html", "model/README.md")),
+        "name": shown_name(path),
+        "task": run.get("task") or None,
+        "model": run.get("model") or run.get("family") or None,
+        "steps": max((row["step"] for row in noted if _is_step(row.get("step"))), default=None),
+        "loss": last_loss(noted),
+        "curves": curves(noted),
+        "scores": scores(noted),
+        "report": os.path.isfile(path / "report.html") and stays(path / "report.html", path),
+        "card": any(os.path.isfile(path / name) and stays(path / name, path) for name in CARDS),
     }
 
 
-def curves(rows: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a metrics.jsonl; lines that are no record are passed over, as the last of a run that is being written."""
+    if not stays(path, path.parent):
+        return
+    with suppress(OSError), path.open("rb") as file:
+        while file.tell() < MOST_READ and (line := file.readline(LINE)):
+            with suppress(ValueError, RecursionError):
+                row = json.loads(line)
+                if isinstance(row, dict):
+                    yield row
+
+
+def curves(rows: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
     """Of every number that was noted, the points (step, value); of many, a few hundred that look the same.
 
     Scores on held-out data stand in records of their own, {"step": 400, "dev": {"accuracy": 0.9}}; their curves are called
@@ -100,7 +134,7 @@ def curves(rows: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
         if not _is_step(row.get("step")):
             continue
         for name, value in _flat(row).items():
-            if name != "step" and _is_number(value):
+            if name != "step" and _is_number(value) and name.isprintable() and (name in found or len(found) < CURVES):
                 found.setdefault(name, {})[row["step"]] = float(value)  # a run that went on writes some steps again
     points = {name: sorted(line.items()) for name, line in found.items()}
     return {name: [[int(x), y] for x, y in thin(line, POINTS)] for name, line in points.items()}
