@@ -215,6 +215,25 @@ def test_without_either_sync_a_power_cut_would_lose_all(home, syncs):
     assert lost
 
 
+@pytest.mark.parametrize("target", ["nowhere", "step-00000009", "/dev/null"])
+def test_a_link_in_place_of_a_checkpoint_is_a_damaged_one(home, target):
+    """One that leads nowhere, to itself or to no directory: the one before is used, and the next save takes its place."""
+    run = home / f"links-{len(target)}"
+    save(Store(run), 3)
+    (run / "checkpoints" / "step-00000009").symlink_to(target)
+    warned: list[str] = []
+    found = Store(run).newest(warn=warned.append)
+    assert found is not None
+    assert found.step == 3
+    assert "step-00000009" in warned[0]
+    store = Store(run)
+    save(store, 9)
+    found = store.newest(warn=silent)
+    assert found is not None
+    assert found.step == 9
+    assert is_whole(found)
+
+
 KILLED = """
 import os, random, signal, sys, time
 import torch

@@ -46,6 +46,22 @@ FILES = {
     "summarise": "predict",
     "find-lr": "find_lr",
 }
+# flags that take any number of values: a parser would take none of them for the default
+LISTS = (
+    "cases",
+    "data",
+    "dropouts",
+    "head",
+    "layer",
+    "precisions",
+    "remove",
+    "rivals",
+    "row",
+    "runs",
+    "scored",
+    "suite",
+    "out",
+)
 HELP = """saccade: attention and transformers you can train, watch, measure and compare
 
 usage: saccade COMMAND ...          saccade COMMAND --help explains a command
@@ -101,8 +117,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 5
 
 
+def missing_value(words: Sequence[str]) -> str | None:
+    """The first flag that takes one or more values and has none, or an empty one: `--data $FILE` where FILE is not set.
+
+    >>> missing_value(["label", "--data", "--out", "x"]), missing_value(["--layer", "-1", "--data", "-"])
+    ('--data', None)
+    >>> missing_value(["--data", "a.tsv", ""]), missing_value(["--data=a.tsv"]), missing_value(["--out="])
+    ('--data', None, '--out')
+    """
+    flag, count = "", 0  # the last flag, and how many values it has
+    for word in [*words, "--"]:
+        is_flag = word.startswith("-") and word != "-" and not word[1:2].isdigit()
+        if flag and ((is_flag and not count) or not word):
+            return flag
+        if word == "--":
+            return None
+        if is_flag:
+            name, equals, value = word.partition("=")
+            flag, count = name if name.startswith("--") and name[2:] in LISTS else "", int(bool(value))
+            if flag and equals and not value:
+                return flag
+        else:
+            count += 1
+    return None
+
+
 def _call(name: str, rest: list[str]) -> int:
     """The command's own file does the work; wrong flags and --help end in SystemExit."""
+    if flag := missing_value(rest):
+        print(f"saccade {name}: {flag} needs a value, and none came; leave it out or say one.", file=sys.stderr)
+        return 2
     import tyro
 
     module = import_module(f"saccade.cli.{FILES.get(name, name)}")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import tyro
 
+from saccade.cli.terminal import harmless_output
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from saccade.text import Tokenizer
 
 
+@harmless_output()
 def main(
     source: tyro.conf.Positional[str],
     run: tyro.conf.Positional[Path],
@@ -125,7 +128,9 @@ def _model(
     family: "Family", config: Any, tensors: "dict[str, Tensor]", words: "Tokenizer | None", path: Path
 ) -> "Model":
     from saccade.models.model import Model, Report
+    from saccade.models.sound import check_finite
 
+    check_finite(tensors, path)
     body = family.build(config)
     body.load_state_dict(tensors, strict=False)  # readers give all there is; what is tied comes once
     model = Model(family, config, body).eval()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from saccade.cli.terminal import harmless_output
+
 if TYPE_CHECKING:
     from saccade.data import Example
 
@@ -66,6 +68,7 @@ class Split:
     """Make texts of 1 to so many rows of a table with tabs, drawn at random: longer texts of short ones."""
 
 
+@harmless_output()
 def main(
     what: What,
     names: Names,

@@ -170,6 +170,25 @@ def _check(text: tuple[str, ...], which: Which, also: Also, out: Out) -> None:
         raise Wrong(f"--length is {which.length}; a number of tokens is needed, or 0 for as many as the task allows.")
     if min(also.examples, also.rounds) < 2:
         raise Wrong(f"--examples is {also.examples} and --rounds {also.rounds}; an interval needs at least 2 of each.")
+    _check_files(out)
+
+
+def _check_files(out: Out) -> None:
+    """Files that can be written, by names that say what is in them, before the model is asked."""
+    from pathlib import Path
+
+    from saccade.cli.settings import Wrong
+
+    kinds = {"html": (".html", ".htm"), "png": (".png", ".svg", ".pdf"), "save": ()}
+    for flag, suffixes in kinds.items():
+        path = Path(getattr(out, flag))
+        if not getattr(out, flag):
+            continue
+        if path.is_dir():
+            example = path / f"look{suffixes[0] if suffixes else '.looks'}"
+            raise Wrong(f"--{flag} {path}: is a directory; name a file in it, such as {example}.")
+        if suffixes and path.suffix.lower() not in suffixes:
+            raise Wrong(f"--{flag} {path}: the name of the file has to end in {' or '.join(suffixes)}.")
 
 
 def _look(run: str, text: tuple[str, ...], which: Which, also: Also, out: Out) -> int:

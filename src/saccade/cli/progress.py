@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
+from saccade.cli.terminal import harmless, terminal
 from saccade.training.loop import Step
 from saccade.training.run import Event, Looked, Result, Said, Saved
 
@@ -28,7 +29,7 @@ class Progress(ExitStack):
             from rich.console import Console
             from rich.live import Live
 
-            shown = Live("", console=Console(file=self.stream), refresh_per_second=8, transient=True)
+            shown = Live("", console=Console(file=terminal(self.stream)), refresh_per_second=8, transient=True)
             self.bar = self.enter_context(shown)
         return self
 
@@ -76,7 +77,7 @@ class Progress(ExitStack):
 
     def _print(self, text: str) -> None:
         if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False)
+            self.bar.console.print(harmless(text), markup=False, highlight=False)
         else:
             print(text, file=self.stream, flush=True)
 

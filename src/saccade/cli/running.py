@@ -1,23 +1,29 @@
 """What all commands share when something goes wrong: one line for a person, and an exit code for a program."""
 
 import gc
+import re
 import sys
 import traceback
 from collections.abc import Callable
 
+from saccade.cli.terminal import harmless_output
+from saccade.heap import available, resident
+
 SHORT = ("not enough memory", "out of memory", "allocate memory")  # what torch says then
-CURE = "Raise train.parts, which reads a step in more parts, or lower train.tokens."
+TRAIN_CURE = "Raise train.parts, which reads a step in more parts, or lower train.tokens."
+CURE = "Use a smaller model or shorter texts, or end other programs."
 
 
 def guarded(name: str, work: Callable[[], int]) -> int:
     """Run a command; errors that a user can cause end in a sentence, not in a traceback."""
     _begin()
-    try:
-        return work()
-    except (SystemExit, KeyboardInterrupt, BrokenPipeError):
-        raise
-    except BaseException as error:
-        return _ended(name, error)
+    with harmless_output():
+        try:
+            return work()
+        except (SystemExit, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except BaseException as error:
+            return _ended(name, error)
 
 
 def _begin() -> None:
@@ -35,7 +41,7 @@ def _begin() -> None:
 def _ended(name: str, error: BaseException) -> int:
     """The exit code of an error, which is said; a command that goes well need not wait until all kinds are imported."""
     if isinstance(error, MemoryError):
-        return _said(name, error, 5)
+        return _said(name, describe_memory_error(name, error), 5)
     from saccade.cli.settings import Wrong
     from saccade.data import DataError
     from saccade.training.disk import DiskFull
@@ -57,8 +63,18 @@ def _ended(name: str, error: BaseException) -> int:
         if isinstance(error, kinds):
             return _said(name, error, code, final=not isinstance(error, Lost))
     if isinstance(error, RuntimeError) and any(said in str(error) for said in SHORT):
-        return _said(name, f"there is not enough memory ({error}). {CURE}", 5)
+        return _said(name, describe_memory_error(name, error), 5)
     return _bug(error)
+
+
+def describe_memory_error(name: str, error: BaseException) -> str:
+    """What was too large, how much this process holds and how much is free, and what to do."""
+    asked = re.search(r"tried to allocate ([0-9]+) bytes", str(error))
+    what = f"{int(asked[1]) / 1e9:,.1f} GB were asked for at once" if asked else str(error).strip().rstrip(".")
+    counts = {"this process holds": resident(), "free are": available()}
+    known = [f"{words} {count / 1e9:,.1f} GB" for words, count in counts.items() if count is not None]
+    sizes = "; ".join([*([what] if what else []), *known])
+    return f"there is not enough memory{': ' if sizes else ''}{sizes}. {TRAIN_CURE if name == 'train' else CURE}"
 
 
 def _said(name: str, error: object, code: int, *, final: bool = True) -> int:

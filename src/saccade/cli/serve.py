@@ -41,11 +41,14 @@ def serve(
     names: tuple[str, ...], port: int, runs: Path | None, *, show: bool, ask: dict[str, str] | None = None
 ) -> int:
     """Load the models, then serve until Ctrl-C."""
+    from saccade.cli.settings import Wrong
     from saccade.serving.app import make
     from saccade.serving.room import Room
     from saccade.serving.shelf import Shelf
-    from saccade.serving.start import listening, start
+    from saccade.serving.start import HIGHEST_PORT, listening, start
 
+    if not 0 <= port <= HIGHEST_PORT:  # before models are loaded
+        raise Wrong(f"--port: {port} is no port; they go from 1 to {HIGHEST_PORT:,}, and 0 takes any that is free.")
     rooms: dict[str, Room] = {}
     for name in names:
         print(f"saccade serve: loading {name}", file=sys.stderr)
@@ -54,8 +57,6 @@ def serve(
         if (reason := room.about()["unavailable"]) is not None:
             print(f"saccade serve: {name} is not offered under Look: {reason}", file=sys.stderr)
     folder = runs or (Path(names[0]).resolve().parent if names else None)
-    from saccade.cli.settings import Wrong
-
     told = lambda address: print(f"saccade serve: {address}  (Ctrl-C ends it)", flush=True)
     try:
         door = listening(port)

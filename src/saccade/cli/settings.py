@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -95,6 +95,8 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     """What the recipe says, and over it what the flags say."""
     from saccade.data.read import parse_columns
     from saccade.models.reset import reset
+    from saccade.models.sound import check_fields
+    from saccade.tasks.run_settings import check_values
     from saccade.training.job import Job, is_stored
 
     found = recipe(asked.task)
@@ -110,6 +112,9 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     tables = {name: {**found.tables[name], **given[name]} for name in TABLES}
     if is_stored(model) and tables["model"]:
         _known(lambda: reset(usual["model"], tables["model"], model))
+    elif "model" in usual:
+        _known(lambda: check_fields(replace(usual["model"], **tables["model"]), "--model."))
+    _known(lambda: check_values(type(usual["task"]), tables["task"], "--task"))
     job = Job(
         found.task,
         tuple(data),

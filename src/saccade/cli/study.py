@@ -134,7 +134,11 @@ def show(grids: "Sequence[Grid]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console() if sys.stdout.isatty() else Console(width=COLUMNS, color_system=None)
+    from saccade.cli.terminal import terminal
+
+    console = Console(file=terminal(sys.stdout))
+    if not sys.stdout.isatty():
+        console = Console(file=terminal(sys.stdout), width=COLUMNS, color_system=None)
     for grid in grids:
         table = Table(title=grid.title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
         for number, head in enumerate(grid.heads):

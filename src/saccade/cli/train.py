@@ -51,6 +51,7 @@ def call(name: str, argv: Sequence[str]) -> int:
     ended = lastwords.left()
     if ended is not None and ended.final:  # started again by a launcher, though there is nothing to be done any more
         return ended.code
+    lastwords.stop_with_launcher()
     plain, dotted = flags.split(argv)
     asked = tyro.cli(Call, prog="saccade train", description=HELP, args=plain)
     from saccade.cli.running import guarded

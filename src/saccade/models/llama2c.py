@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from saccade.models.llama import Config
+from saccade.models.sound import check_fields
 from saccade.models.weights import Names, Turned, to_ours
 
 HEADER = struct.Struct("<7i")  # width, inner, layers, heads, key heads, vocab (negative: untied), length
@@ -59,7 +60,7 @@ def _config(path: Path) -> Config:
         raise ValueError(
             f"{path} is damaged: {heads} heads of an even width and {key_heads} key heads do not share a width of {width}."
         )
-    return Config(
+    config = Config(
         vocab=abs(vocab),
         width=width,
         layers=layers,
@@ -70,6 +71,8 @@ def _config(path: Path) -> Config:
         eps=1e-5,
         tied=vocab > 0,
     )
+    check_fields(config, f"{path}: ")  # a small file can claim thousands of layers, each of which takes time
+    return config
 
 
 def _shapes(config: Config) -> dict[str, tuple[int, ...]]:

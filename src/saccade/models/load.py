@@ -1,9 +1,9 @@
 """Models in: a directory of ours or of Hugging Face, or a name on the hub, becomes a `Model`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,48 +21,13 @@ from saccade.models.pooling import Pooling, read_pooling
 from saccade.models.reset import reset
 from saccade.models.save import save
 from saccade.models.shapes import shapes
-from saccade.models.sound import check_begin, check_memory, check_segments
+from saccade.models.sound import check_begin, check_fields, check_memory, check_segments
 from saccade.models.table import family
 from saccade.text.files import guarded, shown
 
 __all__ = ["BODY", "Model", "Pooling", "Report", "family", "load", "new", "save"]
 
 BODY = "body"  # asked for as a head: none, only the body
-CAPS = {
-    "width": 16_384,
-    "inner": 131_072,
-    "layers": 512,
-    "heads": 1_024,
-    "vocab": 2_000_000,
-    "length": 1_000_000,
-    "side": 65_536,
-    "breadth": 65_536,
-    "patch": 4_096,
-    "channels": 4_096,
-    "word_width": 16_384,
-    "decoder_layers": 512,
-    "decoder_heads": 1_024,
-    "decoder_inner": 131_072,
-    "key_heads": 1_024,
-    "head_width": 16_384,
-    "target_vocab": 2_000_000,
-    "segments": 2_000_000,
-    "buckets": 65_536,
-    "distance": 1_000_000,
-    "first_length": 1_000_000_000,
-    "block": 65_536,
-    "count": 65_536,
-    "rank": 1_000_000,
-    "rounds": 1_024,
-    "near": 65_536,
-    "stages": 16,
-    "blocks": 512,
-    "reduction": 16_384,
-    "size": 65_536,
-    "cell": 4_096,
-    "codes": 2_000_000,
-    "code_width": 16_384,
-}
 REPEATED = ("layers", "decoder_layers", "stages", "blocks")  # each has tensors of its own
 SPARE = 100_000  # special tokens that a tokenizer may have and the model not
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "source.spm")
@@ -214,20 +179,7 @@ def _read(kind: Family, raw: dict) -> Any:
 
 def _capped(config: Any, directory: Path) -> Any:
     """Values of the wrong kind, and numbers that no real model has, are refused before anything is built."""
-    for item in fields(config):
-        value, usual = getattr(config, item.name), item.default
-        assert usual is not MISSING, f"{item.name} needs a usual value"
-        if value is None and usual is None:
-            continue
-        usual_kind = next(iter(get_args(item.type))) if usual is None else type(usual)
-        kinds = (int, float) if usual_kind is float else usual_kind
-        cap = 1 if item.name.endswith("dropout") else CAPS.get(item.name, 2_147_483_648)
-        right = isinstance(value, kinds) and (isinstance(usual, bool) or not isinstance(value, bool))
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            right = right and (item.name in CAPS) <= value <= cap  # false for NaN too; 1 is the least of sizes
-        if not right:
-            wanted = f"a number up to {cap:,}" if usual_kind in (int, float) else usual_kind.__name__
-            raise ValueError(f"{directory / 'config.json'}: {item.name} = {shown(value)} where {wanted} is needed.")
+    check_fields(config, f"{directory / 'config.json'}: ")
     check_begin(config, directory / "config.json")
     return config
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from saccade.text import FRAMES, Tokenizer
-from saccade.text.files import read
+from saccade.text.files import read, shown
 from saccade.text.pieces import Pieces, Source, open_model
 
 VERSION = struct.pack("<Q", 1)  # what the file begins with; llama2.c's cannot, since no model has an inner width of 0
@@ -24,6 +24,7 @@ FLOAT32, INT8, INTGEMM8 = 0x404, 0x101, 0x4101
 SETTINGS = "special:model.yml"
 RANK = 8  # Marian's own matrices have two axes; more than this is no shape
 NAME = 1_000  # bytes
+ITEMS = 100_000  # a student has a few hundred
 
 Settings = dict[str, str]
 
@@ -91,12 +92,16 @@ def _items(cursor: Cursor) -> list[Item]:
     if cursor.take(8, "the version").tobytes() != VERSION:
         raise ValueError(f"{cursor.path}: does not begin with version 1, as Marian's binary files do.")
     count = cursor.number("the number of items")
+    if count > ITEMS:
+        raise ValueError(f"{cursor.path}: a table of {count:,} items; at most {ITEMS:,} are read.")
     table = cursor.take(count * ITEM.size, f"a table of {count:,} items").tobytes()
     rows = list(ITEM.iter_unpack(table))
     names = [_name(cursor, length) for length, *_ in rows]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{cursor.path}: the tensor {twice} stands there twice; the file is damaged.")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{cursor.path}: the tensor {shown(name)} stands there twice; the file is damaged.")
+        seen.add(name)
     items = [Item(name, row[1], _shape(cursor, name, row[2]), row[3]) for name, row in zip(names, rows, strict=True)]
     cursor.take(cursor.number("the padding"), "the padding")
     return items

@@ -14,6 +14,7 @@ from saccade.attention import CAUSAL, FULL
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.models.marian_bin import Settings, read_marian
+from saccade.models.sound import check_fields
 from saccade.models.weights import Names, Row, Transposed, to_ours
 from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
@@ -136,7 +137,9 @@ def _config(settings: Settings, path: str | Path) -> Config:
         if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
             raise ValueError(f"{path}: {name} is {value[:40]!r} in the settings; a size is needed.")
     bend = BENDS[settings.get("transformer-ffn-activation", "relu")]
-    return Config(**{name: int(value) for name, value in numbers.items()}, activation=bend)
+    config = Config(**{name: int(value) for name, value in numbers.items()}, activation=bend)
+    check_fields(config, f"{path}: ")
+    return config
 
 
 def _from_zero(name: str) -> str:

@@ -1,14 +1,70 @@
 """What has to be true of a stored model before it is used: ids that have a vector, weights that are numbers and fit in memory."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor
 
 from saccade.heap import available
 from saccade.models.model import Model
+from saccade.text.files import shown
+
+CAPS = {
+    "width": 16_384,
+    "inner": 131_072,
+    "layers": 512,
+    "heads": 1_024,
+    "vocab": 2_000_000,
+    "length": 1_000_000,
+    "side": 65_536,
+    "breadth": 65_536,
+    "patch": 4_096,
+    "channels": 4_096,
+    "word_width": 16_384,
+    "decoder_layers": 512,
+    "decoder_heads": 1_024,
+    "decoder_inner": 131_072,
+    "key_heads": 1_024,
+    "head_width": 16_384,
+    "target_vocab": 2_000_000,
+    "segments": 2_000_000,
+    "buckets": 65_536,
+    "distance": 1_000_000,
+    "first_length": 1_000_000_000,
+    "block": 65_536,
+    "count": 65_536,
+    "rank": 1_000_000,
+    "rounds": 1_024,
+    "near": 65_536,
+    "stages": 16,
+    "blocks": 512,
+    "reduction": 16_384,
+    "size": 65_536,
+    "cell": 4_096,
+    "codes": 2_000_000,
+    "code_width": 16_384,
+}
+
+
+def check_fields(config: Any, where: str) -> None:
+    """Refuse a config with a value of the wrong type, or with a size that is below 1 or that no real model has."""
+    for item in fields(config):
+        value, usual = getattr(config, item.name), item.default
+        assert usual is not MISSING, f"{item.name} needs a usual value"
+        if value is None and usual is None:
+            continue
+        usual_kind = next(iter(get_args(item.type))) if usual is None else type(usual)
+        kinds = (int, float) if usual_kind is float else usual_kind
+        cap = 1 if item.name.endswith("dropout") else CAPS.get(item.name, 2_147_483_648)
+        right = isinstance(value, kinds) and (isinstance(usual, bool) or not isinstance(value, bool))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            right = right and (item.name in CAPS) <= value <= cap  # false for NaN too; 1 is the least of sizes
+        if not right:
+            least = int(item.name in CAPS)
+            wanted = f"a number from {least} to {cap:,}" if usual_kind in (int, float) else usual_kind.__name__
+            raise ValueError(f"{where}{item.name} = {shown(value)} where {wanted} is needed.")
 
 
 def check_begin(config: Any, path: Path) -> None:

@@ -9,6 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 
 HOST = "127.0.0.1"
+HIGHEST_PORT = 65_535
 PATIENCE = 5  # seconds that requests may take to end after Ctrl-C
 
 

@@ -1,5 +1,6 @@
 """Checkpoints that are whole or not there: written aside, synced, renamed, and verified byte for byte before use."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -98,7 +99,7 @@ class Store:
             whole = self._whole(found[step], warn, "Using the one before.")
             if whole is not None:
                 return whole
-            if not found[step].exists():  # a writer has removed it since, so there is a newer one
+            if not os.path.lexists(found[step]):  # a writer has removed it since, so there is a newer one
                 return self.newest(warn=warn)
         if found:
             warn(f"{self.directory}: none of the {len(found)} checkpoints is whole.")
@@ -117,7 +118,7 @@ class Store:
         try:
             return read(path)
         except (Damaged, OSError) as error:
-            if path.exists():
+            if os.path.lexists(path):  # a link that leads nowhere too
                 self._damaged.add(path)
                 warn(f"{error}. {instead}")
             return None
@@ -192,12 +193,12 @@ class Store:
     def _place(self, part: Path, path: Path) -> Path:
         """Give a finished checkpoint its name; one of the same step steps aside until that has lasted."""
         aside = path.with_name(f"{ASIDE}{path.name}")
-        if path.exists():
+        if os.path.lexists(path):
             self.disk.rename(path, aside)
         self.disk.rename(part, path)
         self.disk.sync_directory(self.directory)
         self._damaged.discard(path)
-        if aside.exists():
+        if os.path.lexists(aside):
             remove_tree(self.disk, aside)
         return path
 
@@ -219,7 +220,7 @@ class Store:
         """Put back what stepped aside in vain, and remove what was half written or half removed."""
         for path in sorted(self.directory.iterdir()):
             back = path.with_name(path.name.removeprefix(ASIDE))
-            if path.name.startswith(ASIDE) and not back.exists():
+            if path.name.startswith(ASIDE) and not os.path.lexists(back):
                 self.disk.rename(path, back)
                 self.disk.sync_directory(self.directory)
             elif path.name.startswith((PART, ASIDE, GONE)):

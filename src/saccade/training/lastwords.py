@@ -6,7 +6,9 @@ and finds them ends at once. Words that are not final say why a process was give
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,24 @@ def size() -> int:
 def is_launched() -> bool:
     """Whether somebody waits for last words."""
     return LAST_WORDS in os.environ
+
+
+def stop_with_launcher(every: float = 0.5, patience: float = 300.0) -> None:
+    """Stop this process soon after its launcher has died, however it died, since nobody waits for it any more.
+
+    It is told to stop as a user would, so that it saves what it has learnt; if that does not end it in time, it is killed.
+    """
+    launcher = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(every)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if is_launched():
+        threading.Thread(target=watch, name="stop with launcher", daemon=True).start()
 
 
 def started_again() -> tuple[int, int]:
