@@ -109,6 +109,23 @@ def pooled(content: Any) -> Write:
     return both(directory("1_Pooling"), put(POOL, content if isinstance(content, bytes) else json.dumps(content)))
 
 
+POOLS = {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
+DENSE = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+LAYER, TANH = "2_Dense/config.json", {"activation_function": "torch.nn.modules.activation.Tanh"}
+LENGTH, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+
+
+def dense(content: Any) -> Write:
+    """A dense layer behind the pooling, with that config and no weights."""
+    listed = put_json(MODULES, [*NORMAL, POOLS, DENSE])
+    return both(both(directory("2_Dense"), put_json(LAYER, content)), listed)
+
+
+def beside(name: str, content: Any) -> Write:
+    """A file of sentence-transformers, with a modules.json that has it read."""
+    return both(put_json(MODULES, NORMAL), put_json(name, content))
+
+
 POOLING: dict[str, tuple[Write, tuple[str, ...]]] = {
     "modules in an object": (put_json(MODULES, {"a": 1}), (MODULES, "list")),
     "modules in a text": (put(MODULES, "Normalize"), (MODULES, "not json")),
@@ -117,7 +134,18 @@ POOLING: dict[str, tuple[Write, tuple[str, ...]]] = {
     "5,000 modules": (put_json(MODULES, NORMAL * 5_000), (MODULES, "5,000")),
     "a module of code": (module("evil.Module"), (MODULES, "evil.Module")),
     "a module of the system": (module("os.system"), (MODULES, "os.system")),
-    "a module that is not built here": (module("sentence_transformers.models.Dense"), (MODULES, "Dense")),
+    "a module that is not built here": (module("sentence_transformers.models.LSTM", "1_LSTM"), (MODULES, "LSTM")),
+    "a layer before any pooling": (module("sentence_transformers.models.Dense", "1_Dense"), (MODULES, "order")),
+    "a layer without its weights": (
+        both(directory("1_Pooling"), put_json(MODULES, [*NORMAL, POOLS, DENSE])),
+        ("2_Dense", "cannot be read"),
+    ),
+    "a layer that leads out": (
+        both(link("2_Dense", "../outside"), put_json(MODULES, [*NORMAL, POOLS, DENSE])),
+        (LAYER, "leads out"),
+    ),
+    "a layer that names code": (dense({"activation_function": "os.system"}), (LAYER, "os.system")),
+    "a layer of a billion": (dense({"in_features": 10**9, "out_features": 10**9} | TANH), ("model.safetensors",)),
     "a module of numbers": (module(7), (MODULES,)),
     "a module above": (module("sentence_transformers.models.Pooling", "../1_Pooling"), (MODULES, "../1_Pooling")),
     "a module at the root": (module("sentence_transformers.models.Pooling", "/etc"), (MODULES, "/etc")),
@@ -128,11 +156,16 @@ POOLING: dict[str, tuple[Write, tuple[str, ...]]] = {
     "pooling's directory leads out": (link("1_Pooling", "../outside"), (POOL, "leads out")),
     "pooling is a list": (pooled([]), (POOL, "object")),
     "pooling in words": (pooled({"pooling_mode_cls_token": "yes"}), (POOL, "pooling_mode_cls_token")),
-    "pooling of two kinds": (
-        pooled({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}),
-        (POOL, "pooling_mode"),
-    ),
-    "pooling that is not built here": (pooled({"pooling_mode_max_tokens": True}), (POOL, "pooling_mode_max_tokens")),
+    "pooling of a thousand kinds": (pooled({"pooling_mode": ["cls"] * 1000}), (POOL, "pooling_mode")),
+    "pooling of a list": (pooled({"pooling_mode": [["cls"]]}), (POOL, "pooling_mode")),
+    "pooling that is not built here": (pooled({"pooling_mode_median_tokens": True}), (POOL, "median")),
+    "a length in words": (beside(LENGTH, {"max_seq_length": "many"}), (LENGTH, "max_seq_length")),
+    "a length of nothing": (beside(LENGTH, {"max_seq_length": 0}), (LENGTH, "max_seq_length")),
+    "a length that never ends": (beside(LENGTH, {"max_seq_length": 10**30}), (LENGTH, "max_seq_length")),
+    "letters in words": (beside(LENGTH, {"do_lower_case": "yes"}), (LENGTH, "do_lower_case")),
+    "prompts in a list": (beside(PROMPTS, {"prompts": ["a"]}), (PROMPTS, "prompts")),
+    "a prompt of 20,000 letters": (beside(PROMPTS, {"prompts": {"a": "a" * 20_000}}), (PROMPTS, "prompts")),
+    "a prompt that is not there": (beside(PROMPTS, {"default_prompt_name": "a"}), (PROMPTS, "default_prompt_name")),
     "pooling is not UTF-8": (pooled(b"\xff"), (POOL, "utf-8")),
     "pooling of 20 MB": (pooled(b" " * (20 << 20)), (POOL, "bytes")),
     "pooling is a pipe": (both(directory("1_Pooling"), fifo(POOL)), (POOL, "regular")),

@@ -110,19 +110,18 @@ def test_out_and_in_again(published, tmp_path):
 
 def test_vectors_of_texts(tmp_path):
     """A sentence reader with its tokenizer and pooling: used, out, and in again."""
-    from dataclasses import replace
-
     import saccade
     from saccade import text
     from saccade.models import bert
     from saccade.models.load import Model, Pooling
+    from saccade.models.pooling import Normalize
 
     config = bert.Config(vocab=320, width=12, layers=2, heads=3, inner=20, length=16)
     model = Model(bert.FAMILY, config, bert.Bert(config)).eval()
     with pytest.raises(ValueError, match="came without a tokenizer"):
         saccade.embed(model, ["a"])
     model.tokenizer = text.train(["a bank of a river", "the bank raised rates"], "characters", 300)
-    model.pooling = Pooling(unit=True)
+    model.pooling = Pooling(layers=(Normalize(),))
     texts = ["a river", "the bank", "a"]
     states, vectors = saccade.encode(model, texts), saccade.embed(model, texts)
     for x, item, vector in zip(states, texts, vectors, strict=True):
@@ -130,7 +129,7 @@ def test_vectors_of_texts(tmp_path):
         assert_close(torch.nn.functional.normalize(x.mean(0), dim=0), vector, rtol=1e-5, atol=1e-6)
     save(model, tmp_path / "saved")
     again = load(tmp_path / "saved")
-    assert again.pooling == replace(Pooling(), unit=True)
+    assert again.pooling == Pooling(layers=(Normalize(),))
     assert_close(saccade.embed(again, texts), vectors)
     with pytest.raises(ValueError, match="at most 16"):
         saccade.encode(model, ["river" * 20])

@@ -59,6 +59,7 @@ def main(
 
                 with converted(path) as clean:
                     model = load(clean)
+                    model.report.loaded = model.report.loaded.replace(str(clean), str(path))
             else:
                 model = load(source)
         print(model.report)

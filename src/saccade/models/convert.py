@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from saccade.models.files import pickles, regular
+from saccade.models.files import MODULE_FOLDER, pickles, regular
 from saccade.text.files import shown
 
 SECONDS = 600
@@ -26,23 +26,49 @@ NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare(2)
 
 @contextmanager
 def converted(directory: Path) -> Iterator[Path]:
-    """A copy of the directory, for the time of the block, with safetensors in place of its pickles."""
+    """A copy of the directory, for the time of the block, with safetensors in place of its pickles.
+
+    An error from within the block names the directory itself and not the copy, which is gone when the error is read.
+    """
     if not directory.is_dir():
         raise ValueError(f"{directory}: a directory with config.json and pickled weights is needed.")
-    found = [regular(path, directory) for path in pickles(directory)]
-    found = [path for path in found if path.name.startswith("pytorch_model")] or found  # not what training left beside
-    if not found:
+    parts = [directory, *(path for path in sorted(directory.iterdir()) if path.is_dir() and _is_module(path))]
+    found = {part: _weights(part, directory) for part in parts}
+    if not any(found.values()):
         raise ValueError(f"{directory}: has no pickled weights; import it without --convert.")
-    for path in found:
-        _check_archive(path)
     with tempfile.TemporaryDirectory(prefix="saccade-convert-") as home:
         clean = Path(home) / "model"
-        clean.mkdir()
-        for path in directory.iterdir():
-            if path.is_file() and path.suffix in (".json", ".txt", ".model", ".spm"):
-                shutil.copy(regular(path, directory), clean / path.name)
-        _convert(found, clean / "model.safetensors")
-        yield clean
+        try:
+            for part in parts:
+                _copy(part, found[part], clean / part.relative_to(directory), directory)
+            yield clean
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(clean), str(directory))) from error
+
+
+def _is_module(path: Path) -> bool:
+    """Whether this is the directory of a module of sentence-transformers, such as 1_Pooling or 2_Dense."""
+    return re.fullmatch(MODULE_FOLDER, path.name) is not None
+
+
+def _weights(part: Path, directory: Path) -> list[Path]:
+    """The pickled weights of a directory or of a part of it, each checked before it is read."""
+    found = [regular(path, directory) for path in pickles(part)]
+    found = [path for path in found if path.name.startswith("pytorch_model")] or found  # not what training left beside
+    for path in found:
+        _check_archive(path)
+    return found
+
+
+def _copy(part: Path, weights: list[Path], clean: Path, directory: Path) -> None:
+    """Plain files as they are and pickled weights as safetensors."""
+    clean.mkdir()
+    kept = (".json", ".txt", ".model", ".spm") if weights else (".json", ".safetensors")
+    for path in part.iterdir():
+        if path.is_file() and path.suffix in kept:
+            shutil.copy(regular(path, directory), clean / path.name)
+    if weights:
+        _convert(weights, clean / "model.safetensors")
 
 
 def _check_archive(path: Path) -> None:

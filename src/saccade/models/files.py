@@ -18,6 +18,7 @@ TOML_LIMIT = 2**21  # bytes; most of a long one are labels
 ENTRIES, SHARDS = 100_000, 2_000  # of an index; the largest published ones have about 60,000 and 200
 NAMES_CODE = ("auto_map", "custom_pipelines", "trust_remote_code", "_target_")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+MODULE_FOLDER = r"\d+_[A-Za-z]+"  # where sentence-transformers stores a module, such as 1_Pooling
 RESERVED = ("con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10)))  # by Windows
 
 
@@ -53,19 +54,20 @@ def regular(path: Path, inside: Path | None = None) -> Path:
     return real
 
 
-def tensor_files(directory: Path) -> list[Path]:
-    """The safetensors files of a directory: one, or the shards of an index."""
+def tensor_files(directory: Path, inside: Path | None = None) -> list[Path]:
+    """The safetensors files of a directory: one, or the shards of an index; `inside` is that of the whole model."""
+    home = inside or directory
     index = directory / "model.safetensors.index.json"
     if index.exists():
         return _shards(directory, index)
     single = directory / "model.safetensors"
     if single.exists():
-        return [regular(single, directory)]
+        return [regular(single, home)]
     found = pickles(directory)
     if found:
         raise ValueError(
             f"{found[0]}: is a pickle, which can run code when it is read. "
-            f"Turn it into safetensors first: saccade import --convert {directory} NEW_DIRECTORY"
+            f"Turn it into safetensors first: saccade import --convert {home} NEW_DIRECTORY"
         )
     raise ValueError(f"{directory}: has no model.safetensors; is this a model directory?")
 

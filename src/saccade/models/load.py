@@ -17,9 +17,10 @@ from saccade.models.fill import fill
 from saccade.models.labels import LABELLED, MANY, named, read_labels, unnamed
 from saccade.models.model import Model, Report
 from saccade.models.new import new
-from saccade.models.pooling import Pooling, read_pooling
+from saccade.models.pooling import Pooling
 from saccade.models.reset import reset
 from saccade.models.save import save
+from saccade.models.sentence_files import read_pooling
 from saccade.models.shapes import shapes
 from saccade.models.sound import check_begin, check_fields, check_memory, check_segments
 from saccade.models.table import family
@@ -67,7 +68,7 @@ def load(
     model.kept = kept
     check_memory(model, dtype.itemsize, directory)
     _fill(model, found, directory, raw, said, labels is not None, dtype)
-    model.pooling = read_pooling(directory)
+    model.pooling = read_pooling(directory, getattr(body, "width", 0))
     _speak(model, directory)
     return model.eval()
 

@@ -1,68 +1,116 @@
-"""How one vector is made of a text, as directories of sentence vectors say it."""
+"""Pooling: how the vectors of a text's tokens become one sentence embedding, as sentence-transformers defines it.
 
-import json
-import re
+>>> x = torch.tensor([[[1.0, 4.0], [3.0, 2.0], [9.0, 9.0]]])
+>>> keep = torch.tensor([[True, True, False]])
+>>> Pooling(("cls", "max"))(x, keep).tolist()
+[[1.0, 4.0, 3.0, 4.0]]
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from saccade.models import files
-from saccade.text.files import parse, shown
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-MODULES = ("Transformer", "Pooling", "Normalize")
-MODES = ("pooling_mode_cls_token", "pooling_mode_mean_tokens")
+from saccade.parts.heads import First, Mean
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {  # of a dense layer, by their names in torch.nn
+    "Identity": nn.Identity,
+    "Tanh": nn.Tanh,
+    "ReLU": nn.ReLU,
+    "GELU": nn.GELU,
+    "SiLU": nn.SiLU,
+    "Sigmoid": nn.Sigmoid,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A linear layer and an activation on a sentence embedding; with `residual`, the input is added to the result."""
+
+    weight: Tensor  # (out, in)
+    bias: Tensor | None = None
+    activation: str = "Tanh"
+    residual: bool | Tensor = False  # a matrix (out, in) where the widths differ
+
+    def __call__(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        out = ACTIVATIONS[self.activation]()(F.linear(x, self.weight.to(x.dtype), bias))
+        if isinstance(self.residual, Tensor):
+            return out + F.linear(x, self.residual.to(x.dtype))
+        return out + x if self.residual else out
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Scale a sentence embedding to length one."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=-1)
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """The mean of a text's tokens or the first of them, at length one or as it is."""
+    """Pooling modes, concatenated in their order, and the layers that follow them.
 
-    first: bool = False
-    unit: bool = False
+    `max_tokens` is where a text is truncated (max_seq_length), `lowercase` whether it is lowercased first, and `prompts` are the
+    texts that may be put in front of it; that of the name `default_prompt` always is.
+    """
 
+    modes: tuple[str, ...] = ("mean",)
+    layers: tuple[Dense | Normalize, ...] = ()
+    max_tokens: int | None = None
+    lowercase: bool = False
+    prompts: tuple[tuple[str, str], ...] = ()
+    default_prompt: str | None = None
+    include_prompt: bool = True  # whether the tokens of a prompt are pooled too
+    similarity: str | None = None  # the published similarity function, which is only carried along
 
-def read_pooling(directory: Path) -> Pooling:
-    """What a directory of sentence vectors says of its pooling; the mean where it says nothing."""
-    config, modules = directory / "1_Pooling" / "config.json", directory / "modules.json"
-    kinds = _modules(modules) if modules.exists() else []
-    raw = files.read_json(config, inside=directory) if config.exists() else {}
-    modes = {key: value for key, value in raw.items() if key.startswith("pooling_mode_")}
-    for key, value in modes.items():
-        if not isinstance(value, bool) or (value and key not in MODES):
-            raise ValueError(f"{config}: {key} = {shown(value)} is not built here; {' or '.join(MODES)} = true is.")
-    if all(modes.get(key) for key in MODES):
-        raise ValueError(f"{config}: {' and '.join(MODES)} are both true; one pooling_mode is built.")
-    return Pooling(first=modes.get(MODES[0], False), unit="Normalize" in kinds)
+    @property
+    def prompt(self) -> str:
+        """What is put in front of every text."""
+        return "" if self.default_prompt is None else dict(self.prompts)[self.default_prompt]
 
+    def width(self, width: int) -> int:
+        """The width of an embedding whose tokens have this width."""
+        dense = [layer.weight.size(0) for layer in self.layers if isinstance(layer, Dense)]
+        return dense[-1] if dense else len(self.modes) * width
 
-def _modules(path: Path) -> list[str]:
-    """The steps that modules.json names, in their order: names from a list, never code, and in directories of this one."""
-    found = parse(files.read_text(path), str(path))
-    if not isinstance(found, list) or len(found) > 10:
-        size = f"{len(found):,} entries" if isinstance(found, list) else type(found).__name__
-        raise ValueError(f"{path}: a list of up to 10 modules is needed; found {size}.")
-    kinds = []
-    for entry in found:
-        kind, home = (entry.get(key) for key in ("type", "path")) if isinstance(entry, dict) else (None, None)
-        name = kind.rpartition(".")[2] if isinstance(kind, str) and kind.startswith("sentence_transformers.") else None
-        if name not in MODULES:
-            raise ValueError(f"{path}: the module {shown(kind)} is not built here; {', '.join(MODULES)} are.")
-        if not isinstance(home, str) or not re.fullmatch(r"(\d+_[A-Za-z]+)?", home):
-            raise ValueError(
-                f"{path}: the module {name} is in {shown(home)}; a directory such as '1_Pooling' is needed."
-            )
-        kinds.append(name)
-    return kinds
+    def __call__(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Token vectors (B, L, W) and which of them are real (B, L) -> embeddings (B, D)."""
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keep is None else keep
+        out = torch.cat([MODES[mode](x, real) for mode in self.modes], dim=-1)
+        for layer in self.layers:
+            out = layer(out)
+        return out
 
 
-def write_pooling(pooling: Pooling, directory: Path) -> None:
-    """The same, as sentence-transformers writes it."""
-    kinds = ["Transformer", "Pooling", *(["Normalize"] if pooling.unit else [])]
-    homes = ["", "1_Pooling", "2_Normalize"]
-    modules = [
-        {"idx": i, "name": str(i), "path": homes[i], "type": f"sentence_transformers.models.{kind}"}
-        for i, kind in enumerate(kinds)
-    ]
-    (directory / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
-    (directory / "1_Pooling").mkdir()
-    said = {"pooling_mode_cls_token": pooling.first, "pooling_mode_mean_tokens": not pooling.first}
-    (directory / "1_Pooling" / "config.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+def _max(x: Tensor, keep: Tensor) -> Tensor:
+    return x.masked_fill(~keep.unsqueeze(-1), -torch.inf).amax(1)
+
+
+def _mean_sqrt(x: Tensor, keep: Tensor) -> Tensor:
+    """The sum divided by the square root of the number of tokens."""
+    return Mean()(x, keep) * keep.sum(1, keepdim=True).sqrt()
+
+
+def _weighted_mean(x: Tensor, keep: Tensor) -> Tensor:
+    """The mean weighted by position, counted from 1."""
+    weights = (keep.cumsum(1) * keep).unsqueeze(-1).to(x.dtype)
+    return (torch.where(keep.unsqueeze(-1), x, 0.0) * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def _last(x: Tensor, keep: Tensor) -> Tensor:
+    places = torch.arange(keep.size(1), device=keep.device)
+    return x[torch.arange(x.size(0), device=x.device), torch.where(keep, places, 0).amax(1)]
+
+
+MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # in the order in which older files concatenate them
+    "cls": First(),
+    "max": _max,
+    "mean": Mean(),
+    "mean_sqrt_len_tokens": _mean_sqrt,
+    "weightedmean": _weighted_mean,
+    "lasttoken": _last,
+}

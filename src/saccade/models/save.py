@@ -15,7 +15,8 @@ from torch import Tensor
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED, write_labels
 from saccade.models.model import Model
-from saccade.models.pooling import Pooling, write_pooling
+from saccade.models.pooling import Pooling
+from saccade.models.sentence_files import write_pooling
 from saccade.models.weights import to_theirs
 
 NOTICE = "Not audited, not described."  # how the card of a model opens until both are done
@@ -44,7 +45,7 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
         if model.tokenizer is not None:
             model.tokenizer.save(temporary)
         if model.pooling != Pooling():
-            write_pooling(model.pooling, temporary)
+            write_pooling(model.pooling, int(model.body.width), temporary)  # type: ignore[arg-type]
         (temporary / "model.safetensors").chmod(0o644)  # a temporary file is private, a model is not
         temporary.chmod(0o755)
         if directory.exists():

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
+from tokenizers.normalizers import Lowercase
 from torch import Tensor
 
 from saccade.data import Batch, Text
 from saccade.models.model import Model
-from saccade.parts.heads import First, Mean
 
 BATCH = 8192  # tokens at a time, padding counted
 
@@ -24,23 +23,38 @@ def encode(model: Model, texts: Sequence[str], *, truncate: bool = False) -> lis
 
 
 def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tensor:
-    """One vector for each text, (texts, W): pooled as the model's own files say, by the mean of its tokens if they do not."""
-    pool = First() if model.pooling.first else Mean()
-    out = torch.zeros(len(texts), int(model.body.width))  # type: ignore[arg-type]
-    for numbers, text, x in _read(model, texts, truncate):
-        pooled = pool(x, text.keep)
-        out[numbers] = F.normalize(pooled, dim=-1) if model.pooling.unit else pooled
+    """One vector for each text, (texts, W): pooled as the model's own files say, by the mean of its tokens if they do not.
+
+    The files of sentence-transformers may also say where texts are truncated, that they are lowercased, and which prompt stands
+    in front of them. Tokens beyond the limit are left out; `truncate=False` makes a text that is too long an error.
+    """
+    pooling = model.pooling
+    _refuse_text(texts)
+    if pooling.lowercase:  # as the tokenizers package does it, which knows nothing of a sigma at the end of a word
+        texts = [Lowercase().normalize_str(pooling.prompt + text) for text in texts]
+    elif pooling.prompt:
+        texts = [pooling.prompt + text for text in texts]
+    out = torch.zeros(len(texts), pooling.width(int(model.body.width)))  # type: ignore[arg-type]
+    most = pooling.max_tokens or (model.tokenizer.length if model.tokenizer else None)
+    for numbers, text, x in _read(model, texts, truncate, most):
+        out[numbers] = pooling(x, text.keep).to(out.dtype)
     return out
 
 
-def _read(model: Model, texts: Sequence[str], truncate: bool) -> Iterator[tuple[list[int], Text, Tensor]]:
-    """Texts in batches of like length: their numbers, their tokens and what the body makes of them."""
+def _refuse_text(texts: Sequence[str]) -> None:
     if isinstance(texts, str):
         raise ValueError(f"A list of texts is needed; got one text. Write [{texts[:20]!r}...].")
+
+
+def _read(
+    model: Model, texts: Sequence[str], truncate: bool, most: int | None = None
+) -> Iterator[tuple[list[int], Text, Tensor]]:
+    """Texts in batches of like length: their numbers, their tokens, `most` of them, and what the body makes of them."""
+    _refuse_text(texts)
     if model.tokenizer is None:
         raise ValueError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
     encoded = model.tokenizer.encode_batch(list(texts))
-    limit = model.limit
+    limit = min((n for n in (model.limit, most) if n is not None), default=None)
     if limit is not None:
         for number, item in enumerate(encoded):
             if len(item.ids) > limit and not truncate:
