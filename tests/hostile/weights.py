@@ -188,7 +188,10 @@ ALTERED: dict[str, tuple[Write, tuple[str, ...]]] = {
     "words transposed": (rewrite(reshape(lambda s: s[::-1])), ("fit", "is needed")),
     "words flat": (rewrite(reshape(lambda s: [s[0] * s[1]])), ("fit", "is needed")),
     "words with an axis more": (rewrite(reshape(lambda s: [*s, 1])), ("fit", "is needed")),
-    "norm under another name": (rewrite(rename(NORM, "embeddings.LayerNorm.wait")), ("1 weights", "missing")),
+    "norm under another name": (
+        rewrite(rename(NORM, "embeddings.LayerNorm.wait")),
+        ("missing from the files: 1", "LayerNorm.wait"),
+    ),
     "norm in a layer that is not there": (rewrite(rename(NORM, "encoder.layer.99.output.dense.weight")), ("missing",)),
     "layer in Arabic digits": (
         rewrite(rename("encoder.layer.0.output.dense.bias", "encoder.layer.\u0660.output.dense.bias")),

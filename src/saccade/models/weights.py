@@ -109,6 +109,7 @@ class Read:
 
     found: dict[str, Tensor] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)  # their names that have no line
+    sources: dict[str, str] = field(default_factory=dict)  # our name -> theirs
 
 
 def to_ours(tensors: Mapping[str, Tensor], names: Names) -> Read:
@@ -122,11 +123,17 @@ def to_ours(tensors: Mapping[str, Tensor], names: Names) -> Read:
                 continue
             *numbers, leaf = match.groups()
             for ours, part in zip(step.names(), step.take(tensor), strict=True):
-                read.found[_fill(ours, numbers) + (leaf or "")] = part
+                own = _fill(ours, numbers) + (leaf or "")
+                read.found[own], read.sources[own] = part, name
             break
         else:
             read.left.append(name)
     return read
+
+
+def has_line(name: str, names: Names) -> bool:
+    """Whether a published name is among those of a map."""
+    return any(_pattern(theirs).fullmatch(name) for theirs in names)
 
 
 def to_theirs(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
