@@ -16,7 +16,11 @@ def twin(family, theirs, prefix=""):
     ours = family.build(config).double().eval()
     tensors = {name.removeprefix(family.prefix): tensor for name, tensor in theirs.state_dict().items()}
     read = to_ours({k: v.double() for k, v in tensors.items()}, family.names(config))
-    left = [name for name in read.left if not any(re.fullmatch(pattern, name) for pattern in family.ignored)]
+    left = [
+        name
+        for name in read.left
+        if not any(re.fullmatch(pattern, name) for pattern in (*family.ignored, *family.pooler))
+    ]
     assert not left, f"published tensors without a line: {left}"
     missing, unexpected = ours.load_state_dict(read.found, strict=False)
     shared = {n for n, p in ours.named_parameters(remove_duplicate=False)} - {n for n, p in ours.named_parameters()}

@@ -23,6 +23,7 @@ def main(
     run: tyro.conf.Positional[Path],
     *,
     tokenizer: Path | None = None,
+    head: str | None = None,
     convert: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Read a model and write it as a run: a Hugging Face directory, a name on the hub, or a single file.
@@ -42,6 +43,8 @@ def main(
         run: The directory to write; it must not exist yet.
         tokenizer: The tokenizer of a single file: llama2.c's tok512.bin, Marian's vocab.spm. Without it, the only one that lies
             beside the file is taken.
+        head: Keep this head of a directory (words, label, tag or span), also where its config.json does not name it; body keeps
+            none. Without it, the head that config.json names is kept.
         convert: Read pickled weights, tensors only, in a process of its own.
     """
     if run.exists():
@@ -52,22 +55,37 @@ def main(
     try:
         path = Path(source)
         if path.is_file():
+            if head is not None:
+                _refuse("--head is for directories; a single file has no head beside its body.", 2)
             model = _file(path, tokenizer)
-        else:
-            if convert:
-                from saccade.models.convert import converted
+        elif convert:
+            from saccade.models.convert import converted
 
-                with converted(path) as clean:
-                    model = load(clean)
-                    model.report.loaded = model.report.loaded.replace(str(clean), str(path))
-            else:
-                model = load(source)
+            with converted(path) as clean:
+                model = load(clean, head=head)
+                model.report.loaded = model.report.loaded.replace(str(clean), str(path))
+        else:
+            model = load(source, head=head)
+        if head is not None and model.report.new:
+            raise ValueError(_headless(source, head, model))
         print(model.report)
         save(model, run / "model")
     except ValueError as error:
         _refuse(str(error), 4)
     print(f"written    {run}")
     return 0
+
+
+def _headless(source: str, head: str, model: "Model") -> str:
+    """Why a head cannot be kept that the files do not have; training begins a new one."""
+    from saccade.models.dropped_heads import find_heads
+
+    others = find_heads(model.family, model.report.left, model.report.left)
+    there = f"its tensors may be a head for {' or '.join(others)}" if others else "it has no head that is built here"
+    return (
+        f"{source}: has no whole head {head!r} ({', '.join(model.report.new[:4])} missing); {there}. "
+        f"Import it without --head; `saccade train` begins a new head on it."
+    )
 
 
 def _file(path: Path, tokenizer: Path | None) -> "Model":

@@ -171,6 +171,7 @@ FAMILY = Family(
                 "cls.predictions.decoder.bias": "score.bias",
             },
             "BertForMaskedLM",
+            also_in=("BertForPreTraining",),
         ),
         "label": Head(
             label_head, {"bert.pooler.dense": "between.0", "classifier": "score"}, "BertForSequenceClassification"
@@ -185,7 +186,8 @@ FAMILY = Family(
         ),
     },
     prefix="bert.",
-    ignored=(r"embeddings\.position_ids", r"pooler\..*", r"cls\.seq_relationship\..*"),
+    ignored=(r"embeddings\.position_ids",),
+    pooler=(r"pooler\..*",),
     architecture="BertModel",
     spare=pooler,
     fresh=spread,

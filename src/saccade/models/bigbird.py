@@ -108,7 +108,12 @@ FAMILY = Family(
     also=lambda config: {"attention_type": ATTENTION[config.sparse]},
     adapt=adapt,
     heads={
-        "words": Head(bert.word_head, bert.FAMILY.heads["words"].names, "BigBirdForMaskedLM"),
+        "words": Head(
+            bert.word_head,
+            bert.FAMILY.heads["words"].names,
+            "BigBirdForMaskedLM",
+            also_in=("BigBirdForPreTraining",),
+        ),
         "label": Head(
             label_head,
             {"classifier.dense": "between.1", "classifier.out_proj": "score"},
@@ -132,6 +137,7 @@ FAMILY = Family(
     },
     prefix="bert.",
     ignored=bert.FAMILY.ignored,
+    pooler=bert.FAMILY.pooler,
     architecture="BigBirdModel",
     spare=lambda config: dense("pooler", config.width),
     spare_with=("words", "label", "tag"),

@@ -43,7 +43,13 @@ class Head:
     build: Callable[..., nn.Module]  # (config, body, labels) -> head
     names: Names = field(default_factory=dict)
     architecture: str = ""  # the published class that has this head
+    also_in: tuple[str, ...] = ()  # published classes that have it beside another one
     also: Callable[[Any], Mapping[str, Any]] = lambda config: {}  # further published keys that this class needs
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Every published class that has it."""
+        return tuple(name for name in (self.architecture, *self.also_in) if name)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ class Family:
     beside: tuple[str, ...] = ()  # published tensors that stand beside the body and take no prefix, as patterns
     optional: tuple[str, ...] = ()  # tensors of ours that a published file may lack: they stay as built
     ignored: tuple[str, ...] = ()  # published tensors that hold nothing learned, as patterns
+    pooler: tuple[
+        str, ...
+    ] = ()  # published tensors that only a head reads, though they have a body's prefix, as patterns
     architecture: str = ""  # the published class of the bare body
     current: Callable[[Any, Any], Any] = lambda config, body: config  # (config, body) -> that of a body resized since
     spare: Callable[[Any], Spares] = lambda config: {}  # what that class has and our body does not: how it is made

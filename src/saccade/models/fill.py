@@ -132,7 +132,7 @@ def _sort_published(model: Model, found: dict[str, Tensor], other: str | None, w
         left = head.left
     beside = any(full[theirs] != theirs for theirs in body.sources.values())  # then a head has no prefix
     for name in left:
-        if any(re.fullmatch(pattern, name) for pattern in kind.ignored):
+        if name in model.carried or any(re.fullmatch(pattern, name) for pattern in kind.ignored):
             continue
         of_head = (beside and full[name] == name) or _is_of_a_head(name, kind)
         (read.left if of_head else read.misplaced).append(full[name])
@@ -157,7 +157,9 @@ def _bare(names: Names, kind: Family) -> Names:
 
 
 def _is_of_a_head(name: str, kind: Family) -> bool:
-    """Whether one of the heads that the family has calls a tensor so."""
+    """Whether one of the heads that the family has calls a tensor so, or a head of another class may read it."""
+    if any(re.fullmatch(pattern, name) for pattern in kind.pooler):
+        return True
     return any(has_line(name, _bare(head.names, kind)) for head in kind.heads.values())
 
 

@@ -12,6 +12,7 @@ from saccade import text
 from saccade.attention.table import nearest
 from saccade.models import files, hub
 from saccade.models.cut import cut, read_kept
+from saccade.models.dropped_heads import count_outputs, describe_dropped_heads
 from saccade.models.family import Family
 from saccade.models.fill import fill
 from saccade.models.labels import LABELLED, MANY, named, read_labels, unnamed
@@ -55,7 +56,8 @@ def load(
     found = dict(files.tensors(files.tensor_files(directory)))
     said = _said(kind, raw)
     asked = None if head == BODY else head or said
-    names = _labels(raw, said, asked, labels, directory)
+    outputs = count_outputs(kind, asked, found) if said is None else None
+    names = _labels(raw, said, asked, labels, directory, outputs)
     with guarded(str(directory / "config.json")), shapes():  # nothing is allocated before sizes are checked
         _check_repeats(config, len(found))
         body = kind.build(config)
@@ -68,6 +70,8 @@ def load(
     model.kept = kept
     check_memory(model, dtype.itemsize, directory)
     _fill(model, found, directory, raw, said, labels is not None, dtype)
+    if head is None and "saccade" not in raw:
+        model.report.said += describe_dropped_heads(kind, model.report, raw, said, list(found))
     model.pooling = read_pooling(directory, getattr(body, "width", 0))
     _speak(model, directory)
     return model.eval()
@@ -199,15 +203,22 @@ def _said(kind: Family, raw: dict) -> str | None:
     if "saccade" in raw:
         return own if isinstance(own, str) else None
     given = classes if isinstance(classes, list) else []
-    return next((name for name, head in kind.heads.items() if head.architecture in given), None)
+    return next((name for name, head in kind.heads.items() if any(x in given for x in head.classes)), None)
 
 
 def _labels(
-    raw: dict, said: str | None, asked: str | None, labels: Sequence[str] | int | None, directory: Path
+    raw: dict,
+    said: str | None,
+    asked: str | None,
+    labels: Sequence[str] | int | None,
+    directory: Path,
+    outputs: int | None = None,
 ) -> tuple[str, ...]:
-    """The names for a head: those asked for, else those stored, if they are not another head's."""
+    """The names for a head: those asked for, else those stored, if they are not another head's; else as many as `outputs`."""
     if asked not in LABELLED:
         return ()
     if labels is not None:
         return named(labels)
+    if outputs is not None and not raw.get("id2label") and raw.get("num_labels") is None:
+        return unnamed(outputs)
     return unnamed(2) if said in LABELLED and said != asked else read_labels(raw, directory / "config.json")

@@ -148,6 +148,7 @@ FAMILY = Family(
     },
     prefix="longformer.",
     ignored=roberta.FAMILY.ignored,
+    pooler=roberta.FAMILY.pooler,
     architecture="LongformerModel",
     spare=bert.pooler,
     fresh=spread,

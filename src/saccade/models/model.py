@@ -27,11 +27,12 @@ class Report:
     said: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"loaded     {self.loaded}", f"new        {_few(self.new)}", f"left over  {_few(self.left)}"]
+        lines = [f"loaded     {self.loaded}", f"new        {shorten(self.new)}", f"left over  {shorten(self.left)}"]
         return "\n".join(lines + self.said)
 
 
-def _few(names: list[str]) -> str:
+def shorten(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") or "nothing"
 
 

@@ -209,7 +209,7 @@ FAMILY = Family(
         ),
     },
     prefix="vit.",
-    ignored=(r"pooler\..*",),
+    pooler=(r"pooler\..*",),
     architecture="ViTModel",
     spare=pooler,
     fresh=widened,
