@@ -43,7 +43,11 @@ def test_names_shapes_and_counts(family, sizes, head, labels, count):
     theirs = {name.removeprefix(family.prefix): p for name, p in published.named_parameters()}
     read = to_ours(theirs, family.names(config))
     assert shapes(read.found) == shapes(dict(body.named_parameters()))
-    left = [name for name in read.left if not any(re.fullmatch(pattern, name) for pattern in family.ignored)]
+    left = [
+        name
+        for name in read.left
+        if not any(re.fullmatch(pattern, name) for pattern in (*family.ignored, *family.pooler))
+    ]
     if top is not None:
         found = to_ours({name: theirs[name] for name in left}, family.heads[head].names)
         own = {name: p for name, p in top.named_parameters() if all(p is not q for q in body.parameters())}

@@ -320,8 +320,8 @@ def test_marian_has_two_sides(tmp_path):
     assert (ours.end, ours.unknown, ours.pad) == (0, 1, ours.vocab - 1)
 
 
-def llama2c_file(path, pieces):
-    special = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0), *((f"<0x{byte:02X}>", 0.0) for byte in range(256))]
+def llama2c_file(path, pieces, spell=lambda byte: f"<0x{byte:02X}>"):
+    special = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0), *((spell(byte), 0.0) for byte in range(256))]
     content = struct.pack("<I", 9)
     for text, score in [*special, *pieces]:
         content += struct.pack("<fi", score, len(text.encode())) + text.encode()
@@ -339,6 +339,17 @@ def test_llama2c_merges_the_best_score_first(tmp_path):
     (tmp_path / "half.bin").write_bytes((tmp_path / "tok.bin").read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"is this llama2.c's format"):
         from_llama2c(tmp_path / "half.bin")
+
+
+def test_llama2cs_older_file_writes_bytes_as_characters(tmp_path):
+    """Of '<0x0A>' it wrote the line feed itself, and of '<0xE9>' an é: the ids of a text are the same."""
+    pieces = [(" ", -9.0), ("a", -9.0), ("é", -9.0), ("\n", -9.0), (" a", -3.0), ("aé", -1.0)]
+    newer = from_llama2c(llama2c_file(tmp_path / "new.bin", pieces))
+    older = from_llama2c(llama2c_file(tmp_path / "old.bin", pieces, spell=chr))
+    for text in (*TEXTS, "a aé\n\0\x7f\x80ÿé"):
+        assert older.encode(text).ids == newer.encode(text).ids, text
+        assert older.decode(older.encode(text).ids) == newer.decode(newer.encode(text).ids), text
+    assert [older.token(id) for id in older.encode("z\x80").ids[2:]] == ["<0x7A>", "<0xC2>", "<0x80>"]
 
 
 # lengths

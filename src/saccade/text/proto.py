@@ -8,6 +8,7 @@ from saccade.text.files import TOKENS
 # What a piece is, in sentencepiece_model.proto.
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 BPE = 2
+RAW_BYTES = [chr(byte).encode() for byte in range(256)]  # how older versions of llama2.c write the bytes
 
 
 def field(number: int, value: bytes | float | int) -> bytes:
@@ -34,7 +35,7 @@ def model(pieces: list[tuple[bytes, float, int]]) -> bytes:
 
 def llama2c_model(content: bytes, where: str) -> bytes:
     """llama2.c's file as a SentencePiece model: u32 longest piece, then float32 score, int32 length and bytes of each piece."""
-    pieces: list[tuple[bytes, float, int]] = []
+    pieces: list[tuple[bytes, float]] = []
     place = 4
     while place < len(content):
         if place + 8 > len(content):
@@ -45,14 +46,20 @@ def llama2c_model(content: bytes, where: str) -> bytes:
             raise ValueError(
                 f"{where}: piece {len(pieces)} has a length of {length} at byte {place}; is this llama2.c's format?"
             )
-        pieces.append(_piece(len(pieces), content[place - length : place], score))
+        pieces.append((content[place - length : place], score))
     if len(pieces) < 3 + 256:
         raise ValueError(f"{where} has {len(pieces)} pieces; three special ones and 256 bytes are needed at least.")
-    return model(pieces)
+    raw = [text for text, _ in pieces[3 : 3 + 256]] == RAW_BYTES
+    return model([_piece(id, text, score, raw) for id, (text, score) in enumerate(pieces)])
 
 
-def _piece(id: int, text: bytes, score: float) -> tuple[bytes, float, int]:
-    """The first three are unknown, begin and end, spelled with line feeds around them; ▁ was written as a space."""
+def _piece(id: int, text: bytes, score: float, raw: bool) -> tuple[bytes, float, int]:
+    """The first three are unknown, begin and end, spelled with line feeds around them; ▁ was written as a space.
+
+    The 256 bytes follow; `raw` ones are written as the characters of their numbers, where newer files write <0x0A>.
+    """
+    if raw and 3 <= id < 3 + 256:
+        return f"<0x{id - 3:02X}>".encode(), score, BYTE
     if id < 3:
         return (b"<unk>", b"<s>", b"</s>")[id], score, UNKNOWN if id == 0 else CONTROL
     if re.fullmatch(rb"<0x[0-9A-F]{2}>", text):
