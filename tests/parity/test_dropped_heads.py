@@ -116,4 +116,4 @@ def test_import_refuses_a_head_that_is_not_there(tmp_path, capsys):
 def test_import_of_a_single_file_has_no_head(tmp_path, capsys):
     (tmp_path / "x.bin").write_bytes(b"0" * 64)
     assert main(["import", str(tmp_path / "x.bin"), str(tmp_path / "run"), "--head", "label"]) == 2
-    assert "--head is for directories" in capsys.readouterr().err
+    assert "--head and --family are for directories" in capsys.readouterr().err

@@ -24,6 +24,7 @@ def main(
     *,
     tokenizer: Path | None = None,
     head: str | None = None,
+    family: str | None = None,
     convert: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Read a model and write it as a run: a Hugging Face directory, a name on the hub, or a single file.
@@ -45,6 +46,7 @@ def main(
             beside the file is taken.
         head: Keep this head of a directory (words, label, tag or span), also where its config.json does not name it; body keeps
             none. Without it, the head that config.json names is kept.
+        family: The family of a directory whose config.json has no model_type, such as bert.
         convert: Read pickled weights, tensors only, in a process of its own.
     """
     if run.exists():
@@ -55,17 +57,17 @@ def main(
     try:
         path = Path(source)
         if path.is_file():
-            if head is not None:
-                _refuse("--head is for directories; a single file has no head beside its body.", 2)
+            if head is not None or family is not None:
+                _refuse("--head and --family are for directories; a single file is told by its content.", 2)
             model = _file(path, tokenizer)
         elif convert:
             from saccade.models.convert import converted
 
             with converted(path) as clean:
-                model = load(clean, head=head)
+                model = load(clean, head=head, family=family)
                 model.report.loaded = model.report.loaded.replace(str(clean), str(path))
         else:
-            model = load(source, head=head)
+            model = load(source, head=head, family=family)
         if head is not None and model.report.new:
             raise ValueError(_headless(source, head, model))
         print(model.report)
@@ -90,10 +92,13 @@ def _headless(source: str, head: str, model: "Model") -> str:
 
 def _file(path: Path, tokenizer: Path | None) -> "Model":
     """A single file, told by content."""
-    from saccade.models import files, marian_bin
+    from saccade.models import files, marian_bin, unreadable
 
     if files.pickled(path):
         raise ValueError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert.")
+    other = unreadable.describe_file(path)
+    if other:
+        raise ValueError(other)
     marian = marian_bin.is_marian(path)
     read = _marian if marian else _llama2c
     found = None if tokenizer else _beside(path, "*.spm" if marian else "tok*.bin")

@@ -55,6 +55,8 @@ def _weights(part: Path, directory: Path) -> list[Path]:
     """The pickled weights of a directory or of a part of it, each checked before it is read."""
     found = [regular(path, directory) for path in pickles(part)]
     found = [path for path in found if path.name.startswith("pytorch_model")] or found  # not what training left beside
+    plain = [path for path in found if re.fullmatch(r"pytorch_model(-\d+-of-\d+)?\.bin", path.name)]
+    found = plain or found  # beside them, pytorch_model.fp16.bin has the same tensors again
     for path in found:
         _check_archive(path)
     return found

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from saccade.models.header import pickled, read_header
+from saccade.models.unreadable import describe_directory
 from saccade.text.files import parse, parse_toml, shown, stay_inside
 
 JSON_LIMIT = 2**24  # bytes; a real config has a few thousand, a real index a few million
@@ -18,6 +19,7 @@ TOML_LIMIT = 2**21  # bytes; most of a long one are labels
 ENTRIES, SHARDS = 100_000, 2_000  # of an index; the largest published ones have about 60,000 and 200
 NAMES_CODE = ("auto_map", "custom_pipelines", "trust_remote_code", "_target_")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+VARIANT = r"model\.(?!safetensors)\w{1,40}\.safetensors|model\.safetensors\.index\.[\w-]{1,40}\.json"
 MODULE_FOLDER = r"\d+_[A-Za-z]+"  # where sentence-transformers stores a module, such as 1_Pooling
 RESERVED = ("con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10)))  # by Windows
 
@@ -63,13 +65,31 @@ def tensor_files(directory: Path, inside: Path | None = None) -> list[Path]:
     single = directory / "model.safetensors"
     if single.exists():
         return [regular(single, home)]
+    variant = _variant(directory)
+    if variant is not None:
+        return _shards(directory, variant) if variant.suffix == ".json" else [regular(variant, home)]
     found = pickles(directory)
     if found:
         raise ValueError(
             f"{found[0]}: is a pickle, which can run code when it is read. "
             f"Turn it into safetensors first: saccade import --convert {home} NEW_DIRECTORY"
         )
-    raise ValueError(f"{directory}: has no model.safetensors; is this a model directory?")
+    raise ValueError(
+        describe_directory(directory) or f"{directory}: has no model.safetensors; is this a model directory?"
+    )
+
+
+def _variant(directory: Path) -> Path | None:
+    """Weights under the name of a variant, model.fp16.safetensors or its index, where there are no others."""
+    if not directory.is_dir():
+        return None
+    found = [path for path in sorted(directory.iterdir()) if re.fullmatch(VARIANT, path.name, re.ASCII)]
+    if len(found) > 1:
+        raise ValueError(
+            f"{directory}: has {len(found)} variants of its weights ({', '.join(path.name for path in found[:4])}) and no "
+            "model.safetensors; keep one of them."
+        )
+    return found[0] if found else None
 
 
 def file_states(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:

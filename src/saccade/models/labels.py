@@ -35,18 +35,31 @@ def named(labels: Sequence[str] | int) -> tuple[str, ...]:
 
 
 def read_labels(raw: Mapping[str, Any], where: Path) -> tuple[str, ...]:
-    """The labels that a published config names, or two without names, as it means when it says nothing."""
+    """The labels that a published config names, or two without names, as it means when it says nothing.
+
+    Where `num_labels` is another number than that of the names, the number is right, as it is for the transformers package.
+    """
     table, count = raw.get("id2label"), raw.get("num_labels")
+    if count is not None and type(count) is not int:
+        raise ValueError(f"{where}: num_labels = {count!r} where a whole number is needed.")
     if not table:
-        if count is not None and type(count) is not int:
-            raise ValueError(f"{where}: num_labels = {count!r} where a whole number is needed.")
         return unnamed(2 if count is None else count)
     if not isinstance(table, dict) or table.keys() != {str(number) for number in range(len(table))}:
         raise ValueError(
             f"{where}: id2label maps the numbers from 0 on, without gaps, to names; got {str(table)[:80]}."
         )
     unnamed(len(table))
+    if count not in (None, len(table)):
+        return unnamed(count)
     return tuple(str(table[str(number)]) for number in range(len(table)))
+
+
+def describe_labels(raw: Mapping[str, Any], labels: Sequence[str]) -> list[str]:
+    """A line for a load report, where a config names another number of labels than it says that there are."""
+    table = raw.get("id2label") or labels
+    if raw.get("num_labels") != len(labels) or len(table) == len(labels):
+        return []
+    return [f"labels     {len(labels)} as num_labels says; id2label names {len(table)}, which are left out"]
 
 
 def write_labels(labels: Sequence[str], many: bool) -> dict[str, Any]:

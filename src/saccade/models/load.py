@@ -15,7 +15,7 @@ from saccade.models.cut import cut, read_kept
 from saccade.models.dropped_heads import count_outputs, describe_dropped_heads
 from saccade.models.family import Family
 from saccade.models.fill import fill
-from saccade.models.labels import LABELLED, MANY, named, read_labels, unnamed
+from saccade.models.labels import LABELLED, MANY, describe_labels, named, read_labels, unnamed
 from saccade.models.model import Model, Report
 from saccade.models.new import new
 from saccade.models.pooling import Pooling
@@ -24,7 +24,8 @@ from saccade.models.save import save
 from saccade.models.sentence_files import read_pooling
 from saccade.models.shapes import shapes
 from saccade.models.sound import check_begin, check_fields, check_memory, check_segments
-from saccade.models.table import family
+from saccade.models.table import FAMILIES, family
+from saccade.models.unreadable import describe_directory, describe_file, describe_quantization
 from saccade.text.files import guarded, shown
 
 __all__ = ["BODY", "Model", "Pooling", "Report", "family", "load", "new", "save"]
@@ -42,16 +43,18 @@ def load(
     labels: Sequence[str] | int | None = None,
     settings: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
+    family: str | None = None,
 ) -> Model:
     """A model from a directory or a name on the hub, in evaluation mode.
 
     Without `head` it has the head that the directory says it has. `head` asks for one ("words", "label", "tag", "span"),
     loaded if it is there and new if it is not; `head="body"` asks for none. `labels` are names for what a label or tag head
     tells apart (or how many); a stored head with another number of them is left, and a new one begun. `settings` say what is
-    dropped when it is trained, such as {"dropout": 0.3}. A weight of the body that is missing is an error that lists it.
+    dropped when it is trained, such as {"dropout": 0.3}. `family` names the family of a directory whose config.json has no
+    `model_type`. A weight of the body that is missing, or that has no place in it, is an error that lists it.
     """
     directory = local(where)
-    raw, kind, config = _opened(directory)
+    raw, kind, config = _opened(directory, family)
     config = reset(config, settings or {}, str(where))
     found = dict(files.tensors(files.tensor_files(directory)))
     said = _said(kind, raw)
@@ -70,6 +73,8 @@ def load(
     model.kept = kept
     check_memory(model, dtype.itemsize, directory)
     _fill(model, found, directory, raw, said, labels is not None, dtype)
+    if asked in LABELLED and labels is None:
+        model.report.said += describe_labels(raw, names)
     if head is None and "saccade" not in raw:
         model.report.said += describe_dropped_heads(kind, model.report, raw, said, list(found))
     model.pooling = read_pooling(directory, getattr(body, "width", 0))
@@ -82,11 +87,14 @@ def config_of(where: str | Path) -> Any:
     return _opened(local(where, ("config.json",)))[-1]
 
 
-def _opened(directory: Path) -> tuple[dict, Family, Any]:
-    """What the config.json of a directory says, the family and its config."""
+def _opened(directory: Path, named: str | None = None) -> tuple[dict, Family, Any]:
+    """What the config.json of a directory says, the family, which may be `named` where it says none, and its config."""
     raw = files.read_json(directory / "config.json")
     with guarded(str(directory / "config.json")):
-        kind = family(_kind(raw, directory))
+        kind = family(_kind(raw, directory, named))
+        quantized = describe_quantization(raw)
+        if quantized:
+            raise ValueError(quantized)
         return raw, kind, _capped(_read(kind, raw), directory)
 
 
@@ -147,21 +155,49 @@ def local(where: str | Path, wanted: Sequence[str] = hub.FILES) -> Path:
             return path
         if (path / "model" / "config.json").exists():  # a run
             return path / "model"
-        raise ValueError(f"{path}: has no config.json, so it is neither a model nor a run.")
+        raise ValueError(_no_config(path))
     if path.exists():
         raise ValueError(
-            f"{path}: is a file; a directory with config.json is needed. saccade import reads single files."
+            describe_file(path)
+            or f"{path}: is a file; a directory with config.json is needed. saccade import reads single files."
         )
     if isinstance(where, str) and hub.is_name(where):
-        return hub.fetch(where, wanted)
+        found = hub.fetch(where, wanted)
+        if not (found / "config.json").exists():
+            raise ValueError(_no_config(found))
+        return found
     raise ValueError(f"{where}: there is no such directory, and it is no name on the hub.")
 
 
-def _kind(raw: dict, directory: Path) -> str:
-    own = raw.get("saccade")
+def _no_config(directory: Path) -> str:
+    said = f"{directory}: has no config.json, so it is neither a model nor a run."
+    return describe_directory(directory) or said
+
+
+def _kind(raw: dict, directory: Path, named: str | None = None) -> str:
+    """The family that a config.json says, or that is named where it says none."""
+    own, where = raw.get("saccade"), directory / "config.json"
     name = own.get("family") if isinstance(own, dict) else raw.get("model_type")
+    published = [entry.name for entry in FAMILIES if entry.keys]
+    types = {entry.fixed.get("model_type", entry.name) for entry in FAMILIES}
+    if named is not None and name not in (None, named):
+        raise ValueError(f"{where}: says that its model_type is {shown(name)}; the family {named!r} was named for it.")
+    if isinstance(own, dict) or named is not None:
+        name = name or named
+    elif name is None:
+        other = describe_directory(directory)
+        if other:
+            raise ValueError(other)
+        raise ValueError(
+            f"{where}: does not say its family; `model_type` is missing. Name it with saccade import --family or in Python with "
+            f"load(..., family=...): {', '.join(published)}."
+        )
+    elif isinstance(name, str) and name not in types:
+        raise ValueError(
+            f"{where}: model_type = {shown(name)} is not built here. Published families that are: {', '.join(published)}."
+        )
     if not isinstance(name, str):
-        raise ValueError(f"{directory / 'config.json'}: does not say its family; `model_type` is missing.")
+        raise ValueError(f"{where}: the family is {shown(name)}; a name is needed.")
     return name
 
 
