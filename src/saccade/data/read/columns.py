@@ -8,9 +8,11 @@ from typing import Any
 
 from saccade.data.item import DataError, Role
 from saccade.data.read.header import is_number
+from saccade.data.read.nested import is_object, other_of, text_pair
 from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import Source
 
+PAIR = ("source", "target")
 SPANS = ("spans", "entities", "labels", "label", "annotations")
 MISSING = object()
 IDS = ("id", "guid", "uid", "idx", "index", "example_id")
@@ -90,9 +92,11 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
             chosen[role.name] = [_named(source, role, part, records) for part in parts]
     for role in ask.roles:
         if role.name not in chosen and not numbered:
-            found = _known(role, names, _taken(ask, chosen))
+            whole = [name for name in names if role.kind != "text" or not is_object(name, records)]
+            found = _known(role, whole, _taken(ask, chosen))
             if found:
                 chosen[role.name] = [found]
+    _pair_up(ask, chosen, records)
     cut = _cut(ask, names, chosen, records)
     if cut is not None:
         return cut
@@ -105,6 +109,19 @@ def choose(source: Source, ask: Ask, records: Sequence[Record]) -> Choice:
         if role.name not in chosen:
             raise _unknown(source, role, role.known, records, taken=[name for used in chosen.values() for name in used])
     return Choice({role.name: chosen[role.name] for role in ask.roles})
+
+
+def _pair_up(ask: Ask, chosen: dict[str, list[str]], records: Sequence[Record]) -> None:
+    """Where a pair of texts is in one object and the role of one is known, the other has the other role.
+
+    A target that was only recognised by its name does not tell the direction, as many languages are known as targets.
+    """
+    known = [name for name in PAIR if name in chosen]
+    if known not in (["source"], ["target"]) or not {role.name for role in ask.roles} >= set(PAIR):
+        return
+    other = other_of(text_pair(records), chosen[known[0]][0])
+    if other is not None and ("source" in chosen or "target" in ask.columns):
+        chosen[PAIR[1 - PAIR.index(known[0])]] = [other]
 
 
 def _names(records: Sequence[Record]) -> list[str]:
@@ -154,6 +171,9 @@ def _unknown(
     what = f"no column for {role.name}: looked for {sought}; there are {there or 'none'}"
     written = str(names.index(guess) + 1) if "," in guess else guess  # a comma would end its name there
     cure = f"name it: --columns {quote(f'{role.name}={written}')}" + (" (the nearest)" if near else "")
+    pair = text_pair(records)
+    if role.name in PAIR and pair is not None and not near:
+        cure = f"name both: --columns source={pair[0]},target={pair[1]}, or the other way round"
     return DataError(what, file=source.path, line=1, cure=cure)
 
 
