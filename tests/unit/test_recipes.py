@@ -337,3 +337,20 @@ def test_a_run_parts_its_data_trains_and_is_left_out_once_recorded(tmp_path, mon
     pages.run(found, tmp_path / "data", tmp_path / "models", tmp_path / "runs")
     assert "recorded already" in capsys.readouterr().out
     assert len(calls) == 2
+
+
+def test_a_recipe_given_a_directory_takes_the_files_it_names(tmp_path):
+    """A further language beside its own, as Multi30k has it, is no part of the set."""
+    names = [f"{split}.{language}" for split in ("train", "val", "test_2016_flickr") for language in ("en", "de", "fr")]
+    for name in names:
+        (tmp_path / name).write_text(f"{name} one\n{name} two\n")
+    found = flags.request("train", Call("multi30k-en-de", data=(str(tmp_path),)), [])
+    assert [Path(path).name for path in found.job.data] == [name for name in names if not name.endswith("fr")]
+    (tmp_path / "val.de").unlink()  # then it is a set of the user's own
+    assert flags.request("train", Call("multi30k-en-de", data=(str(tmp_path),)), []).job.data == (str(tmp_path),)
+
+
+def test_a_recipe_given_files_or_a_directory_of_parts_takes_them_as_they_are(tmp_path):
+    (tmp_path / "deu.txt").write_text("a\tb\n")
+    for data in ((str(tmp_path / "deu.txt"),), (str(tmp_path),)):
+        assert flags.request("train", Call("tatoeba-en-de", data=data), []).job.data == data

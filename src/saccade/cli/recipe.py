@@ -30,6 +30,16 @@ class Need:
         model = f"--model DIRECTORY of {self.weights}" if self.weights else ""
         return " and ".join(filter(None, (data, model)))
 
+    def within(self, data: tuple[str, ...]) -> tuple[str, ...]:
+        """The data that were given; of a directory that has all the files that the recipe names, only those.
+
+        So a further language that lies beside them is no part of the set.
+        """
+        if len(data) != 1 or not self.files or self.parts or not Path(data[0]).is_dir():
+            return data
+        found = [sorted(map(str, Path(data[0]).glob(pattern))) for pattern in self.files]
+        return tuple(path for some in found for path in some) if all(found) else data
+
     def split(self, names: str) -> str:
         """The command that parts the set."""
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in self.parts.items())

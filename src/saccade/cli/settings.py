@@ -104,6 +104,7 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     need = found.need
     if (need.set and not data) or (need.weights and not model):
         raise Wrong(f"the recipe {found.name} needs {need}.")
+    data = need.within(tuple(data))
     _refuse_twins(found, dotted)
     usual = _usual(found, model, data, dotted)
     _check(found, {name: config for name, config in usual.items() if name != "model" or not is_stored(model)})
@@ -117,7 +118,7 @@ def request(command: str, asked: Call, dotted: list[str]) -> Request:
     _known(lambda: check_values(type(usual["task"]), tables["task"], "--task"))
     job = Job(
         found.task,
-        tuple(data),
+        data,
         model,
         columns,
         asked.on_bad_record,
