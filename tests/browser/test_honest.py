@@ -284,7 +284,7 @@ def test_the_gaze_on_a_picture_is_drawn_by_the_formula_of_the_library(page, know
     raw = page.locator(".picture canvas").evaluate("one => one.toDataURL().split(',')[1]")
     shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(raw))).convert("RGB"), dtype=float)
     assert np.abs(shown - wanted).max() <= 1.5
-    top = float(page.locator(".stage p.soft").inner_text().partition("brightest ")[2].partition(",")[0])
+    top = float(page.locator(".stage p.soft").inner_text().partition("brightest for ")[2].partition(",")[0])
     assert top == pytest.approx(float(weights.max()), rel=5e-3)
 
 

@@ -170,3 +170,17 @@ def test_what_cannot_flow_is_refused():
         flow(wide)
     with pytest.raises(ValueError, match="no self-attention"):
         rollout(Looks("x", (), ()))
+
+
+def test_cells_of_a_picture_are_no_separators():
+    """A painter looks at what it has painted so far; those cells stand for no text, and are not special for that."""
+    tokens = (Token("red", (0, 3), 0), Token("[picture]"), *(Token(f"0,{i}") for i in range(4)))
+    given = Axis("given", tokens, (1, 4))
+    weights = torch.zeros(6, 6)
+    weights[:, 2:] = 0.25
+    (head,) = heads_of(seen(weights[None], query=given, key=given))
+    assert head.numbers.separator == 0
+    assert head.numbers.special == 0
+    weights = torch.eye(6)[[1] * 6]
+    (head,) = heads_of(seen(weights[None], query=given, key=given))
+    assert head.named == "separator"

@@ -57,7 +57,7 @@ def test_views_that_are_compared_have_one_scale_and_say_it():
     looks = laid_over(torch.tensor([[[0.8] + [0.025] * 8, [1 / 9] * 9]]), np.full((30, 30, 3), 200, np.uint8))
     first, second = (np.asarray(view.image).max() for view in views(looks))
     assert second < first / 2  # an even word is not drawn as strongly as one that looks at one cell
-    assert "the brightest 0.8," in looks._repr_html_()
+    assert "the brightest for 0.8," in looks._repr_html_()
 
 
 def test_heat_maps_of_a_page_are_on_one_scale(tmp_path):

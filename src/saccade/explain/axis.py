@@ -37,8 +37,13 @@ class Axis:
 
     @property
     def special(self) -> list[bool]:
-        """True where a token stands for nothing in a text."""
-        return [token.text is None for token in self.tokens]
+        """True where a token stands for nothing in a text, such as [CLS]; a cell of a picture stands for what is in it.
+
+        >>> Axis("given", (Token("a", (0, 1), 0), Token("[picture]"), *cells(1, 2).tokens), (1, 2)).special
+        [False, True, False, False]
+        """
+        painted = len(self) - (0 if self.grid is None else self.grid[0] * self.grid[1])
+        return [token.text is None and place < painted for place, token in enumerate(self.tokens)]
 
     def pick(self, numbers: Sequence[int]) -> "Axis":
         """Some of the tokens."""

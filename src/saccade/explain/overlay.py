@@ -39,7 +39,7 @@ def brightness(looks: Looks) -> str:
     """What the brightness of the views stands for, in a sentence."""
     found = _rows(looks)
     top = 0.0 if found is None else _top(found[0], found[2])
-    return f"The darkest cell has a weight of 0, the brightest {top:.3g}, the largest weight of all these views."
+    return f"Brightness is weight: the darkest stands for 0, the brightest for {top:.3g}, the largest weight of all these views."
 
 
 def _rows(looks: Looks) -> tuple[Seen, list[str], Tensor] | None:

@@ -58,6 +58,6 @@ export async function picture({ values, rows, columns, grid, address, pinned, to
   });
   show(at);
   const image = make("img", { src: address, alt: "the picture that was looked at" });
-  const legend = make("p", { class: "soft", text: `The darkest cell has a weight of 0, the brightest ${Number(top.toPrecision(3))}, the largest weight of all words.` });
+  const legend = make("p", { class: "soft", text: `Brightness is weight: the darkest stands for 0, the brightest for ${Number(top.toPrecision(3))}, the largest weight of all words.` });
   return make("div", {}, make("div", { class: "row" }, step(-1), step(1), play, word), make("div", { class: "picture" }, canvas, image), legend);
 }

@@ -60,5 +60,5 @@ export async function runs() {
   const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "held-out, last", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
   repainted(stage, draw);
   draw();
-  return make("section", { "aria-label": "runs" }, make("div", { class: "row" }, make("label", {}, "draw", pick)), stage, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), samples);
+  return make("section", { "aria-label": "runs" }, make("div", { class: "row" }, make("label", {}, "draw", pick)), stage, make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "runs and their scores" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))), samples);
 }

@@ -39,7 +39,8 @@ export function notesOf(found, one, { measure, hide, view, head }) {
   const notes = [];
   if (one.pooled) notes.push("Pooled: the text is too long for a cell each, so a point is the mean over its rows of the sum over its tokens.");
   if (found.window !== null && query.of !== "cells") notes.push(`Rows from token ${found.window} on; the others are left out.`);
-  const names = [...new Set(key.special.map((i) => key.tokens[i]))].join(", ");
+  const every = [...new Set(key.special.map((i) => key.tokens[i]))];
+  const names = every.slice(0, 4).join(", ") + (every.length > 4 ? ", …" : "");
   if (view && key.special.length && head?.special !== undefined && head.special !== null) {
     const passed = head.special_passed === null ? "" : `, and ${percent(head.special_passed)} of what is passed on (weight × value norm)`;
     notes.push(`${hide ? `Hidden: ${names}, which have` : `Special tokens (${names}) have`} ${percent(head.special)} of this head's weight${passed}.`);
