@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test nightly parity-4 check fix bench recipes wheel clean
+.PHONY: help demo test nightly sanitize parity-4 check fix bench recipes wheel clean
 
 help:
 	@echo "make demo      install into $(VENV) and take the tour"
 	@echo "make test      install into $(VENV) and run all tests"
-	@echo "make nightly   the long tests, and parity with an older transformers"
+	@echo "make nightly   the long tests, the sanitizers, and parity with an older transformers"
+	@echo "make sanitize  the compiled operators under g++'s address and undefined-behaviour sanitizers: CASES=N SEED=N"
 	@echo "make check     lint, format and types       make fix   format and mend what can be mended"
 	@echo "make bench     measure against other packages, in an environment of their own"
 	@echo "make recipes   train what we claim: DATA=DIR has the sets, MODELS=DIR the weights, ONLY=NAME takes one recipe"
@@ -39,10 +40,16 @@ test: $(VENV)/.dev
 # anew. DATA=DIR has the sets and weights that some of them need; those that lack theirs are listed at the end
 OFFLINE = $(shell unshare --net --map-root-user true 2> /dev/null && echo "unshare --net --map-root-user")
 nightly: export SACCADE_DATA = $(abspath $(DATA))
-nightly: $(VENV)/.dev parity-4
+nightly: $(VENV)/.dev parity-4 sanitize
 	@test -n "$(OFFLINE)" || echo "No right to take the network away: the tests run with it."
 	$(OFFLINE) sh -c 'ip link set lo up 2> /dev/null; $(BIN)/python -m pytest --numprocesses auto --promises push -rs'
 	$(BIN)/python -m pytest -m nightly --promises nightly -rs
+
+# random operands and the operators' own tests, in processes of their own; another SEED makes other operands
+CASES ?= 5000
+SEED ?= 0
+sanitize: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m sanitize.run $(CASES) $(SEED)
 
 # the last release of transformers' fourth generation, as a second oracle in an environment of its own
 .venv-4/.made: pyproject.toml

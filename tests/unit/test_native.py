@@ -311,9 +311,12 @@ def test_places_of_a_memory_from_other_rows(kind):
     assert spare.equal(wanted)
     twice = memory.repeat_interleave(2, dim=3)[..., ::2]  # laid out otherwise
     assert native.gather(twice, origin, 6)[:, :, :6].equal(wanted[:, :, :6])
-    for wrong, length in ((origin + 5, 3), (origin - 5, 3), (origin, 8)):
-        with pytest.raises(ValueError, match="has 5 rows of 7 places; got"):
-            native.gather(memory, wrong, length)
+    for wrong in (origin + 5, origin - 5):
+        with pytest.raises(ValueError, match="has 5 rows of 7 places; got rows"):
+            native.gather(memory, wrong, 3)
+    for length in (-1, 8):
+        with pytest.raises(ValueError, match=rf"\(5, 3, 7, 4\); got {length} places of torch.int32 \(6, 7\)"):
+            native.gather(memory, origin, length)
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (3, 5, 77), (2, 768)])

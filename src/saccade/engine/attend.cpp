@@ -110,20 +110,33 @@ void attend(const Room& room, const Fresh& fresh, long most, float* out, long b,
     });
 }
 
+// The longest of all rows, or -1 - i where row i of the memory has a length or an origin that lies outside of it. What is fresh is
+// written to a row of its own, so that no two threads write to one place.
+long longest(const Room& room, bool writes, long b) {
+    long most = 0;
+    for (long i = 0; i < b / room.share; ++i) {
+        long length = room.lengths[i];
+        if (length < (writes ? 1 : 0) || length > room.limit) return -1 - i;
+        const int32_t* origin = room.origin ? room.origin + i * room.origin_row : nullptr;
+        for (long t = 0; origin && t < length; ++t)
+            if (origin[t] < 0 || origin[t] >= room.rows) return -1 - i;
+        if (origin && writes && origin[length - 1] != i) return -1 - i;
+        most = std::max(most, length);
+    }
+    return most;
+}
+
 }  // namespace
 
 extern "C" {
 
 // One new token per row of the batch looks at its own memory: out (B, H, D) = softmax(q · keys * scale) · values.
 // A fresh key and value, when given, are first written to the last place of each row's memory.
-// Returns the first row whose length does not fit its memory, or -1; then nothing was touched.
+// Returns the first row of the memory whose length or origin does not fit it, and then nothing was touched; or -1.
 long saccade_attend(const Room* room, const float* q, long q_row, const float* key, const float* value, long fresh_row,
                     float* out, long b, long h, long g, long d, float scale) {
-    long most = 0;
-    for (long i = 0; i < b / room->share; ++i) {
-        if (room->lengths[i] < (key ? 1 : 0) || room->lengths[i] > room->limit) return i;
-        most = std::max<long>(most, room->lengths[i]);
-    }
+    long most = longest(*room, key != nullptr, b);
+    if (most < 0) return -1 - most;
     Fresh fresh{q, key, value, q_row, fresh_row};
     room->half ? attend<Half>(*room, fresh, most, out, b, h, g, d, scale)
                : attend<float>(*room, fresh, most, out, b, h, g, d, scale);

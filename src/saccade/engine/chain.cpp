@@ -51,7 +51,7 @@ static long look(const Step& s, const Room& r, const float* x, float* to, long b
                           float(s.number));
 }
 
-// Walk the steps; returns the room whose lengths do not fit, or -1.
+// Walk the steps; returns the room whose lengths or origins do not fit, or -1.
 long saccade_chain(const Step* steps, long count, const Room* rooms, const float* turns, float* space, const float* input,
                    float* output, long b) {
     auto at = [=](int64_t place) {

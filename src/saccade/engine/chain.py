@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from saccade.engine.loading import library
-from saccade.engine.operands import FLOAT, check_lengths, flat
+from saccade.engine.operands import FLOAT, check_lengths, check_places, check_writable, flat, solid
 from saccade.engine.packed import ACTS, Packed
 from saccade.engine.steps import (
     ATTEND,
@@ -51,11 +51,18 @@ class Chain:
         self.widths.append(width)
         return len(self.widths) - 1
 
+    def _width(self, x: int) -> int:
+        """How wide a result is; none is counted from the end, as the compiled walk has none."""
+        if not 0 <= x < len(self.widths):
+            raise ValueError(f"This chain has made results 0 to {len(self.widths) - 1}; got {x}.")
+        return self.widths[x]
+
     def linear(self, x: int, layer: Packed, act: str = "none", add: int | None = None) -> int:
         """act(x · weight + bias) + add."""
-        if self.widths[x] != layer.columns or (add is not None and self.widths[add] != layer.rows):
+        if self._width(x) != layer.columns or (add is not None and self._width(add) != layer.rows):
             raise ValueError(f"Result {x} is {self.widths[x]} wide; this layer maps {layer.columns} to {layer.rows}.")
-        to, code = self._next(layer.rows), ACTS[act]
+        code = _code(act)
+        to = self._next(layer.rows)
         self.steps.append(Step(LINEAR, x, to, layer.rows, layer.columns, add, code, layer=layer))
         return to
 
@@ -68,30 +75,38 @@ class Chain:
         return self._norm(RMS, x, (weight,), eps)
 
     def _norm(self, kind: int, x: int, tensors: tuple[Tensor, ...], eps: float) -> int:
-        tensors = tuple(t.detach().to(FLOAT, copy=True).contiguous() for t in tensors)
-        if any(t.shape != (self.widths[x],) for t in tensors):
+        tensors = tuple(solid(t.detach().to("cpu", FLOAT, copy=True)) for t in tensors)
+        if any(t.shape != (self._width(x),) for t in tensors):
             raise ValueError(f"Result {x} is {self.widths[x]} wide; this norm is {tuple(tensors[0].shape)}.")
         self.steps.append(Step(kind, x, to := self._next(self.widths[x]), self.widths[x], number=eps, tensors=tensors))
         return to
 
     def turn(self, x: int, heads: int, head_width: int, *, neighbours: bool = False) -> int:
         """The first `heads` heads turned by the angles of each row, in place: x itself must not be used again."""
-        if x == 0 or self.widths[x] < heads * head_width:
+        if x == 0 or min(heads, head_width) < 1 or head_width % 2 or self._width(x) < heads * head_width:
             raise ValueError(f"Result {x}, {self.widths[x]} wide, cannot be turned in place as {heads} x {head_width}.")
         self.steps.append(Step(TURN, x, x, self.widths[x], head_width, act=int(neighbours), heads=heads))
         return x
 
     def gate(self, x: int, act: str) -> int:
         """act(first half) times the second half."""
-        half = self.widths[x] // 2
-        self.steps.append(Step(GATE, x, to := self._next(half), half, act=ACTS[act]))
+        half, odd = divmod(self._width(x), 2)
+        if odd:
+            raise ValueError(f"Result {x} is {self.widths[x]} wide; a gate and what it multiplies are equally wide.")
+        code = _code(act)
+        self.steps.append(Step(GATE, x, to := self._next(half), half, act=code))
         return to
 
     def attend(self, x: int, heads: int, groups: int, head_width: int, scale: float, *, room: int) -> int:
         """Queries look at a room; keys and values beside them in x, if there are any, are first written to it."""
-        if self.widths[x] not in (heads * head_width, (heads + 2 * groups) * head_width):
+        if self._width(x) not in (heads * head_width, (heads + 2 * groups) * head_width):
             raise ValueError(
                 f"Result {x} is {self.widths[x]} wide; {heads} + 2 x {groups} heads of {head_width} are not."
+            )
+        if min(heads, groups, head_width) < 1 or heads % groups or room < 0:
+            raise ValueError(
+                f"{heads} heads of {head_width} cannot look at {groups} heads of room {room}: heads must be a multiple of those "
+                "they look at, and rooms are counted from 0."
             )
         to, numbers = self._next(heads * head_width), {"heads": heads, "groups": groups, "room": room, "number": scale}
         self.steps.append(Step(ATTEND, x, to, self.widths[x], head_width, **numbers))
@@ -103,6 +118,9 @@ class Chain:
         self._check(x, rooms, turns)
         compiled = library()
         if compiled is None:
+            for step in self.steps:
+                if step.kind == ATTEND:
+                    self._check_room(step.room, rooms[step.room])
             return walk(self.steps, x, rooms, turns)
         steps, count, space = self._bound = self._bound or self._bind()
         b = x.size(0)
@@ -112,19 +130,30 @@ class Chain:
         ends = (x.data_ptr(), out.data_ptr(), b)
         bad = compiled.saccade_chain(steps, count, places, angles, scratch.data_ptr(), *ends)
         if bad >= 0:
-            check_lengths(rooms[bad].lengths, rooms[bad].keys.size(2), True)
+            self._check_room(bad, rooms[bad])
         return out
+
+    def _check_room(self, number: int, room: Room) -> None:
+        """Lengths and origins that lie in the memory; the compiled walk finds by itself that one does not, this says which."""
+        writes = any(step.kind == ATTEND and step.room == number and step.writes for step in self.steps)
+        check_lengths(room.lengths, room.keys.size(2), int(writes))
+        if room.origin is not None:
+            check_places(room.origin, room.lengths, len(room.keys), writes=writes)
 
     def _check(self, x: Tensor, rooms: Sequence[Room], turns: Tensor | None) -> None:
         """What the walk itself cannot see: sizes that do not belong together."""
-        b = x.size(0)
-        if x.shape != (b, self.widths[0]) or not self.steps:
+        if x.dim() != 2 or x.size(1) != self.widths[0] or not self.steps:
             raise ValueError(
                 f"This chain has {len(self.steps)} steps and takes (B, {self.widths[0]}); got {tuple(x.shape)}."
             )
+        b = x.size(0)
         for step in self.steps:
             if step.kind == ATTEND:
+                if step.room >= len(rooms):
+                    raise ValueError(f"This chain looks at room {step.room}; got {len(rooms)} rooms.")
                 room = rooms[step.room]
+                if step.writes:
+                    check_writable(room.keys, room.values)
                 if room.shape != (step.groups, step.columns) or len(room.lengths) * room.share != b:
                     raise ValueError(
                         f"Room {step.room} has {len(room.lengths)} x {room.share} rows of {room.shape[0]} heads of "
@@ -159,3 +188,9 @@ def _gap(taken: dict[int, int], width: int) -> int:
             break
         place = taken[start]
     return place
+
+
+def _code(act: str) -> int:
+    if act not in ACTS:
+        raise ValueError(f"The native activations are {', '.join(ACTS)}; got {act!r}.")
+    return ACTS[act]

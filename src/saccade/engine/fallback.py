@@ -18,7 +18,8 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
     """Each row rounded to [-127, 127], and its scale; a row with an infinity or a NaN gets the scale NaN."""
     most, poison = x.abs().amax(-1), (x * 0).sum(-1)
     alive = most > 1e-30
-    factor = torch.where(alive, 127 / most, 0)
+    # a number over a tensor would be its reciprocal times the number, which rounds twice, and once in a while to another level
+    factor = torch.where(alive, torch.tensor(127.0) / most, 0)
     q = torch.nan_to_num(x * factor[..., None]).round().clamp(-127, 127).to(torch.int8)
     return q, torch.where(alive, most / 127, 0) + poison
 
@@ -28,7 +29,7 @@ def levels(x: Tensor) -> Tensor:
     least, most = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
     span = most - least
     alive = span > 1e-30
-    q = ((x - least) * torch.where(alive, 127 / span, 0)).round().clamp(0, 127)
+    q = ((x - least) * torch.where(alive, torch.tensor(127.0) / span, 0)).round().clamp(0, 127)
     return q * (torch.where(alive, span / 127, 0) + (x * 0).sum(-1, keepdim=True)) + least
 
 

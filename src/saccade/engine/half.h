@@ -35,7 +35,7 @@ inline Half shortened(float x) {
     return {uint16_t(sign | ((bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13))};
 }
 
-inline void keep(const float* from, long count, float* to) { std::memcpy(to, from, size_t(count) * 4); }
+inline void keep(const float* from, long count, float* to) { std::memmove(to, from, size_t(count) * 4); }
 
 inline void keep(const float* from, long count, Half* to) {
     long i = 0;

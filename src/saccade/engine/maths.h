@@ -16,10 +16,13 @@ enum Act : long { NONE, GELU, GELU_TANH, RELU, SILU };
 // Within the powers of e that float32 has; what is not a number stays so.
 inline float bounded(float x) { return std::min(std::max(x, -87.0f), 88.0f); }
 
-// y times 2^n, for whole n.
+// y times 2^n, for whole n; what is not a number stays so. Adding 1.5 * 2^23 leaves n in the lowest bits, so that nothing is
+// converted to an integer that may not fit it.
 inline float raised(float y, float n) {
-    int32_t bits = (int32_t(n) + 127) << 23;
-    float power;
+    float whole = n + 12582912.0f, power;
+    uint32_t bits;
+    std::memcpy(&bits, &whole, 4);
+    bits = (bits - 0x4b400000u + 127u) << 23;
     std::memcpy(&power, &bits, 4);
     return y * power;
 }

@@ -5,14 +5,22 @@ slower. `ready` says which of the two it is, `why` says why. There are no gradie
 """
 
 import ctypes
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from saccade.engine import fallback
 from saccade.engine.loading import library, ready, why
-from saccade.engine.operands import FLOAT, apart, check_attend, check_lengths, flat, kept
+from saccade.engine.operands import (
+    apart,
+    check_attend,
+    check_gather,
+    check_lengths,
+    check_norm,
+    flat,
+    kept,
+    solid,
+)
 from saccade.engine.packed import ACTS, TILE, Packed
 from saccade.engine.steps import Room
 
@@ -34,11 +42,11 @@ def attend(
     first written to place `lengths - 1`.
     """
     room = Room(keys, values, lengths, keep)
-    check_attend(q, keys, fresh)
+    check_attend(q, keys, values, fresh)
     (b, h, d), (g, limit) = q.shape, keys.shape[1:3]
-    found = library()
-    if found is None:
-        check_lengths(lengths, limit, fresh)
+    least, found = 0 if fresh is None else 1, library()
+    if found is None or not q.numel():
+        check_lengths(lengths, limit, least)
         for memory, new in zip((keys, values), fresh or (), strict=False):
             fallback.write(memory, kept(new, memory.dtype), lengths)
         return fallback.attend(q, keys.float(), values.float(), lengths, scale, keep)
@@ -47,12 +55,12 @@ def attend(
     if fresh is not None:
         key, value = apart(fresh[0]), apart(fresh[1])
         if key.stride(0) != value.stride(0):
-            key, value = key.contiguous(), value.contiguous()
+            key, value = solid(key), solid(value)
         new = (key.data_ptr(), value.data_ptr(), key.stride(0))
     out = q.new_empty((b, h, d))
     asked = (ctypes.byref(room.bound), q.data_ptr(), q.stride(0), *new, out.data_ptr(), b, h, g, d, scale)
     if found.saccade_attend(*asked) >= 0:
-        check_lengths(lengths, limit, fresh)
+        check_lengths(lengths, limit, least)
     return out
 
 
@@ -61,42 +69,50 @@ def gather(memory: Tensor, origin: Tensor, length: int, spare: Tensor | None = N
 
     They go to the `spare` memory, if it is one of the right size; what lies behind them is anything.
     """
-    shape = (len(origin), *memory.shape[1:])
-    fits = spare is not None and spare.shape == shape and spare.dtype is memory.dtype and spare.is_contiguous()
-    out = spare if spare is not None and fits else memory.new_empty(shape)
-    used = origin[:, :length]
-    if used.size(1) != length or (used.numel() and (int(used.min()) < 0 or int(used.max()) >= len(memory))):
-        raise ValueError(
-            f"This memory has {len(memory)} rows of {memory.size(2)} places; got {length} places from rows {used.tolist()}."
-        )
-    found = library()
-    if found is None or not (memory.is_cpu and memory.is_contiguous() and used.numel()):
+    check_gather(memory, origin, length)
+    out = spare if spare is not None and _takes(spare, memory, len(origin)) else _like(memory, len(origin))
+    used, found = origin[:, :length], library()
+    if found is None or not (memory.is_cpu and memory.is_contiguous() and used.numel() and memory.numel()):
         out[:, :, :length] = fallback.gather(memory, used)
         return out
-    used = used.to("cpu", torch.int32).contiguous()
-    steps = (size * memory.element_size() for size in (memory.stride(0), memory.stride(1), memory.size(3)))
-    sizes = (len(used), memory.size(1), *steps, length)
-    found.saccade_gather(memory.data_ptr(), out.data_ptr(), used.data_ptr(), used.stride(0), *sizes)
+    used = solid(used.to("cpu", torch.int32))
+    # strides follow from the shape: of an axis with one place only a tensor in one piece may say any
+    _, heads, places, width = memory.shape
+    place = width * memory.element_size()
+    sizes = (len(used), heads, heads * places * place, places * place, place, length)
+    found.saccade_gather(memory.data_ptr(), out.data_ptr(), used.data_ptr(), length, *sizes)
     return out
+
+
+def _takes(spare: Tensor, memory: Tensor, rows: int) -> bool:
+    """Whether so many rows of a memory can be copied to a spare one, which must not be the same space."""
+    alike = spare.shape == (rows, *memory.shape[1:]) and spare.dtype is memory.dtype and spare.device == memory.device
+    return alike and spare.is_contiguous() and spare.untyped_storage().data_ptr() != memory.untyped_storage().data_ptr()
+
+
+def _like(memory: Tensor, rows: int) -> Tensor:
+    return memory.new_empty((rows, *memory.shape[1:]))
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
     """Layer norm over the last axis."""
-    found = library()
-    return fallback.norm(x, weight, bias, eps) if found is None else _norm(found, x, weight, bias, eps, 0)
+    check_norm(x, weight, bias)
+    x = flat(x)
+    if not ready() or not x.numel():
+        return fallback.norm(x, weight, bias, eps)
+    return _norm(x, weight, bias, eps, 0)
 
 
 def rms(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Root-mean-square norm over the last axis."""
-    found = library()
-    return fallback.rms(x, weight, eps) if found is None else _norm(found, x, weight, None, eps, 1)
+    check_norm(x, weight, None)
+    x = flat(x)
+    return _norm(x, weight, None, eps, 1) if ready() and x.numel() else fallback.rms(x, weight, eps)
 
 
-def _norm(found: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, rms: int) -> Tensor:
-    x, width = flat(x), x.size(-1)
-    if weight.shape != (width,) or not (weight.is_contiguous() and weight.dtype is FLOAT):
-        raise ValueError(f"This norm scales float32 rows of {tuple(weight.shape)}; it got {tuple(x.shape)}.")
-    out = torch.empty_like(x)
+def _norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, rms: int) -> Tensor:
+    weight, bias = solid(weight), None if bias is None else solid(bias)
+    out, width = torch.empty(x.shape), x.size(-1)
     shift = None if bias is None else bias.data_ptr()
-    found.saccade_norm(x.data_ptr(), weight.data_ptr(), shift, eps, out.data_ptr(), x.numel() // width, width, rms)
+    library().saccade_norm(x.data_ptr(), weight.data_ptr(), shift, eps, out.data_ptr(), x.numel() // width, width, rms)
     return out

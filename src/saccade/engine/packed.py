@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saccade.engine import fallback
 from saccade.engine.loading import library
-from saccade.engine.operands import FLOAT, flat
+from saccade.engine.operands import FLOAT, flat, solid
 
 ACTS = {name: code for code, name in enumerate(fallback.ACTS)}  # the order is that of `Act` in maths.h
 TILE = 32  # rows of a weight that lie together, as in product.h
@@ -20,8 +20,10 @@ class Packed:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach().to("cpu", FLOAT)
-        if weight.dim() != 2:
+        if weight.dim() != 2 or not weight.numel():
             raise ValueError(f"Packed takes a weight of shape (rows, columns); this one is {tuple(weight.shape)}.")
+        if bias is not None and bias.shape != weight.shape[:1]:
+            raise ValueError(f"This weight has {len(weight)} rows; a bias of {tuple(bias.shape)} does not fit it.")
         self.rows, self.columns = weight.shape
         self.tiles, self.sums, self.scale = _tiled(weight)
         if not self.scale.isfinite().all():
@@ -55,8 +57,8 @@ class Packed:
 
     def __call__(self, x: Tensor, act: str = "none", add: Tensor | None = None) -> Tensor:
         """act(x (..., columns) · weight + bias) + add -> (..., rows)."""
-        *most, _ = x.shape
         self._check(x, act)
+        *most, _ = x.shape
         shape = (*most, self.rows)
         x, plus = flat(x), None
         if add is not None:
@@ -74,6 +76,10 @@ class Packed:
         """The `count` highest of all rows' products with x (B, columns), (B, count), and which rows they are, the highest first;
         and the log-softmax of the highest, (B,). The products of all rows are never there together."""
         self._check(x, "none")
+        if x.dim() != 2 or count < 0:
+            raise ValueError(
+                f"best takes (B, {self.columns}) and how many are wanted; it got {tuple(x.shape)} and {count}."
+            )
         x, count = flat(x), min(count, self.rows)
         if self._rank is None or not x.numel() or not count:
             return fallback.best(self(x), count)
@@ -83,7 +89,7 @@ class Packed:
         return values, found, chances
 
     def _check(self, x: Tensor, act: str) -> None:
-        if x.size(-1) != self.columns or act not in ACTS:
+        if x.shape[-1:] != (self.columns,) or act not in ACTS:
             raise ValueError(
                 f"This layer takes (..., {self.columns}) and an activation of {', '.join(ACTS)}; "
                 f"it got {tuple(x.shape)} and {act!r}."
@@ -102,7 +108,7 @@ def _tiled(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = torch.zeros(len(tiles) * TILE)
     found = library()
     if found is not None:
-        weight = weight.contiguous()
+        weight = solid(weight)
         laid = (tiles.data_ptr(), sums.data_ptr(), scale.data_ptr())
         found.saccade_pack(weight.data_ptr(), rows, columns, *laid)
         return tiles, sums, scale

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from saccade.engine.operands import check_memory
+from saccade.engine.operands import check_memory, check_origin
 from saccade.engine.packed import Packed
 
 LINEAR, ATTEND, NORM, RMS, TURN, GATE = range(6)
@@ -31,7 +31,7 @@ class BoundRoom(ctypes.Structure):
     _fields_ = (
         ("keys", POINTER),
         ("values", POINTER),
-        *((name, INT) for name in ("half", "row", "head", "step", "limit", "share", "keep_row", "origin_row")),
+        *((name, INT) for name in ("half", "row", "head", "step", "rows", "limit", "share", "keep_row", "origin_row")),
         *((name, POINTER) for name in ("lengths", "keep", "origin")),
     )
 
@@ -53,6 +53,11 @@ class Step:
     number: float = 0.0
     layer: Packed | None = None
     tensors: tuple[Tensor, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        """Whether it looks at a room and has keys and values of its own, which are first written to it."""
+        return self.kind == ATTEND and self.rows > self.heads * self.columns
 
     def bound(self, places: dict[int | None, int]) -> BoundStep:
         """The step with addresses for names."""
@@ -78,25 +83,16 @@ class Room:
         share: int = 1,
         origin: Tensor | None = None,
     ):
-        front = keys if origin is None else keys[: len(origin)], values if origin is None else values[: len(origin)]
-        check_memory(*front, lengths, keep)
         if origin is not None:
-            _check_origin(origin, keys, share)
+            check_origin(origin, keys, share)
+        check_memory(keys, values, lengths, keep, rows=len(keys if origin is None else origin))
+        if share < 1:
+            raise ValueError(f"At least one row looks at each row of a memory; got share = {share}.")
         self.keys, self.values, self.lengths, self.keep = keys, values, lengths, keep
         self.share, self.origin = share, origin
         self.shape = keys.size(1), keys.size(3)
         half = keys.dtype is torch.float16
-        addresses = (keys.data_ptr(), values.data_ptr(), half, *keys.stride()[:3], keys.size(2), share)
+        addresses = (keys.data_ptr(), values.data_ptr(), half, *keys.stride()[:3], len(keys), keys.size(2), share)
         strides = [0 if given is None else given.stride(0) for given in (keep, origin)]
         pointers = [None if given is None else given.data_ptr() for given in (lengths, keep, origin)]
         self.bound = BoundRoom(*addresses, *strides, *pointers)
-
-
-def _check_origin(origin: Tensor, keys: Tensor, share: int) -> None:
-    rows, _, places = keys.shape[:3]
-    fits = origin.dim() == 2 and origin.size(1) == places and len(origin) <= rows and origin.stride(1) == 1
-    if not fits or origin.dtype is not torch.int32 or share > 1:
-        raise ValueError(
-            f"This memory has {rows} rows of {places} places; where they lie must be said in int32 (B, {places}) for at most "
-            f"{rows} rows that share nothing; got {origin.dtype} {tuple(origin.shape)}, and {share} rows that share."
-        )

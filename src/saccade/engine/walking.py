@@ -35,7 +35,7 @@ def walk(steps: Sequence[Step], x: Tensor, rooms: Sequence[Room], turns: Tensor 
 
 def _look(x: Tensor, step: Step, room: Room) -> Tensor:
     h, g = step.heads, step.groups
-    parts = x.view(len(x), -1, step.columns)  # (B, H or H + 2G, D)
+    parts = x.view(len(x), x.size(1) // step.columns, step.columns)  # (B, H or H + 2G, D)
     fresh = None if parts.size(1) == h else (parts[:, h : h + g], parts[:, h + g :])
     keys, values, lengths, keep = room.keys, room.values, room.lengths, room.keep
     if room.origin is not None:
