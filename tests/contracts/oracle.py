@@ -42,6 +42,10 @@ def features(x):
     return [v + 1 if v > 0 else math.exp(v) for v in x]
 
 
+def scaled(m):
+    return lambda q, k, r: dot(q, k) / math.sqrt(len(q))
+
+
 def shaw(m):
     table, c = m.offsets.tolist(), m.distance
     return lambda q, k, r: (
@@ -51,7 +55,7 @@ def shaw(m):
 
 SCORES = {  # name -> mechanism -> (q, k, distance from q to k) -> score
     "dot": lambda m: lambda q, k, r: dot(q, k),
-    "scaled_dot": lambda m: lambda q, k, r: dot(q, k) / math.sqrt(len(q)),
+    "scaled_dot": scaled,
     "cosine": lambda m: lambda q, k, r: m.sharpness.item() * dot(q, k) / (norm(q) * norm(k)),
     "bilinear": lambda m: lambda q, k, r: dot(matvec(m.between.weight.tolist(), q), k),
     "additive": additive,
@@ -64,6 +68,7 @@ SCORES = {  # name -> mechanism -> (q, k, distance from q to k) -> score
     "relative": shaw,
     "linear": lambda m: lambda q, k, r: dot(features(q), features(k)),
     "hashed": lambda m: lambda q, k, r: dot(q, k) / norm(k) / math.sqrt(len(q)),
+    **dict.fromkeys(("plain_sum", "sparsemax", "hard", "windowed", "bigbird"), scaled),
 }
 
 
@@ -99,6 +104,12 @@ def hard(scores):
 
 
 NORMALISERS = {"plain_sum": plain_sum, "sparsemax": sparsemax, "hard": hard, "linear": plain_sum}
+NORMALISERS = {name: NORMALISERS.get(name, softmax) for name in SCORES}
+BY_PLACE = (
+    "windowed",
+    "bigbird",
+    "hashed",
+)  # a query looks at some places only: `own_pattern` and `buckets_of` say which
 
 
 def chosen_blocks(links, head, block, final):
@@ -157,8 +168,10 @@ def own_pattern(name, m, ahead):
 
 def weights(name, m, q, k, allows, keep=None, bias=None, ahead=True):
     """All weights, (B, H, Q, K): `allows(i, j)` and `bias(h, i, j)` are functions of positions; self-attention, fresh."""
-    score = SCORES.get(name, SCORES["scaled_dot"])(m)
-    normalise = NORMALISERS.get(name, softmax)
+    assert name in SCORES, (
+        f"{name} has no line in SCORES of {__file__}: write its formula there, so that it can be checked"
+    )
+    score, normalise = SCORES[name](m), NORMALISERS[name]
     own = own_pattern(name, m, ahead)
     b, h, n, _ = q.shape
     out = torch.zeros(b, h, n, k.size(2), dtype=q.dtype)
@@ -170,7 +183,7 @@ def weights(name, m, q, k, allows, keep=None, bias=None, ahead=True):
             qs, ks = q[row, head].tolist(), k[row, head].tolist()
             table = buckets_of(m, ks, real, head) if name == "hashed" else None
             for i in range(n):
-                if not real[i] and name in ("windowed", "bigbird", "hashed", "hard"):
+                if not real[i] and name in (*BY_PLACE, "hard"):
                     continue
                 line = []
                 for j in range(k.size(2)):

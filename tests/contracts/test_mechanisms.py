@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from oracle import BY_PLACE, SCORES
 from oracle import weights as by_hand
 from torch.testing import assert_close
 
@@ -20,6 +21,7 @@ from saccade.attention import (
     LowRank,
     Prefix,
     RandomBlocks,
+    ScaledDot,
     Sight,
     Window,
     Windowed,
@@ -29,7 +31,7 @@ from saccade.attention import (
 B, H, N, D = 2, 3, 23, 5
 SMALL = {  # the same mechanisms, with windows and blocks small enough to matter at 23 tokens
     "windowed": lambda: Windowed(3, 2, count=2),
-    "bigbird": lambda: BigBird(H, links=Links(RandomBlocks(seed=1, block=3, count=2, heads=H))),
+    "bigbird": lambda: BigBird(H, links=Links(RandomBlocks(seed=1, block=2, count=1, heads=H))),
     "hashed": lambda: Hashed(D, H, buckets=4, rounds=2, near=3),
     "low_rank": lambda: LowRank(29, 7),
 }
@@ -39,9 +41,21 @@ names = [entry.name for entry in MECHANISMS]
 entries = {entry.name: entry for entry in MECHANISMS}
 
 
+OWN_FORMULA = ("low_rank",)  # mixes the keys before it scores them, so it has a test of its own below
+
+
 def build(name, dtype=torch.float64):
     make = SMALL.get(name) or (lambda: entries[name].make(D, H, 29))
-    return make().to(dtype).eval()
+    return moved(make()).to(dtype).eval()
+
+
+def moved(m):
+    """With all that it learns off its start: many parameters start where they change nothing, and could be forgotten."""
+    chance = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in m.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=chance, dtype=parameter.dtype)
+    return m
 
 
 def inputs(dtype=torch.float64, n=N, grad=False):
@@ -80,7 +94,7 @@ def test_fast_path_equals_definition(name, pattern, keep, dtype):
     assert wanted.isfinite().all()
 
 
-@pytest.mark.parametrize(("name", "pattern", "keep"), [c for c in CASES if c[0] != "low_rank"])
+@pytest.mark.parametrize(("name", "pattern", "keep"), [c for c in CASES if c[0] not in OWN_FORMULA])
 def test_definition_equals_a_loop_written_from_the_formula(name, pattern, keep):
     m, (q, k, _) = build(name), inputs(n=13)
     p, mask = PATTERNS[pattern], None if padding(keep) is None else padding(keep, 13)
@@ -92,6 +106,43 @@ def test_definition_equals_a_loop_written_from_the_formula(name, pattern, keep):
     }
     wanted = by_hand(name, m, q, k, loops[pattern], mask, ahead=pattern != "causal")
     assert_close(m.weights(q, k, Sight(p, keep=mask)), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_every_mechanism_has_a_formula_to_be_checked_against():
+    assert sorted([*SCORES, *OWN_FORMULA]) == sorted(names)
+
+
+def test_a_forgotten_formula_fails_and_is_named():
+    """A copy of scaled dot product under another name is not taken for one."""
+    q, k, _ = inputs(n=3)
+    with pytest.raises(AssertionError, match=r"my_dot has no line in SCORES of .*oracle\.py"):
+        by_hand("my_dot", build("scaled_dot"), q, k, lambda i, j: True)
+
+
+def test_a_parameter_that_starts_neutral_is_seen():
+    """A learned factor of one, as somebody may add it to a mechanism whose formula stays as it was."""
+
+    class Sharpened(ScaledDot):
+        def __init__(self):
+            super().__init__()
+            self.factor = torch.nn.Parameter(torch.ones(()))
+
+        def scores(self, q, k):
+            return super().scores(q, k) * self.factor
+
+    q, k, _ = inputs(n=5)
+    formula = by_hand("scaled_dot", None, q, k, lambda i, j: True)
+    assert_close(Sharpened().double().weights(q, k, Sight(FULL)), formula)  # as it starts nothing is wrong
+    with pytest.raises(AssertionError):
+        assert_close(moved(Sharpened()).double().weights(q, k, Sight(FULL)), formula)
+
+
+@pytest.mark.parametrize("name", [n for n in names if "cross" not in entries[n].honours])
+def test_what_looks_by_place_hides_something_at_this_size(name):
+    """Or a window as wide as the text would pass for full attention."""
+    q, k, _ = inputs(n=13)
+    assert name in BY_PLACE
+    assert (build(name).weights(q, k, Sight(FULL)) == 0).any()
 
 
 @pytest.mark.parametrize("keep", ["none", "left", "right"])

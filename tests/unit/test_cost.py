@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -240,6 +241,21 @@ def test_command_writes_table_json_and_plot(made_up, tmp_path, capsys):
     assert report["mechanisms"][1]["recall"]["recall"] > report["mechanisms"][1]["recall"]["seen"]
     assert len(report["runs"]) == len(report["cases"]) == 12
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_mechanism_without_a_count_is_measured_all_the_same(made_up, tmp_path, capsys, monkeypatch):
+    """Somebody's own line of MECHANISMS, of which nothing is known on paper."""
+    own = replace(next(entry for entry in MECHANISMS if entry.name == "dot"), name="my_dot")
+    monkeypatch.setattr(sys.modules["saccade.attention.table"], "MECHANISMS", [*MECHANISMS, own])
+    monkeypatch.setattr(cost, "MECHANISMS", [*MECHANISMS, own])
+    args = ("attention", "--mechanisms", "my_dot", "--lengths", "64", "128", "--rounds", "1", "--out", str(tmp_path))
+    assert call(*args) == 0
+    out = capsys.readouterr().out
+    assert "my_dot" in out
+    assert "not counted" in out
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert {case["multiply_adds"] for case in report["cases"]} == {None}
+    assert all(case["status"] == OK and case["ms"] for case in report["cases"])
 
 
 def test_command_prints_only_json_when_asked(made_up, tmp_path, capsys):

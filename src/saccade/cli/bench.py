@@ -255,8 +255,10 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
-def short(x: float) -> str:
+def short(x: float | None) -> str:
     """A large count in three digits: 1.07 G."""
+    if x is None:
+        return "-"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if x >= size:
             return f"{x / size:.3g} {letter}"

@@ -18,6 +18,7 @@ from saccade.studies.measure import OK, REFUSED, SKIPPED, Case, Outcome, Plan, r
 
 LONG = 2048  # tokens: from here on the fixed cost of a call no longer bends the line
 MODES = ("forward", "training")
+NOT_COUNTED = "not counted"  # a mechanism without a line in counts.py
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ def joined(runs: Sequence[Run]) -> dict:
         "predicted_gb": counts.predicted(case) / 1e9,
         "inputs_mb": case.inputs / 1e6,
     }
+    if count is None:
+        return found | dict.fromkeys(("pairs_per_head", "pairs", "multiply_adds", "tanh"))
     on_paper = {"pairs_per_head": count.pairs / case.heads, "pairs": count.pairs}
     return found | on_paper | {"multiply_adds": count.multiply_adds, "tanh": count.tanh}
 
@@ -123,9 +126,10 @@ def peak(outcomes: Sequence[Outcome]) -> float | None:
 
 def line(name: str, plan: Plan, cases: Sequence[dict]) -> dict:
     """One mechanism: its formulas, and how its time and memory grow."""
-    entry, written = mechanism(name), counts.COUNTS[name]
+    entry, written = mechanism(name), counts.COUNTS.get(name)
     found: dict = {"name": name, "formula": entry.formula, "paper": entry.paper, "cost": entry.cost}
-    found |= {"pairs": written.pairs, "multiply_adds": written.multiply_adds, "time": {}, "memory": {}}
+    paper = (NOT_COUNTED, NOT_COUNTED) if written is None else (written.pairs, written.multiply_adds)
+    found |= {"pairs": paper[0], "multiply_adds": paper[1], "time": {}, "memory": {}}
     for mode in MODES:
         good = [case for case in cases if case["mode"] == mode and case["status"] == OK]
         lengths = [case["length"] for case in good]

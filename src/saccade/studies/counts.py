@@ -170,13 +170,17 @@ COUNTS = {
 }
 
 
-def count(case: Case) -> Count:
-    """What the case costs on paper."""
+def count(case: Case) -> Count | None:
+    """What the case costs on paper; None for a mechanism that has no line here, which can be measured all the same."""
+    line = COUNTS.get(case.mechanism)
+    if line is None:
+        return None
     module = mechanism(case.mechanism).make(case.head_width, case.heads, case.room)
-    return COUNTS[case.mechanism].count(module, case)
+    return line.count(module, case)
 
 
 def predicted(case: Case) -> float:
-    """Bytes that the case will hold at its peak, at the least: q, k, v, and the pairs where they are all held at once."""
-    held = COUNTS[case.mechanism].held(case.head_width)[case.training]
+    """Bytes that the case will hold at its peak, at the least: q, k, v, and the pairs where they are known to be held at once."""
+    line = COUNTS.get(case.mechanism)
+    held = 0.0 if line is None else line.held(case.head_width)[case.training]
     return case.inputs + 4 * case.batch * case.heads * case.length**2 * held
