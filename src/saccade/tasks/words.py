@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from saccade import text
+from saccade import text as tokenizers
+from saccade.data import DataError
 from saccade.text.tokenizer import Tokenizer
 from saccade.text.train import KINDS
 
@@ -19,9 +20,12 @@ def learn_tokenizer(
         pieces = "characters" if running and size < SMALL else "bpe"
     if pieces not in KINDS:
         raise ValueError(f"task.pieces is {pieces!r}; known are auto, {', '.join(KINDS)}.")
+    if pieces in ("wordpiece", "unigram", "words") and not any(text and not text.isspace() for text in texts):
+        what = f"there is nothing but white space to learn a tokenizer of {pieces} from"
+        raise DataError(what, cure="give texts with words, or use --task.pieces bytes, which learns nothing")
     sized = pieces not in ("characters", "bytes")
     size = (vocab or chosen_size(texts) + len(extra)) if sized else None
-    return text.train(texts, pieces, size, extra=extra, frame=frame)
+    return tokenizers.train(texts, pieces, size, extra=extra, frame=frame)
 
 
 def chosen_size(texts: Sequence[str]) -> int:

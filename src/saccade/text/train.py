@@ -14,14 +14,13 @@ import io
 import itertools
 import json
 import random
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sentencepiece
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Built
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from saccade.text.fast import Fast
 from saccade.text.files import TOKENS, guarded
@@ -32,6 +31,9 @@ from saccade.text.tokenizer import Tokenizer
 SPECIAL = {"pad": "<pad>", "unknown": "<unk>", "begin": "<s>", "end": "</s>", "mask": "<mask>"}
 SENTENCES = 1_000_000  # Unigram learns from so many stretches of text, drawn from all of them
 STRETCH = 1_000  # characters
+MAX_WORD = (
+    1_000  # letters of a word that anything is learnt from: BPE takes quadratic time in them; longer ones are cut
+)
 
 
 def train(
@@ -72,7 +74,8 @@ def train(
 def _bpe(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
     """Pairs of bytes that often stand together, merged again and again (Sennrich et al. 2016; bytes: Radford et al. 2019)."""
     built = Built(models.BPE())
-    built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    built.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(MAX_WORD)])
     built.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=_size(vocab, len(special) + 256),
@@ -81,6 +84,7 @@ def _bpe(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
         show_progress=False,
     )
     built.train_from_iterator(texts, trainer)
+    built.pre_tokenizer = words
     return built
 
 
@@ -108,9 +112,10 @@ def _unigram(texts: Iterator[str], vocab: int | None, special: list[str]) -> Bui
     """Pieces with probabilities; a text is cut where the product is greatest (Kudo 2018)."""
     size = _size(vocab, len(special) + 1)
     unknown = special.index(_unknown(special))
-    pieces = _learn((unicodedata.normalize("NFKC", text) for text in texts), "unigram", size - len(special))
+    form = normalizers.NFKC()  # not Python's own, which takes quadratic time in the marks on a letter
+    pieces = _learn((form.normalize_str(text) for text in texts), "unigram", size - len(special))
     built = Built(models.Unigram([(name, 0.0) for name in special] + pieces, unknown, byte_fallback=False))
-    built.normalizer = normalizers.NFKC()
+    built.normalizer = form
     built.pre_tokenizer = pre_tokenizers.Metaspace()
     built.decoder = decoders.Metaspace()
     return built
@@ -147,11 +152,14 @@ def _spaced(built: Built, text: str) -> str:
 def _words(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
     """Words and marks as they stand; rare ones are unknown."""
     built = Built(models.WordLevel(unk_token=_unknown(special)))
-    built.pre_tokenizer = pre_tokenizers.Whitespace()
+    words = pre_tokenizers.Whitespace()
+    too_long = pre_tokenizers.Split(Regex(f"(?m).{{{MAX_WORD + 1},}}"), "removed")  # (?m): a point is any letter
+    built.pre_tokenizer = pre_tokenizers.Sequence([words, too_long])
     size = _size(vocab, len(special) + 1)
     built.train_from_iterator(
         texts, trainers.WordLevelTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     )
+    built.pre_tokenizer = words
     return built
 
 
