@@ -24,39 +24,50 @@ class Stream:
         self._skip = set() if special else set(tokenizer.special.values())
         self._window: list[int] = []  # the last ids; the first of them are context for what follows
         self._given = 0  # characters of the window's text that are out
+        self._byte_run = 0  # ids at the end of the window that are bytes: a decoder looks at a run of them as a whole
 
     def feed(self, ids: Sequence[int]) -> str:
         """Take note of ids and return the text that is certain now."""
-        self._window += [id for id in ids if id not in self._skip]
-        settled = self._window[: self._settled()]
-        text = self._decode(settled)
+        for id in ids:
+            if id not in self._skip:
+                self._window.append(id)
+                self._byte_run = self._byte_run + 1 if self._is_byte(id) else 0
+        if self._byte_run and self._byte_run == len(self._window):
+            return ""
+        text = self._decode(self._window[: len(self._window) - self._byte_run])
         certain = text[:-1] if text.endswith(BROKEN) else text
         out = certain[self._given :]
         self._given = max(self._given, len(certain))
-        if len(self._window) > WINDOW and certain == text and settled == self._window:
-            self._slide()
+        if len(self._window) > WINDOW and not self._byte_run:
+            self._slide(text)
         return out
 
     def end(self) -> str:
         """The rest, when no more ids come: an unfinished character is written as U+FFFD."""
         rest = self._decode(self._window)[self._given :]
-        self._window, self._given = [], 0
+        self._window, self._given, self._byte_run = [], 0, 0
         return rest
 
-    def _settled(self) -> int:
-        """How many ids stand before the bytes at the end: a decoder looks at a run of bytes as a whole."""
-        count = len(self._window)
-        while count and re.fullmatch("<0x[0-9A-F]{2}>", self.tokenizer.token(self._window[count - 1])):
-            count -= 1
-        return count
+    def _is_byte(self, id: int) -> bool:
+        return re.fullmatch("<0x[0-9A-F]{2}>", self.tokenizer.token(id)) is not None
 
-    def _slide(self) -> None:
+    def _slide(self, text: str) -> None:
         """Forget all but the last ids; what is kept shows a character, so that the next id does not look like the first."""
-        for start in range(len(self._window) - 1, 0, -1):
+        last = len(self._window) - 1
+        for start in range(last, max(0, last - WINDOW), -1):
             tail = self._decode(self._window[start:])
-            if tail.strip() and BROKEN not in tail:
-                self._window, self._given = self._window[start:], len(tail)
+            if (tail.strip() and BROKEN not in tail) or self._parts(text, start, tail):
+                waiting = len(text) - self._given if text.endswith(BROKEN) else 0
+                self._window, self._given = self._window[start:], len(tail) - waiting
                 return
+
+    def _parts(self, text: str, start: int, tail: str) -> bool:
+        """Whether white space or broken bytes can be cut here: no character lies across, and at most a space is lost."""
+        if not tail or not text.endswith(tail):
+            return False
+        if self._is_byte(self._window[start]) and self._is_byte(self._window[start - 1]):
+            return False
+        return len(self._decode(self._window[:start])) + len(tail) - len(text) in (0, -1)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids, special=self.special)
