@@ -394,7 +394,7 @@ def test_a_batch_equals_its_texts(kind, trained):
 
 def test_errors_say_what_came(trained):
     tokenizer = trained["bytes"]
-    with pytest.raises(ValueError, match=r"Text 1 has 11 characters; at most 10 .* raise `limit`"):
+    with pytest.raises(ValueError, match=r"Text 1 has 11 characters; at most 10 .* Divide it .* `limit`"):
         tokenizer.encode_batch(["a", "b" * 11], limit=10)
     with pytest.raises(ValueError, match=r"half a character .* at place 2"):
         tokenizer.encode("ab\ud800")

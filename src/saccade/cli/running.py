@@ -44,6 +44,7 @@ def _ended(name: str, error: BaseException) -> int:
         return _said(name, describe_memory_error(name, error), 5)
     from saccade.cli.settings import Wrong
     from saccade.data import DataError
+    from saccade.text.tokenizer import BadText
     from saccade.training.disk import DiskFull
     from saccade.training.loop import Diverged
     from saccade.training.run import Refused
@@ -53,7 +54,7 @@ def _ended(name: str, error: BaseException) -> int:
 
     codes: dict[tuple[type[BaseException], ...], int] = {  # the first that fits: some are kinds of others
         (Refused, Wrong): 2,
-        (DataError, BadPicture): 3,
+        (DataError, BadPicture, BadText): 3,
         (Diverged,): 6,
         (DiskFull, RunLocked, Lost): 5,
         (ValueError,): 4,

@@ -24,11 +24,21 @@ class Role:
 
 @dataclass(frozen=True)
 class Example:
-    """One record: its values by role, and where it stands."""
+    """One record: its values by role, and where it stands; `column` only where a line is read in several stretches."""
 
     values: Mapping[str, Any]
     file: str = ""
     line: int = 0
+    column: int = 0  # the place in its line of the first character, from 1; 0: the line as a whole
+
+    @property
+    def place(self) -> str:
+        """Where in its file it begins, for a person.
+
+        >>> Example({}, "a.txt", 7).place, Example({}, "a.txt", 1, 65537).place
+        ('line 7', 'line 1, character 65,537')
+        """
+        return f"line {self.line:,}" + (f", character {self.column:,}" if self.column else "")
 
     def __getitem__(self, role: str) -> Any:
         return self.values[role]

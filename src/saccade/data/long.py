@@ -16,6 +16,7 @@ PACKED = 4  # how many times larger a gzipped text is, about
 ENOUGH = 2**24  # characters for those who need to see some of it: to learn a tokenizer, to count words
 HELD = 2**23  # characters that are held out at most
 RUN = 500  # records that stay together where some are taken
+RUN_CHARACTERS = 2**20  # and as many of very long ones as have so many characters
 
 Read = Callable[[], Iterator[Example]]
 
@@ -55,10 +56,12 @@ def long_table(read: Read, roles: Sequence[Role], size: int) -> tuple[Table, np.
     share = min(1.0, ENOUGH / max(1, size))
     sizes: list[int] = []
     some: list[Example] = []
-    taken = 0
-    for number, example in enumerate(read()):
+    taken = run = records = characters = 0
+    for example in read():
         sizes.append(len(example[name]))
-        run = number // RUN
+        if records == RUN or characters > RUN_CHARACTERS:
+            run, records, characters = run + 1, 0, 0
+        records, characters = records + 1, characters + sizes[-1]
         chosen = not run or int(run * share) != int((run - 1) * share)  # the first run, and others evenly after it
         if chosen and taken < 2 * ENOUGH:
             some.append(example)
@@ -78,10 +81,10 @@ def cut_long(table: Table, ends: np.ndarray) -> tuple[Table, Table, str]:
     cut = int(np.searchsorted(ends, total - min(total // 10, HELD), side="right"))
     cut = min(max(cut, 1), len(whole) - 1)
     dev = list(islice(whole.read(), cut, None))
-    inside = {(example.file, example.line) for example in dev}
-    some = [example for example in whole.some if (example.file, example.line) not in inside]
+    inside = {(example.file, example.line, example.column) for example in dev}
+    some = [example for example in whole.some if (example.file, example.line, example.column) not in inside]
     share = (total - int(ends[cut - 1])) / total
-    how = f"No dev file: the last {share:.1%} of the text, from line {dev[0].line:,} on, is kept apart as dev."
+    how = f"No dev file: the last {share:.1%} of the text, from {dev[0].place} on, is kept apart as dev."
     return (
         Table(Long(whole.read, cut, some or whole[:1]), table.said, table.bad, table.digest),
         Table(dev, digest=table.digest),

@@ -227,13 +227,16 @@ def _last_tenth(table: Table, roles: Sequence[Role], seed: int) -> tuple[Table, 
     name, rows = roles[0].name, table.examples
     sizes = np.cumsum([len(example[name]) for example in rows])
     cut = int(np.searchsorted(sizes, 0.9 * sizes[-1], side="right"))
+    if len(rows) == 1 or (cut < len(rows) and rows[cut].column):  # a line that is the text, or much of it
+        cut = min(cut, len(rows) - 1)
+        text, start, whole = rows[cut][name], max(1, rows[cut].column), rows[cut]
+        at = max(1, int(0.9 * sizes[-1]) - int(sizes[cut]) + len(text))
+        parts = ((start, text[:at]), (start + at if text[at:] else start, text[at:] or text))
+        halves = [Example({**whole.values, name: part}, whole.file, whole.line, place) for place, part in parts]
+        rows = [*rows[:cut], *halves, *rows[cut + 1 :]]
+        cut += 1
     cut = min(max(cut, 1), len(rows) - 1)
-    if len(rows) == 1:
-        text, at = rows[0][name], max(1, int(0.9 * sizes[-1]))
-        parts = (text[:at], text[at:] or text)
-        rows = [Example({**rows[0].values, name: part}, rows[0].file, rows[0].line) for part in parts]
-        cut = 1
     dev = rows[cut:]
     share = sum(len(example[name]) for example in dev) / max(1, int(sizes[-1]))
-    how = f"No dev file: the last {share:.0%} of the text, from line {dev[0].line:,} on, is kept apart as dev."
+    how = f"No dev file: the last {share:.0%} of the text, from {dev[0].place} on, is kept apart as dev."
     return Table(rows[:cut], table.said, table.bad, table.digest), Table(dev, digest=table.digest), how

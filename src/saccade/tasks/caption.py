@@ -160,8 +160,8 @@ class Caption(Task):
         if not texts:
             return iter(())
         limit = _room(model, self.config.length)
-        found = need_tokenizer(model).target.encode_batch(list(texts))
-        return iter([np.array(one.truncate(limit).ids, np.int32) for one in found])
+        found = need_tokenizer(model).target.encode_each(list(texts), truncate=limit)
+        return (np.array(one.ids, np.int32) for one in found)
 
 
 def captions(example: Example) -> list[str]:

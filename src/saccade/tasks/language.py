@@ -76,8 +76,6 @@ class Language(Task):
         """Windows in which each token is scored once: they share a border token, and as many before it as `context` says."""
         ids = self.ids(examples, model)
         length, context = self.window(model), self.context
-        if len(ids) < 2:
-            raise DataError(f"a text of {len(ids)} tokens has nothing to foresee", cure="give a longer text")
         if not 0 <= context < length:
             raise ValueError(f"task.context is {context}; it has to be below the {length} tokens of a window.")
         if self.recall < 0:
@@ -89,11 +87,15 @@ class Language(Task):
     def ids(self, examples: Sequence[Example], model: Model) -> np.ndarray:
         """All lines as one row of ids."""
         tokenizer = need_tokenizer(model)
-        rows = []
-        for start in range(0, len(examples), 1000):
-            lines = [example["text"] for example in examples[start : start + 1000]]
-            rows += [np.array(found.ids, np.int32) for found in tokenizer.encode_batch(lines, special=False)]
-        return np.concatenate(rows) if rows else np.zeros(0, np.int32)
+        lines = [example["text"] for example in examples]
+        rows = [np.array(found.ids, np.int32) for found in tokenizer.encode_each(lines, special=False)]
+        ids = np.concatenate(rows) if rows else np.zeros(0, np.int32)
+        if len(ids) < 2:
+            file, line = (examples[0].file, examples[0].line) if examples else ("", 0)
+            what = f"a text of {len(ids)} token{'' if len(ids) == 1 else 's'} has no next token to predict"
+            cure = "give a longer text; of a text without a dev file the last tenth is held out, which also needs two tokens"
+            raise DataError(what, file=file, line=line, value="".join(lines), cure=cure)
+        return ids
 
     def begins(self, ids: np.ndarray, model: Model) -> np.ndarray | None:
         """Where records begin in a row of ids, with the border before them; None where the text is no row of records."""

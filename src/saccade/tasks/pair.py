@@ -131,12 +131,10 @@ class Pair(Task):
             )
         number = {label: i for i, label in enumerate(self.labels)}
         out: list[Item] = []
-        for start in range(0, len(examples), 1000):  # not all of what a tokenizer says is kept
-            some = examples[start : start + 1000]
-            both = ([example[name] for example in some] for name in ("first", "second"))
-            for example, found in zip(some, tokenizer.encode_batch(*both, truncate=limit), strict=True):
-                ids, segments = np.array(found.ids, np.int32), np.array(found.segments, np.int8)
-                out.append(Item(example, ids, gold=self._gold(example, number), segments=segments))
+        both = ([example[name] for example in examples] for name in ("first", "second"))
+        for example, found in zip(examples, tokenizer.encode_each(*both, truncate=limit), strict=True):
+            ids, segments = np.array(found.ids, np.int32), np.array(found.segments, np.int8)
+            out.append(Item(example, ids, gold=self._gold(example, number), segments=segments))
         return out
 
     def batch(self, items: Sequence[Item]) -> Batch:

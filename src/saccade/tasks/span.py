@@ -21,7 +21,7 @@ from saccade.data.item import ANSWERS, CONTEXT, QUESTION
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
+from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
 from saccade.tasks.windows import NONE, NULL, best_spans, joined, windows
 
 SOME = 1000  # examples that are tokenised at once
@@ -81,7 +81,9 @@ class Span(Task):
         out: list[Item] = []
         for start in range(0, len(examples), SOME):
             some = examples[start : start + SOME]
-            found = tokenizer.encode_batch([e["question"] for e in some], [e["context"] for e in some])
+            for example in some:
+                check_length(example["context"], example, "context")
+            found = tokenizer.encode_each([e["question"] for e in some], [e["context"] for e in some])
             for example, encoded in zip(some, found, strict=True):
                 out += windows(example, encoded, limit=limit, stride=config.stride, question=config.question)
         return out

@@ -20,7 +20,7 @@ from saccade.data.item import TAGS, WORDS
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
-from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
+from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
 
 NONE = -100  # a token that speaks for no word
 WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
@@ -48,6 +48,8 @@ class Tag(Task):
         return (WORDS, TAGS)
 
     def fit(self, examples: Sequence[Example]) -> None:
+        for example in examples:
+            check_spans(example)
         kinds = sorted({tag[2:] for example in examples for tag in example["tags"] if tag != "O"})
         if not kinds:
             raise DataError(
@@ -75,6 +77,8 @@ class Tag(Task):
         out = []
         for example in examples:
             words = example["words"]
+            check_spans(example)
+            check_length(" ".join(words), example, "words")
             for start, end in _pieces(words, tokenizer, limit):
                 found = tokenizer.encode(" ".join(words[start:end])).truncate(limit)
                 tags = [number.get(tag, 0) for tag in example["tags"][start:end]] if "tags" in example else None
@@ -136,9 +140,9 @@ class Tag(Task):
         last: Example | None = None
         for answer, item in zip(answers, items, strict=True):
             if item.example is last:
-                out[-1] = out[-1] + answer
+                out[-1] += answer
             else:
-                out.append(answer)
+                out.append(list(answer))
             last = item.example
         return out
 
@@ -165,6 +169,20 @@ class Tag(Task):
     def told(self, shown: dict[str, Any]) -> str:
         answer = shown["names"]
         return ", ".join(f"{span['text']} ({span['label']})" for span in answer) or "no names"
+
+
+def check_spans(example: Example) -> None:
+    """Refuse tags that mark no spans, such as parts of speech."""
+    wrong = next((tag for tag in example.values.get("tags", ()) if tag != "O" and tag[:2] not in ("B-", "I-")), None)
+    if wrong is not None:
+        raise DataError(
+            f"the tag {wrong!r} marks no span of words",
+            file=example.file,
+            line=example.line,
+            column="tags",
+            value=wrong,
+            cure="write O, or B- or I- with a type, such as B-PER; tags such as parts of speech are not learnt by this task",
+        )
 
 
 def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from saccade.data import Batch, Example, Role, Text
+from saccade.data import Batch, DataError, Example, Role, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.ways import Ways
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score
+from saccade.text.tokenizer import LIMIT
 
 
 @dataclass(frozen=True)
@@ -184,10 +185,21 @@ def encoded(
     if target:
         tokenizer = tokenizer.target
     limit = min(length, model.limit or length)
-    for start in range(0, len(texts), 1000):  # not all of what a tokenizer says is kept, and that of some only
-        for found in tokenizer.encode_batch(texts[start : start + 1000]):
-            found = found.truncate(limit)
-            yield np.array(found.ids, np.int32), np.array(found.segments, np.int8), found
+    for found in tokenizer.encode_each(texts, truncate=limit):
+        yield np.array(found.ids, np.int32), np.array(found.segments, np.int8), found
+
+
+def check_length(text: str, example: Example, column: str) -> None:
+    """Refuse a text that is too long to be tokenized as a whole, where a task reads all of it."""
+    if len(text) > LIMIT:
+        raise DataError(
+            f"the text has {len(text):,} characters; at most {LIMIT:,} are read as one text",
+            file=example.file,
+            line=example.line,
+            column=column,
+            value=text,
+            cure="divide it into several records",
+        )
 
 
 def need_tokenizer(model: Model) -> Any:

@@ -10,7 +10,7 @@
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,10 @@ from typing import Any, Protocol
 from saccade.text.frame import ROLES
 
 LIMIT = 1_000_000  # characters of a text: measured, these take 0.1 GB (English) to 0.5 GB (emoji as bytes) and 1 to 3 s
+
+
+class BadText(ValueError):
+    """A text that no tokenizer reads: too long to be held as tokens, or not Unicode."""
 
 
 @dataclass(frozen=True)
@@ -178,15 +182,32 @@ class Tokenizer:
         limit: int = LIMIT,
     ) -> list[Encoded]:
         """The same for many texts, faster; `limit` holds for each text."""
+        return list(self.encode_each(texts, pairs, special=special, truncate=truncate, limit=limit))
+
+    def encode_each(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        special: bool = True,
+        truncate: int | None = None,
+        limit: int = LIMIT,
+    ) -> Iterator[Encoded]:
+        """The same one after another, so that never more than about `limit` characters are in memory as tokens.
+
+        Where `truncate` cuts the end off anyway, only the first `limit` characters of a longer text are read.
+        """
         if isinstance(texts, str):
             raise ValueError("A batch is a list of texts; got one string. Use `encode` for a single text.")
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"Every text needs its pair; got {len(texts)} texts and {len(pairs)} pairs.")
-        out: list[Encoded] = []
+        if truncate is not None:
+            texts = [text[:limit] if isinstance(text, str) else text for text in texts]
+            pairs = pairs and [pair[:limit] if isinstance(pair, str) else pair for pair in pairs]
         for start, stop in _chunks(texts, pairs, limit):
             seconds = None if pairs is None else pairs[start:stop]
-            out += self.engine.encode(texts[start:stop], seconds, special)
-        return out if truncate is None else [found.truncate(truncate) for found in out]
+            for found in self.engine.encode(texts[start:stop], seconds, special):
+                yield found if truncate is None else found.truncate(truncate)
 
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids; special tokens are left out unless `special` is True. See `Stream` for ids that still come."""
@@ -238,14 +259,14 @@ def _check(text: Any, i: int, limit: int) -> None:
     if not isinstance(text, str):
         raise ValueError(f"Text {i} is a {type(text).__name__}; a string is needed.")
     if len(text) > limit:
-        raise ValueError(
-            f"Text {i} has {len(text):,} characters; at most {limit:,} are tokenised at once, to bound the memory. "
-            "Split the text, or raise `limit`."
+        raise BadText(
+            f"Text {i} has {len(text):,} characters; at most {limit:,} are tokenized as one text, to bound the memory. "
+            "Divide it into several texts. In Python, `limit` sets another bound."
         )
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(
+        raise BadText(
             f"Text {i} has half a character (the surrogate {text[error.start]!r}) at place {error.start}; "
             "read the source again as UTF-8, with errors='replace' if it is damaged."
         ) from None

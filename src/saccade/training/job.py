@@ -29,6 +29,7 @@ from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
 from saccade.tasks.twins import Learnt, with_twins
 from saccade.tasks.words import learn_tokenizer
+from saccade.text.tokenizer import LIMIT
 from saccade.training.config import FREE, Config
 from saccade.training.precision import settled
 
@@ -162,9 +163,10 @@ def _examined(task: Task, model: Model, splits: Splits, job: Job) -> list[str]:
     def length(example: Example) -> int:
         if several:  # the longest of several captions
             found = [example[name]] if isinstance(example[name], str) else example[name]
-            return max(len(tokenizer.encode(text)) for text in found)
+            return max(len(tokenizer.encode(text, truncate=LIMIT)) for text in found)
         value, pair = example[name], next((example[key] for key in ("second", "question") if key in example), None)
-        return len(tokenizer.encode(value if isinstance(value, str) else " ".join(value), pair))
+        text = value if isinstance(value, str) else " ".join(value)
+        return len(tokenizer.encode(text, pair, truncate=LIMIT))  # of a text beyond that, at least so many
 
     limit = min(task.config.length, model.limit or task.config.length)
     return examine(splits, roles, lengths=length, limit=limit if task.cuts else None).lines()

@@ -7,6 +7,7 @@ from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import Numbered, Source, lines
 from saccade.data.read.tags import SPLIT
+from saccade.data.read.values import MAX_WORD, Place, too_long
 
 
 def looks(source: Source, ask: Ask) -> bool:
@@ -74,6 +75,9 @@ def _read(
             return DataError(
                 f"nothing in the column of {name}", file=source.path, line=line, column=str(place), value="", cure=cure
             )
+        name, place = next(iter(places.items()))  # the words
+        if len(cells[place - 1]) > MAX_WORD:
+            return too_long(cells[place - 1], Place(source.path, line, str(place)))
         rows.append(cells)
     if not rows:
         return None

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record
-from saccade.data.read.source import Source, lines
+from saccade.data.read.source import Source, lines, parts_of_lines
 
 
 def plain(source: Source, ask: Ask) -> Iterator[Record | DataError]:
@@ -25,10 +25,14 @@ def plain(source: Source, ask: Ask) -> Iterator[Record | DataError]:
     ask.said.append(
         f"{source.path.name}: plain text, {'running on' if role.kind == 'line' else 'a record for each line'}."
     )
+    if role.kind == "line":
+        for line, column, text, ends in parts_of_lines(source):
+            yield text if isinstance(text, DataError) else Record(line, {role.name: text}, column, ends)
+        return
     for line, text in lines(source):
         if isinstance(text, DataError):
             yield text
-        elif role.kind == "line" or text.strip():
+        elif text.strip():
             yield Record(line, {role.name: text})
 
 

@@ -15,9 +15,10 @@ from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import Source, open_source, regular
 from saccade.data.read.spans import cut, words_and_tags
 from saccade.data.read.squad import placed
+from saccade.data.read.stretches import STRETCH, stretches
 from saccade.data.read.tags import in_bio
 from saccade.data.read.units import Unit, units
-from saccade.data.read.values import KINDS, LISTS, Place, is_nothing
+from saccade.data.read.values import KINDS, LISTS, MAX_WORD, Place, is_nothing, too_long
 
 SAMPLE = 200  # records looked at to choose the columns
 Paths = Sequence[str | Path]
@@ -108,7 +109,7 @@ def _unit(unit: Unit, ask: Ask) -> Iterator[Example | DataError]:
     elif form.name == "plain text" and ask.has("words"):
         choice = Choice({}, ask.roles[0].name)
     for record in records:
-        yield _example(source.path, record, ask, choice)
+        yield from _in_stretches(_example(source.path, record, ask, choice), ask)
 
 
 def _example(path: Path, record: Record | DataError, ask: Ask, choice: Choice) -> Example | DataError:
@@ -118,7 +119,19 @@ def _example(path: Path, record: Record | DataError, ask: Ask, choice: Choice) -
         values = _cut_words(path, record, choice) if choice.text else _values(path, record, ask, choice)
     except DataError as error:
         return error
-    return Example(values, str(path), record.line)
+    return Example(values, str(path), record.line, record.column)
+
+
+def _in_stretches(example: Example | DataError, ask: Ask) -> Iterator[Example | DataError]:
+    """A line of running text as one example or, where it is very long, as several, so that no step has to hold it whole."""
+    name = ask.roles[0].name
+    if isinstance(example, DataError) or not ask.has("line") or len(example[name]) <= STRETCH:
+        yield example
+        return
+    text, first = example[name], max(1, example.column)
+    for start, end in stretches(text):
+        values = {**example.values, name: text[start:end]}
+        yield Example(values, example.file, example.line, first + start)
 
 
 def _values(path: Path, record: Record, ask: Ask, choice: Choice) -> dict[str, Any]:
@@ -129,6 +142,9 @@ def _values(path: Path, record: Record, ask: Ask, choice: Choice) -> dict[str, A
             continue
         found = [_field(path, record, name) for name in names]
         if role.kind != "numbers":
+            if not record.ends:
+                values[role.name] = found[0]
+                continue
             parse = LISTS[role.lists] if role.lists else KINDS[role.kind]
             values[role.name] = parse(found[0], Place(path, record.line, names[0], ask.said))
             continue
@@ -177,6 +193,11 @@ def _cut_words(path: Path, record: Record, choice: Choice) -> dict[str, Any]:
     else:
         offsets = cut(text)
         found = {"words": [text[a:b] for a, b in offsets], "text": text, "offsets": offsets}
+    longest = max(found["words"], key=len, default="")
+    if choice.spans and len(longest) > MAX_WORD:
+        raise too_long(
+            longest, Place(path, record.line, choice.text), f"the word at character {text.find(longest) + 1:,}"
+        )
     if not found["words"]:
         raise Place(path, record.line, choice.text).bad("no word in the text", text, "fill it in or remove the record")
     return found

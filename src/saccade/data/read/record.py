@@ -17,6 +17,8 @@ class Record(NamedTuple):
 
     line: int
     fields: Mapping[str, Any]
+    column: int = 0  # where in the line a part of a very long one begins, from 1; 0: the record is whole
+    ends: bool = True  # otherwise the line goes on in the next record
 
 
 @dataclass

@@ -15,7 +15,7 @@ from saccade.data.read.binary import refuse_binary
 
 HEAD = 1 << 16  # bytes looked at to tell what a file is
 CHUNK = 1 << 20
-LINE = 32 << 20  # bytes of one line
+LINE = 32 << 20  # bytes of one line that has to be read as a whole
 FREE = 16 << 20  # bytes that any gzip file may unpack to
 RATIO = 100  # beyond that, how many times larger than the file; text packs about four times, DNA about ten
 UNPACKED = 1 << 36  # bytes in all
@@ -78,7 +78,8 @@ def open_text(path: str | Path) -> Source:
 
 
 def regular(path: Path) -> Path:
-    """The path, if it is an ordinary file that may be read."""
+    """The path, if it is an ordinary file that may be read, with a name that can be written down."""
+    refuse_odd_name(path)
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -92,6 +93,16 @@ def regular(path: Path) -> Path:
     if not os.access(path, os.R_OK):
         raise DataError("may not be read", file=path, cure=f"ask for permission, for example chmod u+r {path.name}")
     return path
+
+
+def refuse_odd_name(path: Path) -> None:
+    """Refuse a name that is not Unicode: no report, config or JSON file could name it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        cure = "rename it, for example to letters and digits, or give another path to it"
+        raise DataError("the name of this file is not Unicode (UTF-8)", file=shown, cure=cure) from None
 
 
 def _near(path: Path) -> str:
@@ -169,8 +180,44 @@ def lines(source: Source) -> Iterator[Numbered]:
         yield number + 1, _decoded(source, number + 1, rest, "")
 
 
-def _decoded(source: Source, number: int, raw: bytes, end: str) -> str | DataError:
-    if raw.endswith(b"\r"):
+def parts_of_lines(source: Source) -> Iterator[tuple[int, int, str | DataError, bool]]:
+    """Every line of running text, of any length: its number, a column, text, and whether the line ends with it.
+
+    A line of more than a few megabytes comes in parts, which begin before a space where there is one; the column is that of
+    the first character of a part, from 1, and 0 for a line that is whole.
+    """
+    newline, rest, number, column = source.newline, b"", 1, 0
+    first = True
+    for chunk in chunks(source.path):
+        if first:
+            chunk, first = chunk.removeprefix(MARK), False
+        *pieces, rest = (rest + chunk).split(newline)
+        for piece in pieces:
+            yield number, column, _decoded(source, number, piece, "\n", column), True
+            number, column = number + 1, 0
+        if len(rest) > CHUNK:
+            part, rest = _parted(rest)
+            text, column = _decoded(source, number, part, "", column), column or 1
+            yield number, column, text, False
+            column += len(text) if isinstance(text, str) else len(part)
+    if rest or column:
+        yield number, column, _decoded(source, number, rest, "", column), True
+
+
+def _parted(raw: bytes) -> tuple[bytes, bytes]:
+    """Bytes in two, the second of them shorter than the first: before a space, or else between two characters."""
+    half = len(raw) // 2
+    at = raw.rfind(b" ", half)
+    if at < 0:
+        at = len(raw) - 1
+        while at > half and raw[at] & 0xC0 == 0x80:  # in the middle of a character
+            at -= 1
+    return raw[:at], raw[at:]
+
+
+def _decoded(source: Source, number: int, raw: bytes, end: str, start: int = 0) -> str | DataError:
+    start = max(0, start - 1)
+    if raw.endswith(b"\r") and (end or not start):
         raw = raw[:-1]
     if b"\0" in raw:
         cure = "remove the NUL; perhaps the file is damaged"
@@ -179,7 +226,7 @@ def _decoded(source: Source, number: int, raw: bytes, end: str) -> str | DataErr
             "a NUL character",
             file=source.path,
             line=number,
-            column=f"(character {at + 1})",
+            column=f"(character {start + at + 1})",
             value=raw[max(0, at - 10) : at + 10],
             cure=cure,
         )
@@ -189,7 +236,7 @@ def _decoded(source: Source, number: int, raw: bytes, end: str) -> str | DataErr
         around = raw[max(0, error.start - 10) : error.start + 10]
         guess = around.decode("cp1252", "replace")
         cure = f"save it as UTF-8; in Windows-1252 it would read {guess!r}: iconv -f WINDOWS-1252 -t UTF-8 {source.path.name}"
-        place = f"(byte {error.start + 1})"
+        place = f"(byte {start + error.start + 1})"
         return DataError("not UTF-8", file=source.path, line=number, column=place, value=around, cure=cure)
 
 

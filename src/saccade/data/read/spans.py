@@ -1,6 +1,7 @@
 """Spans of characters as words with tags: the text is cut into words, and cut again where a span begins or ends."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -19,10 +20,9 @@ def cut(text: str, at: tuple[int, ...] = ()) -> list[tuple[int, int]]:
     found, marks = [], sorted(set(at))
     for match in WORD.finditer(text):
         start, end = match.span()
-        for mark in marks:
-            if start < mark < end:
-                found.append((start, mark))
-                start = mark
+        for mark in marks[bisect_right(marks, start) : bisect_left(marks, end)]:
+            found.append((start, mark))
+            start = mark
         found.append((start, end))
     return found
 
@@ -31,9 +31,9 @@ def words_and_tags(text: str, spans: Any, place: Place) -> dict[str, Any]:
     """Words, BIO tags, and the offsets that lead back to the text."""
     found = _spans(text, spans, place)
     offsets = cut(text, tuple(edge for start, end, _ in found for edge in (start, end)))
-    tags = ["O"] * len(offsets)
+    tags, starts = ["O"] * len(offsets), [a for a, _ in offsets]
     for start, end, label in found:
-        within = [i for i, (a, b) in enumerate(offsets) if start <= a and b <= end]
+        within = range(bisect_left(starts, start), bisect_left(starts, end))  # no word runs across an edge of a span
         if not within:
             raise place.bad("a span has no word in it", {"start": start, "end": end}, "let it cover a word")
         for n, i in enumerate(within):

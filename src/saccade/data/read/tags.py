@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from saccade.data.item import DataError, Example
@@ -10,6 +10,7 @@ from saccade.data.read.record import Ask
 
 WINDOW = 10_000  # sentences looked at to tell the scheme
 SPLIT = re.compile(r"([BIESLUM])-(.+)")
+LOWER = re.compile(r"[biesulm]-.|o$")
 
 
 def scheme(sentences: Iterable[Sequence[str]]) -> str:
@@ -39,6 +40,15 @@ def scheme(sentences: Iterable[Sequence[str]]) -> str:
     if "B" not in prefixes:
         return "io"
     return "bio1" if opened and not lone else "bio"
+
+
+def raise_prefix(tag: str) -> str:
+    """A tag with its prefix, or its O, as a capital letter.
+
+    >>> raise_prefix("b-per"), raise_prefix("o"), raise_prefix("noun")
+    ('B-per', 'O', 'noun')
+    """
+    return tag[0].upper() + tag[1:] if LOWER.match(tag) else tag
 
 
 def misfit(tags: Sequence[str], found: str) -> int | None:
@@ -93,7 +103,8 @@ def in_bio(found: Iterator[Example | DataError], ask: Ask) -> Iterator[Example |
     """Recognise the tag scheme by the first sentences and write all tags in BIO."""
     name = ask.of("tags")[0].name
     first = list(islice(found, WINDOW))
-    known = scheme([item[name] for item in first if isinstance(item, Example)])
+    read = _prefixes([item[name] for item in first if isinstance(item, Example)], ask)
+    known = scheme([read(item[name]) for item in first if isinstance(item, Example)])
     if known not in ("bio", "none"):
         ask.said.append(f"The tags are {NAMES[known]}; they are read as BIO.")
     total = 0
@@ -101,17 +112,30 @@ def in_bio(found: Iterator[Example | DataError], ask: Ask) -> Iterator[Example |
         if isinstance(item, DataError):
             yield item
             continue
-        wrong = misfit(item[name], known)
+        given = read(item[name])
+        wrong = misfit(given, known)
         if wrong is not None:
             cure = "write O, or a prefix and a type, such as B-PER"
             line = item.line if "offsets" in item else item.line + wrong
             what = f"not a tag of {NAMES[known]}"
-            yield DataError(what, file=item.file, line=line, column=name, value=item[name][wrong], cure=cure)
+            yield DataError(what, file=item.file, line=line, column=name, value=given[wrong], cure=cure)
             continue
-        tags, mended = to_bio(item[name], known)
+        tags, mended = to_bio(given, known)
         total += mended
         yield Example({**item.values, name: tags}, item.file, item.line)
     if total:
         ask.said.append(
             f"{total:,} tags went on with a span that was not open (I after O, or another type); read as B."
         )
+
+
+def _prefixes(sentences: Sequence[Sequence[str]], ask: Ask) -> Callable[[Sequence[str]], Sequence[str]]:
+    """How tags are read: as they stand or, where only that makes them spans, with their prefixes as capital letters."""
+    if scheme(sentences) in ("none", "bare"):
+        raised = [[raise_prefix(tag) for tag in tags] for tags in sentences]
+        if scheme(raised) not in ("none", "bare"):
+            ask.said.append(
+                "The prefixes of the tags are lower-case letters (b-per); they are read as capitals (B-per)."
+            )
+            return lambda tags: [raise_prefix(tag) for tag in tags]
+    return lambda tags: tags

@@ -12,6 +12,8 @@ from saccade.data.item import DataError
 from saccade.data.read.picture import inside, refuse_broken
 from saccade.data.read.squad import answers
 
+MAX_WORD = 1_000  # characters of one word in a list of words
+
 
 class Place(NamedTuple):
     """Where a value stands, so that an error can say so."""
@@ -133,7 +135,17 @@ def number(value: Any, place: Place) -> float:
 
 
 def words(value: Any, place: Place) -> list[str]:
-    return _strings(value, place, "words")
+    found = _strings(value, place, "words")
+    for number, word in enumerate(found, 1):
+        if len(word) > MAX_WORD:
+            raise too_long(word, place, f"word {number}")
+    return found
+
+
+def too_long(word: str, place: Place, name: str = "the word") -> DataError:
+    """What is said of a word that is none: a paragraph without spaces, a picture in base64, letters without end."""
+    what = f"{name} has {len(word):,} characters; at most {MAX_WORD:,} are read as one word"
+    return place.bad(what, word, "write spaces between words, shorten it, or remove it")
 
 
 def tags(value: Any, place: Place) -> list[str]:

@@ -149,11 +149,10 @@ Found = tuple[np.ndarray, np.ndarray]  # the ids of a text, and where its units 
 
 def _encoded(examples: Sequence[Example], tokenizer: Tokenizer, ends: Ends, *, own: bool) -> Iterator[Found]:
     """Each text; a line that is a text of its own ends without its newline."""
-    for start in range(0, len(examples), 1000):
-        lines = [example["text"] for example in examples[start : start + 1000]]
-        lines = [line.rstrip("\n") for line in lines] if own else lines
-        for line, found in zip(lines, tokenizer.encode_batch(lines, special=False), strict=True):
-            yield np.array(found.ids, np.int32), ends(line, found)
+    lines = [example["text"] for example in examples]
+    lines = [line.rstrip("\n") for line in lines] if own else lines
+    for line, found in zip(lines, tokenizer.encode_each(lines, special=False), strict=True):
+        yield np.array(found.ids, np.int32), ends(line, found)
 
 
 def _joined(texts: Iterator[Found]) -> Iterator[Found]:
