@@ -63,6 +63,7 @@ UNREACHED = [  # (which model, which parameters), as patterns
     (".*", r".*key\.bias"),  # softmax does not notice it
     ("painter-.*", r"body\.autoencoder\..*"),  # trained before, and then left as it is
     ("longformer-label", r"body\.stack\.layers\.1\.attention\.branch\.near\..*"),  # the first token looks far only
+    ("longformer-(words|tag)", r"body\..*\.far\..*"),  # no token of theirs is global
     ("vit-pixels", r"head\.mask"),  # stands where patches are hidden, and here none is
 ]
 

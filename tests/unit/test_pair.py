@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 
 import numpy as np
@@ -26,6 +26,7 @@ from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.metrics import f1, f1_threshold, pearson, resamples, spearman
 from saccade.tasks.opening import open_run
 from saccade.tasks.pair import Config, Pair
+from saccade.training import job as jobs
 from saccade.training.config import Config as Training
 from saccade.training.job import Job, Ready, prepare
 from saccade.training.run import run
@@ -304,8 +305,6 @@ def graded(task=None) -> Ready:
     task.fit(examples)
     torch.manual_seed(0)
     job, table, chosen = Job("pair"), Table(examples), task.choices(examples, False)
-    from saccade.training import job as jobs
-
     tiny = Job("pair", model_fields={"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0})
     model = jobs._fresh(tiny, task, chosen, table.examples)
     config = Training(epochs=60, rate=5e-3, tokens=2048, look_every=10_000, save_minutes=0.0)
@@ -415,6 +414,22 @@ def test_an_odd_number_of_texts_is_refused_by_name(directory, capsys, monkeypatc
     said = capsys.readouterr().err
     assert "standard input:2: 1 texts where 2 are needed: first and second; got 'w3'" in said
     assert "with a tab between them" in said
+
+
+@pytest.mark.parametrize("family", ["roberta", "longformer"])
+def test_a_reader_with_one_segment_reads_pairs(family):
+    """Its new tokenizer puts RoBERTa's tokens around the two, and its positions start after those of that padding."""
+    examples = [Example({"first": "a b", "second": "b c", "label": "ab"[i % 2]}) for i in range(6)]
+    task = Pair(Config(pieces="words"), labels=("a", "b"))
+    sizes = {"width": 6, "layers": 1, "heads": 2, "inner": 8, "length": 32}
+    chosen = replace(task.choices(examples, False), family=family, model={})
+    model = jobs._fresh(Job("pair", model=family, model_fields=sizes), task, chosen, examples)
+    shown = model.tokenizer.decode(model.tokenizer.encode("a b", "b c").ids, special=True)
+    assert shown.split() == ["<s>", "a", "b", "</s>", "</s>", "b", "c", "</s>"]
+    assert (model.config.segments, model.config.padding) == (1, model.tokenizer.pad)
+    batch = task.batch(task.items(examples, model))
+    batch.source.segment[0, -1] = 1  # another tokenizer may tell the two apart
+    assert task.loss(model, batch).isfinite()
 
 
 GOOD = "first,second,label\na,b,yes\nc,d,no\n"

@@ -92,6 +92,8 @@ def test_a_window_is_the_question_and_a_stretch_of_the_text():
     assert found[1].segments is not None
     assert found[1].segments.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
     assert found[1].places.tolist() == [[i, i + 1] for i in range(3, 8)]
+    assert [window.question_end for window in found] == [3, 3, 3]  # <s>ab, for a model that looks near
+    assert Span().batch(found).source.marked.tolist() == [[True] * 3 + [False] * 8] * 3
     with pytest.raises(ValueError, match=r"task.length is 6, and a question takes 6 of it; raise task.length"):
         windows(example, tokenizer.encode("ab?", "abc"), limit=6, stride=3, question=2)
 

@@ -80,6 +80,7 @@ class Family:
     current: Callable[[Any, Any], Any] = lambda config, body: config  # (config, body) -> that of a body resized since
     spare: Callable[[Any], Spares] = lambda config: {}  # what that class has and our body does not: how it is made
     spare_with: tuple[str, ...] = ()  # the heads whose published classes have it too
+    frame: str = ""  # what a reader's new tokenizer puts around a text or a pair; "": as the task has it
     fresh: Callable[[nn.Module, Any], None] | None = None  # how new weights are drawn; None: as the parts do
 
     def published(self, config: Any) -> bool:

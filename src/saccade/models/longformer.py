@@ -1,7 +1,7 @@
 """Longformer: RoBERTa for long texts; a token sees its neighbours and a few global tokens, and only these see all.
 
-Beltagy et al. 2020, arXiv 2004.05150. Which tokens are global is data: those that the batch has `marked` (a question, say),
-or the first token of each text where nothing is said.
+Beltagy et al. 2020, arXiv 2004.05150. Which tokens are global is data: those that the batch has `marked` (a question, say).
+Where nothing is said it is the first token of each text, and under the heads for words and tags none, as published.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from saccade.attention.windowed import Local
 from saccade.data import Batch, Text
 from saccade.models import bert, roberta
 from saccade.models.bert import Bert
-from saccade.models.family import Family
+from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
 from saccade.parts.multihead import Attention
@@ -42,13 +42,13 @@ class Longformer(Bert):
             Learned(config.length, config.width, offset=config.padding + 1),
             lambda number: TwoLooks(config.width, config.heads, reach[number], dropout=drop),
         )
-        self.paired = config.segments > 1
+        self.marks_first = True  # whether the first token is global where the batch does not say; a head may decide
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "Longformer reads text"
-        x = self.segments(self.words(text.tokens), text.segment if self.paired else None)
-        return self.stack(x, text.keep, marked=marks(text))
+        x = self.segments(self.words(text.tokens), text.segment)
+        return self.stack(x, text.keep, marked=marks(text, first=self.marks_first))
 
 
 class TwoLooks(nn.Module):
@@ -81,10 +81,10 @@ class Counted(Pattern):
         return (q >= 0) & (k >= 0)
 
 
-def marks(text: Text) -> Tensor | None:
+def marks(text: Text, *, first: bool = True) -> Tensor | None:
     """The positions of the global tokens in their texts, (B, G), -1 where a text has fewer; None if there is none at all."""
     if text.marked is None:
-        return text.tokens.new_zeros(len(text.tokens), 1)  # the first of each
+        return text.tokens.new_zeros(len(text.tokens), 1) if first else None  # the first of each
     real = torch.ones_like(text.marked) if text.keep is None else text.keep
     marked, beyond = text.marked & real, text.tokens.size(1)
     count = int(marked.sum(1).amax())
@@ -132,6 +132,16 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def longer(name: str, head: Head) -> Head:
+    """RoBERTa's head on a Longformer; the published classes for words and tags make no token global by themselves."""
+
+    def build(config: Config, body: Longformer, labels: int) -> nn.Module:
+        body.marks_first = name not in ("words", "tag")
+        return head.build(config, body, labels)
+
+    return replace(head, build=build, architecture=head.architecture.replace("Roberta", "Longformer"))
+
+
 FAMILY = Family(
     name="longformer",
     said="encoder: RoBERTa for long texts, neighbours and a few global tokens",
@@ -142,14 +152,12 @@ FAMILY = Family(
     fixed={"tie_word_embeddings": True},
     also=lambda config: {**roberta.FAMILY.also(config), "attention_window": windows(config)},
     adapt=adapt,
-    heads={
-        name: replace(head, architecture=head.architecture.replace("Roberta", "Longformer"))
-        for name, head in roberta.FAMILY.heads.items()
-    },
+    heads={name: longer(name, head) for name, head in roberta.FAMILY.heads.items()},
     prefix="longformer.",
     ignored=roberta.FAMILY.ignored,
     pooler=roberta.FAMILY.pooler,
     architecture="LongformerModel",
     spare=bert.pooler,
+    frame="roberta",
     fresh=spread,
 )

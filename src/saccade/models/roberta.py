@@ -100,5 +100,6 @@ FAMILY = Family(
     pooler=(r"pooler\..*",),
     architecture="RobertaModel",
     spare=bert.pooler,
+    frame="roberta",
     fresh=spread,
 )

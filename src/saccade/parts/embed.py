@@ -28,8 +28,9 @@ class Segments(nn.Module):
         nn.init.normal_(self.vectors.weight, std=0.02)
 
     def forward(self, x: Tensor, segment: Tensor | None = None) -> Tensor:
-        """x (B, L, W) and the segment of each word (B, L); without one, all words are in the first."""
-        return x + (self.vectors.weight[0] if segment is None else self.vectors(segment))
+        """x (B, L, W) and the segment of each word (B, L); without one, or if there is one only, all words are in the first."""
+        first = segment is None or self.vectors.num_embeddings == 1  # RoBERTa reads pairs so
+        return x + (self.vectors.weight[0] if first else self.vectors(segment))
 
 
 class Patches(nn.Module):

@@ -10,7 +10,7 @@ held-out data so that F1 is the highest.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
-from saccade.tasks.windows import NONE, NULL, best_spans, joined, windows
+from saccade.tasks.windows import NONE, NULL, Window, best_spans, joined, windows
 
 SOME = 1000  # examples that are tokenised at once
 BEST = 10  # answers that are kept of each question
@@ -92,7 +92,10 @@ class Span(Task):
         gold = None
         if all(item.gold is not None for item in items):
             gold = torch.tensor([item.gold for item in items])  # (B, 2)
-        return Batch(sources(items), gold=gold, rows=list(items))
+        source = sources(items)
+        ends = torch.tensor([[item.question_end] for item in cast(Sequence[Window], items)])
+        source.marked = torch.arange(source.tokens.size(1)) < ends
+        return Batch(source, gold=gold, rows=list(items))
 
     def count(self, batch: Batch) -> int:
         return 0 if batch.gold is None else int((batch.gold[:, 0] != NONE).sum())

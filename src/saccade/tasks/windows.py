@@ -25,6 +25,7 @@ class Window(Item):
     first: int = 0  # where in the window the text begins
     places: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32))  # (n, 2): each token's characters
     opens: bool = True  # the first window of its example
+    question_end: int = 0  # tokens up to the end of the question, which a model that looks near lets everybody see
 
 
 def windows(example: Example, found: Encoded, *, limit: int, stride: int, question: int) -> list[Window]:
@@ -35,6 +36,7 @@ def windows(example: Example, found: Encoded, *, limit: int, stride: int, questi
     beyond = np.flatnonzero(parts == 0)[question:]
     before = np.setdiff1d(np.arange(begin), beyond)
     after = np.arange(end, len(parts))
+    question_end = int(np.flatnonzero(parts[before] == 0)[-1]) + 1 if (parts[before] == 0).any() else 1
     room = limit - len(before) - len(after)
     if room < 1:
         raise ValueError(
@@ -50,7 +52,8 @@ def windows(example: Example, found: Encoded, *, limit: int, stride: int, questi
         chosen = np.concatenate([before, np.arange(begin + start, begin + stop), after])
         gold = span if span is None or span[0] == NONE else _shifted(span, start, stop, len(before))
         view = places[start:stop]
-        out.append(Window(example, ids[chosen], None, gold, segments[chosen], (), len(before), view, opens=not out))
+        made = Window(example, ids[chosen], None, gold, segments[chosen], (), len(before), view, not out, question_end)
+        out.append(made)
     return out
 
 

@@ -220,10 +220,13 @@ def _fresh(job: Job, task: Task, chosen: Choices, examples: Sequence[Example]) -
     if "vocab" in known:
         shown = examples.some if isinstance(examples, Long) else examples
         texts = list(task.texts(shown))
+        frame = family.frame if task.frame == "both" and family.frame else task.frame
         tokenizer = learn_tokenizer(
-            texts, task.config.pieces, given.get("vocab"), frame=task.frame, running=task.running, extra=task.extra
+            texts, task.config.pieces, given.get("vocab"), frame=frame, running=task.running, extra=task.extra
         )
         given |= {"vocab": tokenizer.vocab}
+        if "padding" in known:
+            given["padding"] = tokenizer.pad
         if "begin" in known:
             given["begin"] = tokenizer.begin
     suited = chosen.model if family.config is family_for(chosen.family, task).config else {}
