@@ -65,7 +65,7 @@ def _weights(part: Path, directory: Path) -> list[Path]:
 def _copy(part: Path, weights: list[Path], clean: Path, directory: Path) -> None:
     """Plain files as they are and pickled weights as safetensors."""
     clean.mkdir()
-    kept = (".json", ".txt", ".model", ".spm") if weights else (".json", ".safetensors")
+    kept = (".json", ".txt", ".model", ".spm", ".jinja") if weights else (".json", ".safetensors")
     for path in part.iterdir():
         if path.is_file() and path.suffix in kept:
             shutil.copy(regular(path, directory), clean / path.name)

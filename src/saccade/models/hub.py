@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from saccade import __version__
 
-FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
+FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja")
 CHUNK = 1 << 18
 SECONDS = 30  # without a byte, after which a download is given up
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # where no one else listens

@@ -1,11 +1,12 @@
 """The small files beside a vocabulary: which token plays which role, which were added, how long a text may be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saccade.text.files import TOKENS, read_json, shown, stay_inside
+from saccade.text.files import TOKENS, read_json, read_text, shown, stay_inside
 from saccade.text.frame import CLASSES, FRAMES, NAMES, ROLES, Frame
+from saccade.text.tokenizer import OURS, TEMPLATE, Kept
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Folder:
     special: list[str]  # every token that the files call special
     added: dict[str, int]  # tokens beyond the vocabulary's own, where a file gives their ids
     notes: tuple[str, ...] = ()
+    kept: Kept = field(default_factory=Kept)
+    pieces: bool = False  # a SentencePiece model is there, and the tokenizer.json beside it was made from that
 
     @property
     def kind(self) -> str | None:
@@ -62,6 +65,7 @@ class Folder:
         return [name for name in dict.fromkeys(names) if name in vocab]
 
 
+KEPT = ("chat_template", "padding_side", "truncation_side")
 SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
@@ -71,6 +75,9 @@ def open_folder(path: Path) -> Folder:
         if (path / name).exists():
             stay_inside(path / name, path)
     config, listed = (read_json(path / name) for name in SMALL[:2])
+    ours = config.pop(OURS, None)
+    pieces = isinstance(ours, dict) and any(path.glob("*.model"))
+    config |= ours if pieces else {}
     stated = {}
     for role, key in ROLES.items():
         for file, found in zip(SMALL, (config, listed), strict=False):
@@ -88,7 +95,18 @@ def open_folder(path: Path) -> Folder:
             tokens = more.get(key) or []
             tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
             special += [name for name in map(_content, tokens) if name] if isinstance(tokens, list) else []
-    return Folder(path, config, stated, [*stated.values(), *special], added, _notes(path, config))
+    return Folder(
+        path, config, stated, [*stated.values(), *special], added, _notes(path, config), _kept(path, config), pieces
+    )
+
+
+def _kept(path: Path, config: dict[str, Any]) -> Kept:
+    """What is for other programs: the chat template, in either place where it is published, and which side is padded or cut."""
+    template = None
+    if (path / TEMPLATE).exists():
+        stay_inside(path / TEMPLATE, path)
+        template = read_text(path / TEMPLATE)
+    return Kept(template, {key: config[key] for key in KEPT if key in config})
 
 
 def _content(token: Any) -> str | None:

@@ -40,7 +40,9 @@ def load(where: str | Path) -> Tokenizer:
         if all(found):
             for files in found:
                 stay_inside(files[0], path)
-            return reader(open_folder(path), *(files[0] for files in found))
+            folder = open_folder(path)
+            if not (reader is _json and folder.pieces):
+                return reader(folder, *(files[0] for files in found))
     there = ", ".join(sorted(file.name for file in path.iterdir())[:10]) or "nothing"
     raise ValueError(f"{path} has no tokenizer files; it has {there}. Known are {_known()}.")
 
@@ -60,7 +62,7 @@ def _json(folder: Folder, path: Path) -> Tokenizer:
     length = cut.get("max_length") if isinstance(cut, dict) else None
     length = folder.length or (length if isinstance(length, int) and length > 0 else None)
     roles = folder.roles(engine.special)
-    return Tokenizer(engine, roles, length=length, notes=folder.remarks(roles))
+    return Tokenizer(engine, roles, length=length, notes=folder.remarks(roles), kept=folder.kept)
 
 
 def _wordpiece(folder: Folder, path: Path) -> Tokenizer:
@@ -123,7 +125,7 @@ def _from_vocab(folder: Folder, path: Path, built: Built, model: dict[str, Any],
     spec["added_tokens"] = [_flagged(name, id) for name, id in sorted(special.items(), key=lambda pair: pair[1])]
     engine = Fast(spec, str(path), folder.special)
     roles = folder.roles(engine.special)
-    return Tokenizer(engine, roles, length=folder.length, notes=folder.remarks(roles))
+    return Tokenizer(engine, roles, length=folder.length, notes=folder.remarks(roles), kept=folder.kept)
 
 
 def _flagged(name: str, id: int) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def _from_model(folder: Folder, model: bytes, name: str, where: str) -> Tokenize
     source = Source(processor, where, config=config, files={name: model})
     engine = Pieces(source, frame, _names(folder, processor, added), added)
     roles = {role: engine.special[token] for role, token in engine.names.items()}
-    return Tokenizer(engine, roles, length=folder.length, notes=folder.remarks(roles))
+    return Tokenizer(engine, roles, length=folder.length, notes=folder.remarks(roles), kept=folder.kept)
 
 
 def _names(folder: Folder, processor: Any, added: dict[str, int]) -> dict[str, str]:
@@ -200,7 +202,14 @@ def _marian(folder: Folder, source: Path, target: Path, vocab_path: Path) -> Tok
         engine = Pieces(side, FRAMES["marian"], names, codes)
         roles = {role: engine.special[token] for role, token in engine.names.items()}
         made.append(
-            Tokenizer(engine, roles, length=folder.length, target=made[0] if made else None, notes=folder.notes)
+            Tokenizer(
+                engine,
+                roles,
+                length=folder.length,
+                target=made[0] if made else None,
+                notes=folder.notes,
+                kept=folder.kept,
+            )
         )
     return made[1]
 

@@ -14,7 +14,8 @@ import sentencepiece
 
 from saccade.text.files import guarded
 from saccade.text.frame import Frame
-from saccade.text.tokenizer import Encoded
+from saccade.text.to_json import tokenizer_json
+from saccade.text.tokenizer import OURS, Encoded
 
 
 def open_model(content: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
@@ -87,7 +88,13 @@ class Pieces:
         beyond = {token: id for token, id in self.special.items() if id >= len(self._ids)}
         if beyond and self.source.lookup is None:
             (directory / "added_tokens.json").write_text(json.dumps(beyond, ensure_ascii=False), encoding="utf-8")
-        return dict(self.source.config)
+        models = [content for name, content in self.source.files.items() if name.endswith(".model")]
+        spec = tokenizer_json(models[0], self.frame, self.names, self.special) if len(models) == 1 else None
+        if spec is None:
+            return dict(self.source.config)
+        (directory / "tokenizer.json").write_text(json.dumps(spec, ensure_ascii=False), encoding="utf-8")
+        other = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        return other | {OURS: dict(self.source.config)}
 
     def _own(self) -> dict[str, int]:
         return {self._processor.id_to_piece(id): id for id in range(len(self._processor))}

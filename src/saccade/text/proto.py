@@ -1,13 +1,15 @@
-"""Writing SentencePiece's own format, which is protocol buffers, for pieces that come without it."""
+"""SentencePiece's own format, which is protocol buffers: written for pieces that come without it, and read field by field."""
 
 import re
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 from saccade.text.files import TOKENS
 
 # What a piece is, in sentencepiece_model.proto.
-NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
-BPE = 2
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+UNIGRAM, BPE = 1, 2
 RAW_BYTES = [chr(byte).encode() for byte in range(256)]  # how older versions of llama2.c write the bytes
 
 
@@ -73,3 +75,35 @@ def _varint(number: int) -> bytes:
         out.append(number & 127 | 128)
         number >>= 7
     return bytes([*out, number])
+
+
+def read_fields(content: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of one message, in order: (number, value), as `field` writes them.
+
+    >>> list(read_fields(field(1, b"ab") + field(2, 0.5) + field(3, 300)))
+    [(1, b'ab'), (2, 0.5), (3, 300)]
+    """
+    place = 0
+    while place < len(content):
+        key, place = _read_varint(content, place)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, place = _read_varint(content, place)
+        elif wire == 2:
+            size, place = _read_varint(content, place)
+            value, place = content[place : place + size], place + size
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            value, place = struct.unpack_from("<d" if wire == 1 else "<f", content, place)[0], place + size
+        else:
+            raise ValueError(f"A field of the wire type {wire} is not read here.")
+        yield number, value
+
+
+def _read_varint(content: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = content[place]
+        number, shift, place = number | (byte & 127) << shift, shift + 7, place + 1
+        if byte < 128:
+            return number, place

@@ -11,12 +11,14 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from saccade.text.frame import ROLES
 
+OURS = "saccade"  # in tokenizer_config.json: what was said before a tokenizer.json was made of a SentencePiece model
+TEMPLATE = "chat_template.jinja"
 LIMIT = 1_000_000  # characters of a text: measured, these take 0.1 GB (English) to 0.5 GB (emoji as bytes) and 1 to 3 s
 
 
@@ -68,6 +70,14 @@ class Encoded:
         return Encoded(*([column[i] for i in keep] for column in (self.ids, self.offsets, self.segments, self.parts)))
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a directory says for other programs only: read, and written again as it came."""
+
+    template: str | None = None  # the content of chat_template.jinja
+    settings: dict[str, Any] = field(default_factory=dict)  # of tokenizer_config.json
+
+
 class Engine(Protocol):
     """What a library has to offer to be a tokenizer; `fast.py` and `pieces.py` have one each."""
 
@@ -100,8 +110,10 @@ class Tokenizer:
         length: int | None = None,
         target: "Tokenizer | None" = None,
         notes: Iterable[str] = (),
+        kept: Kept | None = None,
     ):
         self.engine = engine
+        self.kept = kept or Kept()
         self.roles = {role: roles[role] for role in ROLES if role in roles}
         self.length = length
         self.target: Tokenizer = target or self
@@ -215,20 +227,35 @@ class Tokenizer:
         self._check_ids(ids)
         return self.engine.decode(ids, special)
 
-    def save(self, directory: str | Path) -> None:
-        """Write files that `load` and the `transformers` package read."""
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja template that writes a conversation as one text, if the directory had one; nothing here renders it."""
+        stated = self.kept.template or self.kept.settings.get("chat_template")
+        return stated if isinstance(stated, str) else None
+
+    def save(self, directory: str | Path, *, input_names: Sequence[str] = ()) -> None:
+        """Write files that `load` and the `transformers` package read.
+
+        `input_names` are the inputs of the model beside which the files will lie, as `transformers` calls them; a model that
+        tells segments apart needs `token_type_ids` among them.
+        """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        config = self.engine.save(directory)
+        config = self.engine.save(directory) | self.kept.settings
         names = {ROLES[role]: self.engine.token(id) for role, id in self.roles.items()}
         if self.length is not None:
             config["model_max_length"] = self.length
+        if input_names:
+            config["model_input_names"] = list(input_names)
         _write(directory / "tokenizer_config.json", config | names)
         _write(directory / "special_tokens_map.json", names)
+        if self.kept.template is not None:
+            (directory / TEMPLATE).write_bytes(self.kept.template.encode())
 
     def with_length(self, length: int | None) -> "Tokenizer":
         """The same tokenizer with another longest input."""
-        return Tokenizer(self.engine, self.roles, length=length, target=self._other(), notes=self.notes)
+        other = self._other()
+        return Tokenizer(self.engine, self.roles, length=length, target=other, notes=self.notes, kept=self.kept)
 
     def _other(self) -> "Tokenizer | None":
         return None if self.target is self else self.target
