@@ -155,6 +155,7 @@ FAMILY = Family(
     names=lambda config: {**WORDS, **ENDS, **LAYERS},
     keys=KEYS,
     fixed=FIXED | {"normalize_embedding": True, "static_position_embeddings": False},
+    also=lambda config: {"forced_eos_token_id": None},  # the published class would take 2
     prefix="model.",
     beside=("final_logits_bias", r"lm_head\.weight"),
     optional=("head.shift",),

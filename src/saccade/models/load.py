@@ -1,7 +1,7 @@
 """Models in: a directory of ours or of Hugging Face, or a name on the hub, becomes a `Model`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from saccade.models.cut import cut, read_kept
 from saccade.models.dropped_heads import count_outputs, describe_dropped_heads
 from saccade.models.family import Family
 from saccade.models.fill import fill
+from saccade.models.generation import read_generation, read_token_ids
 from saccade.models.labels import LABELLED, MANY, describe_labels, named, read_labels, unnamed
 from saccade.models.model import Model, Report
 from saccade.models.new import new
@@ -78,6 +79,9 @@ def load(
     if head is None and "saccade" not in raw:
         model.report.said += describe_dropped_heads(kind, model.report, raw, said, list(found))
     model.pooling = read_pooling(directory, getattr(body, "width", 0))
+    if "saccade" not in raw:
+        model.token_ids = read_token_ids(raw, asdict(config).get("vocab"))
+        model.generation = read_generation(directory)
     _speak(model, directory)
     return model.eval()
 

@@ -81,7 +81,10 @@ FAMILY = Family(
     names=lambda config: {**(bart.WORDS if config.shared else APART), **bart.LAYERS},
     keys=bart.KEYS | {"decoder_vocab_size": "target_vocab", "share_encoder_decoder_embeddings": "shared"},
     fixed=bart.FIXED | {"normalize_embedding": False, "static_position_embeddings": True},
-    also=lambda config: {"pad_token_id": config.begin},
+    also=lambda config: {
+        "pad_token_id": config.begin,
+        "forced_eos_token_id": None,
+    },  # unless a tokenizer pads otherwise
     prefix="model.",
     beside=("final_logits_bias", r"lm_head\.weight"),
     optional=("head.shift",),

@@ -62,6 +62,8 @@ class Model(nn.Module):
         self.tokenizer: Any = None
         self.pooling = Pooling()
         self.carried: dict[str, Tensor] = {}  # published tensors that our body has no use for, to be written again
+        self.token_ids: dict[str, Any] = {}  # of special tokens, as the published config.json names them
+        self.generation: dict[str, Any] = {}  # generation_config.json, as it came
         self.kept: dict[str, tuple[int, ...]] = {}  # of attentions that heads were removed from, those that are left
         self.report = Report("built, with new weights")
 

@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from saccade.models.family import Family
+from saccade.models.generation import FILE as GENERATION
+from saccade.models.generation import token_ids, write_generation, writes
 from saccade.models.labels import LABELLED, write_labels
 from saccade.models.model import Model
 from saccade.models.pooling import Pooling
@@ -40,10 +42,9 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
     try:
         save_file({n: x.contiguous() for n, x in sorted(tensors.items())}, temporary / "model.safetensors", about)
         (temporary / "README.md").write_text(README if card is None else card, encoding="utf-8")
-        said = json.dumps(_config(model), indent=2, sort_keys=True) + "\n"
-        (temporary / "config.json").write_text(said, encoding="utf-8")
+        _write_configs(model, temporary)
         if model.tokenizer is not None:
-            model.tokenizer.save(temporary)
+            model.tokenizer.save(temporary, input_names=_input_names(model))
         if model.pooling != Pooling():
             write_pooling(model.pooling, int(model.body.width), temporary)  # type: ignore[arg-type]
         (temporary / "model.safetensors").chmod(0o644)  # a temporary file is private, a model is not
@@ -56,6 +57,21 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
     return directory
 
 
+def _write_configs(model: Model, directory: Path) -> None:
+    """config.json, and for a published model that writes generation_config.json."""
+    configs = {"config.json": _config(model)}
+    if _is_published(model) and writes(model):
+        configs[GENERATION] = write_generation(model, configs["config.json"])
+    for name, config in configs.items():
+        (directory / name).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _input_names(model: Model) -> list[str]:
+    """What the published class reads: segments only where it has vectors for more than one."""
+    segments = ["token_type_ids"] if asdict(model.config).get("segments", 1) > 1 else []
+    return ["input_ids", *segments, "attention_mask"]
+
+
 def _config(model: Model) -> dict[str, Any]:
     """What config.json says; what has no published form, such as a model with fewer heads, has a table of its own in it."""
     kind, config = model.family, model.family.current(model.config, model.body)
@@ -64,10 +80,15 @@ def _config(model: Model) -> dict[str, Any]:
         head = {} if model.kind is None else {"head": model.kind}
         kept = {"kept": model.kept} if model.kept else {}
         return {"saccade": {"family": kind.name} | asdict(config)} | head | labels | kept
+    written = kind.write(config)
+    ids = token_ids(model) if "vocab_size" in written else {}
+    if "pad_token_id" in kind.keys:  # positions are counted from it
+        ids.pop("pad_token_id", None)
+    written |= ids
     if model.kind is None:
-        return kind.write(config) | {"architectures": [kind.architecture]}
+        return written | {"architectures": [kind.architecture]}
     head = kind.heads[model.kind]
-    return kind.write(config) | dict(head.also(config)) | labels | {"architectures": [head.architecture]}
+    return written | dict(head.also(config)) | labels | {"architectures": [head.architecture]}
 
 
 def _is_published(model: Model) -> bool:

@@ -120,6 +120,9 @@ def names(config: Config) -> Names:
     return lines
 
 
+BEGINS = ("decoder_start_token_id", "pad_token_id")  # where a published config says what a target begins with
+
+
 def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     """One published word says activation and gate; in newer files the output's scaling tells whether it is tied."""
     kind = str(raw.get("feed_forward_proj", "relu"))
@@ -128,7 +131,7 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
         "dense_act_fn": "gelu_new" if kind == "gated-gelu" else bend,
         "is_gated_act": kind != bend,
         "tie_word_embeddings": raw.get("scale_decoder_outputs", raw.get("tie_word_embeddings", True)),
-        "decoder_start_token_id": raw.get("decoder_start_token_id") or raw.get("pad_token_id") or Config.begin,
+        "decoder_start_token_id": next((raw[key] for key in BEGINS if raw.get(key) is not None), Config.begin),
     }
 
 
@@ -139,7 +142,7 @@ def also(config: Config) -> dict[str, Any]:
         "feed_forward_proj": f"gated-{bend}" if config.gated else bend,
         "dense_act_fn": bend,
         "decoder_start_token_id": config.begin,
-        "pad_token_id": config.begin,
+        "pad_token_id": config.begin,  # unless a tokenizer says otherwise
     }
 
 
