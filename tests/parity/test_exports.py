@@ -1,12 +1,19 @@
 """What we write, `transformers` reads as we do: the same ids, the same predictions and the same greedy texts."""
 
+import json
+
+import numpy as np
+import PIL.Image
 import pytest
 import torch
-from exports import PUBLISHED, READERS, WRITERS, built, exported, plain
+import transformers
+from exports import PUBLISHED, READERS, WRITERS, built, exported, plain, sized
 
 from saccade.data import Batch, Example, Text
 from saccade.decoding import generate
 from saccade.decoding.ways import named_only
+from saccade.models.load import load
+from saccade.models.new import new
 from saccade.tasks.label import Label
 from saccade.tasks.pair import Pair
 from saccade.tasks.span import Span
@@ -185,3 +192,40 @@ def test_a_new_reader_of_pairs(family, tmp_path):
     assert torch.equal(asked["input_ids"], batch.source.tokens.masked_fill(~batch.source.real, made.words.pad_token_id))
     with torch.no_grad():
         torch.testing.assert_close(made.ours(batch), made.theirs(**asked).logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures(channels, tmp_path):
+    """Pictures of the model's size give the same scores; others are scaled and cut alike, up to the rounding of a resampler."""
+    family = next(family for family in PUBLISHED if family.name == "vit")
+    torch.manual_seed(1)
+    model = new(family, sized(family, side=24, channels=channels), head="label", labels=("a", "b", "c")).eval()
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
+    model.save(tmp_path / "out")
+    theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "out").eval()
+    eye = transformers.AutoImageProcessor.from_pretrained(tmp_path / "out")
+    draw = np.random.default_rng(2)
+    for shape, tolerance in (((24, 24), 1e-6), ((48, 96), 0.05), ((97, 60), 0.05)):
+        smooth = draw.integers(0, 256, (6, 6, 3), np.uint8)
+        picture = PIL.Image.fromarray(smooth).resize(shape[::-1], PIL.Image.Resampling.BICUBIC)
+        picture = picture if channels == 3 else picture.convert("L")
+        task = Label(labels=model.labels)
+        batch = task.batch(task.items([Example({"image": np.asarray(picture)})], model))
+        given = picture if channels == 3 else np.asarray(picture)[None]
+        pixels = eye(given, return_tensors="pt", **({} if channels == 3 else {"input_data_format": "channels_first"}))
+        assert (pixels["pixel_values"] - batch.source.pixels).abs().mean() < tolerance
+        if tolerance < 1e-3:
+            with torch.no_grad():
+                torch.testing.assert_close(model(batch), theirs(**pixels).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_pixels_that_are_made_otherwise_are_said(tmp_path):
+    family = next(family for family in PUBLISHED if family.name == "vit")
+    new(family, sized(family), head="label", labels=2).save(tmp_path / "out")
+    assert "image_mean" not in str(load(tmp_path / "out").report)
+    path = tmp_path / "out" / "preprocessor_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"image_mean": [0.485, 0.456, 0.406]}))
+    assert "ignored    image_mean = [0.485, 0.456, 0.406] in preprocessor_config.json" in str(
+        load(tmp_path / "out").report
+    )

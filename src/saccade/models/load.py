@@ -20,6 +20,7 @@ from saccade.models.labels import LABELLED, MANY, describe_labels, named, read_l
 from saccade.models.model import Model, Report
 from saccade.models.new import new
 from saccade.models.pooling import Pooling
+from saccade.models.preprocessor import read_preprocessor
 from saccade.models.reset import reset
 from saccade.models.save import save
 from saccade.models.sentence_files import read_pooling
@@ -82,6 +83,7 @@ def load(
     if "saccade" not in raw:
         model.token_ids = read_token_ids(raw, asdict(config).get("vocab"))
         model.generation = read_generation(directory)
+        model.report.said += read_preprocessor(directory)
     _speak(model, directory)
     return model.eval()
 

@@ -18,6 +18,8 @@ from saccade.models.generation import token_ids, write_generation, writes
 from saccade.models.labels import LABELLED, write_labels
 from saccade.models.model import Model
 from saccade.models.pooling import Pooling
+from saccade.models.preprocessor import FILE as PREPROCESSOR
+from saccade.models.preprocessor import write_preprocessor
 from saccade.models.sentence_files import write_pooling
 from saccade.models.weights import to_theirs
 
@@ -58,10 +60,12 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
 
 
 def _write_configs(model: Model, directory: Path) -> None:
-    """config.json, and for a published model that writes generation_config.json."""
+    """config.json; for published models that write generation_config.json, that read pictures preprocessor_config.json."""
     configs = {"config.json": _config(model)}
     if _is_published(model) and writes(model):
         configs[GENERATION] = write_generation(model, configs["config.json"])
+    pictures = write_preprocessor(model.family.current(model.config, model.body)) if _is_published(model) else {}
+    configs |= {PREPROCESSOR: pictures} if pictures else {}
     for name, config in configs.items():
         (directory / name).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
