@@ -1,9 +1,11 @@
-"""Shared by all tests: one thread, so that small tensors do not wait for each other, a fixed seed, and no network.
+"""Shared by all tests: one thread, so that small tensors do not wait for each other, a fixed seed, no network,
+and signals as at a terminal.
 
 Whatever a test does in this process, it reaches no other machine; `make nightly` runs the whole suite without a network too.
 """
 
 import ipaddress
+import signal
 import sys
 from typing import Any
 
@@ -12,6 +14,16 @@ import torch
 
 from promise_table import pytest_addoption as pytest_addoption
 from promise_table import pytest_terminal_summary as pytest_terminal_summary
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_as_at_a_terminal():
+    """A background job, `nohup` and some services start what they run with signals ignored, and children inherit that."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @pytest.fixture(autouse=True)

@@ -57,6 +57,7 @@ def address(known, folder):
 def page(browser, address):
     """A page that fails the test when it asks another host, throws, or complains."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context.set_default_timeout(120_000)  # milliseconds: a busy machine is slow, and what hangs hangs longer
     found = context.new_page()
     wrong: list[str] = []
     found.on("request", lambda r: wrong.append(r.url) if not _own(r.url, address) else None)

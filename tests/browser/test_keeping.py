@@ -2,7 +2,7 @@
 
 import base64
 import io
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -117,9 +117,10 @@ def test_another_model_is_asked_the_same(page, known):
 
 def test_an_answer_that_comes_too_late_is_not_shown(page, known, monkeypatch):
     """Who asks another model meanwhile sees the other model, and only that."""
-    room = known["reader"]
-    quick = room.look
-    monkeypatch.setattr(room, "look", lambda asking: (time.sleep(1.5), quick(asking))[1])
+    late_one, other, answered = known["reader"], known["translator"], threading.Event()
+    quick, look = late_one.look, other.look
+    monkeypatch.setattr(late_one, "look", lambda asking: (answered.wait(120), quick(asking))[1])
+    monkeypatch.setattr(other, "look", lambda asking: (look(asking), answered.set())[0])
     page.select_option("select[aria-label=model]", "reader")
     page.fill("textarea[aria-label=text]", "the cat")
     page.click("button.first")

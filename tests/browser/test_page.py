@@ -178,9 +178,11 @@ def test_lessons_follow_their_controls(page):
     page.wait_for_function("said => document.querySelector('article p[aria-live]').textContent !== said", arg=said)
 
 
-def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch):
+def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch, tmp_path):
     """The button begins, what is said shows how far it is, and the lesson is drawn again when it has ended."""
-    work = "import time; print('step 7 of 9', flush=True); time.sleep(1.5)"
+    ended = tmp_path / "ended"
+    wait = f"while not pathlib.Path({str(ended)!r}).exists(): time.sleep(0.02)"
+    work = f"import pathlib, time\nprint('step 7 of 9', flush=True)\n{wait}"
     monkeypatch.setattr("saccade.serving.demos.COMMAND", (sys.executable, "-c", work))
     page.click("header >> text=Learn")
     page.click("text=Bahdanau against the fixed vector")
@@ -189,6 +191,7 @@ def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch):
     page.click("text=Train it now")
     page.wait_for_selector(".offer >> text=step 7 of 9")
     assert page.locator(".offer button").is_disabled()
+    ended.touch()
     page.wait_for_function("before => document.querySelector('.lessons article').dataset.ready !== before", arg=before)
     assert page.locator(".offer button").is_enabled()  # this one has left no models, so it is offered again
 

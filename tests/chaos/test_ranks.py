@@ -26,7 +26,7 @@ def told(home: Path, *what: str) -> dict[str, Any]:
     """What the things that were tried have told, by name."""
     calm = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     call = [sys.executable, "-W", "error", str(RANKS), str(home), *what]
-    done = subprocess.run(call, capture_output=True, text=True, env=os.environ | calm, timeout=600)
+    done = subprocess.run(call, capture_output=True, text=True, env=os.environ | calm, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {one["name"]: one["told"] for one in map(json.loads, done.stdout.splitlines())}
     assert list(found) == list(what)

@@ -1,9 +1,9 @@
 """The command line: quick, quiet, and its errors say what to do."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,11 @@ def run(*args, **options):
 
 def test_help_is_quick_and_does_not_import_torch():
     times = []
-    for _ in range(3):
-        start = time.perf_counter()
+    for _ in range(3):  # by the processor's time, which other work on the machine does not take
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = run("--help")
-        times.append(time.perf_counter() - start)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime)
     assert done.returncode == 0
     assert all(name in done.stdout for name in COMMANDS)
     assert min(times) < 0.5

@@ -14,7 +14,7 @@ import pytest
 
 from hostile.models import CASES, GROUPS
 
-SECONDS = 5.0  # loading, and encoding a modest text
+SECONDS = 5.0  # of the processor: loading, and encoding a modest text
 MEMORY, SMALL = 300, 64  # MB above what was held before: for any directory, and for a config of a kilobyte
 CHARACTERS = 1_500  # of an error
 BULKY = ("MB", "million", "000", "digits", "deep")  # names of the cases whose own files are not small

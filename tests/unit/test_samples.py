@@ -68,10 +68,10 @@ def test_text_that_ends_says_how_much_there_is():
 
 def test_default_counts_are_made_quickly():
     for name in ("dates", "numbers", "names", "curve", "moons"):
-        start = time.perf_counter()
+        start = time.process_time()
         made = sample(name).make(sample(name).count, 0)
         assert len(made) == sample(name).count
-        assert time.perf_counter() - start < 6, name
+        assert time.process_time() - start < 6, name
 
 
 # dates

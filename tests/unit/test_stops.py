@@ -11,6 +11,7 @@ import pytest
 
 from saccade.training import stops as module
 from saccade.training.stops import Stops
+from saccade.training.world.launch import environment
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
@@ -102,3 +103,27 @@ def test_the_second_signal_ends_the_process_at_once(echo, numbers, heard, code):
 
 def test_an_echo_is_shorter_than_a_person():
     assert module.ECHO <= 1
+
+
+def test_what_is_ignored_stays_ignored_and_the_other_is_heard():
+    """As in a background job, for which a shell ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Stops() as stops:
+            signal.raise_signal(signal.SIGINT)
+            assert stops.asked is None
+            signal.raise_signal(signal.SIGTERM)
+            assert stops.asked == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_several_processes_ignore_what_their_launcher_was_told_to(tmp_path):
+    """`nohup` ignores SIGHUP, and torchrun would listen to it all the same."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert environment(2, tmp_path)["TORCHELASTIC_SIGNALS_TO_HANDLE"] == "SIGTERM,SIGINT,SIGQUIT"
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert environment(2, tmp_path)["TORCHELASTIC_SIGNALS_TO_HANDLE"] == "SIGTERM,SIGINT,SIGHUP,SIGQUIT"

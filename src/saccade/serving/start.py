@@ -1,8 +1,10 @@
 """Start the server on this machine's own address and stop it with Ctrl-C."""
 
+import signal
 import socket
 import webbrowser
 from collections.abc import Callable
+from types import FrameType
 from urllib.parse import urlencode
 
 import uvicorn
@@ -11,6 +13,18 @@ from fastapi import FastAPI
 HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
 PATIENCE = 5  # seconds that requests may take to end after Ctrl-C
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, for which a signal that was ignored before, as a shell does for background jobs, stays ignored."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ignored = [number for number in signal.Signals if signal.getsignal(number) is signal.SIG_IGN]
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig not in self.ignored:
+            super().handle_exit(sig, frame)
 
 
 def start(
@@ -34,7 +48,7 @@ def start(
             timeout_keep_alive=PATIENCE,
             server_header=False,
         )
-        uvicorn.Server(config).run([door])
+        Server(config).run([door])
 
 
 def listening(port: int) -> socket.socket:

@@ -12,6 +12,8 @@ ECHO = 1.0  # seconds in which a launcher passes on what the terminal has alread
 class Stops:
     """Hears SIGINT and SIGTERM while it is open; outside the main thread, where nobody can, it does nothing.
 
+    A signal that was ignored before stays ignored: a shell starts its background jobs so, and Ctrl-C is not meant for them.
+
     >>> with Stops() as stops:
     ...     signal.raise_signal(signal.SIGTERM)
     ...     stops.asked == signal.SIGTERM
@@ -26,7 +28,8 @@ class Stops:
     def __enter__(self) -> "Stops":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._hear)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._hear)
         return self
 
     def __exit__(

@@ -17,6 +17,7 @@ from saccade.cores import cores
 from saccade.training.lastwords import LAST_WORDS, left
 
 RESTARTS = 3
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # which torchrun passes on to its processes
 
 
 def environment(processes: int, words: Path) -> dict[str, str]:
@@ -26,6 +27,12 @@ def environment(processes: int, words: Path) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # what torch says of broken connections, we say ourselves
         LAST_WORDS: str(words),
+        # what a shell has told a background job to ignore, or `nohup` any, does not end it
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(
+            name
+            for name in SIGNALS
+            if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN
+        ),
     }
     return {"OMP_NUM_THREADS": str(max(1, cores() // processes)), **told} | {
         name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ
