@@ -53,7 +53,7 @@ def ask_app(app: Any, door: Any, told: Any, **_: Any) -> None:
     """In place of a server that waits for a browser: a look and the list of runs."""
     door.close()
     with TestClient(app, base_url="http://127.0.0.1") as page:
-        for answer in (page.get("/api/runs"), page.post("/api/look/model", json={"text": "the bank"})):
+        for answer in (page.get("/api/runs"), page.post("/api/look/served", json={"text": "the bank"})):
             if answer.status_code >= 400:
                 raise (ValueError if answer.status_code < 500 else AssertionError)(answer.json()["error"])
 
@@ -89,16 +89,16 @@ def main(home: Path, names: list[str]) -> None:
     for name, content in {"data.tsv": DATA, "pairs.tsv": PAIRS, "outside.toml": runs.toml()}.items():
         Path(name).write_text(content, encoding="utf-8")
     for base in ("run", "translator"):  # whole ones answer; and what is imported late is imported now
-        shutil.copytree(home / "bases" / base, home / "model")
-        for arguments in commands(home / "model", base).values():
+        shutil.copytree(home / "bases" / base, home / "served")
+        for arguments in commands(home / "served", base).values():
             found = attempt(arguments)
             assert found["code"] == 0, (base, arguments, found["said"])
-        shutil.rmtree(home / "model")
+        shutil.rmtree(home / "served")
     virtual = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (virtual + MEMORY, virtual + MEMORY))
     for name in names:
         print(json.dumps({"name": name}), flush=True)
-        one, path = cases[name], home / "model"
+        one, path = cases[name], home / "served"
         shutil.copytree(home / "bases" / one.base, path)
         one.write(path)
         signal.alarm(SECONDS)

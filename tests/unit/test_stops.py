@@ -11,7 +11,7 @@ import pytest
 
 from saccade.training import stops as module
 from saccade.training.stops import Stops
-from saccade.training.world.launch import environment
+from saccade.training.world.launch import signals
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
@@ -119,11 +119,11 @@ def test_what_is_ignored_stays_ignored_and_the_other_is_heard():
         signal.signal(signal.SIGINT, before)
 
 
-def test_several_processes_ignore_what_their_launcher_was_told_to(tmp_path):
+def test_several_processes_ignore_what_their_launcher_was_told_to():
     """`nohup` ignores SIGHUP, and torchrun would listen to it all the same."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert environment(2, tmp_path)["TORCHELASTIC_SIGNALS_TO_HANDLE"] == "SIGTERM,SIGINT,SIGQUIT"
+        assert signals() == ["SIGTERM", "SIGINT", "SIGQUIT"]
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert environment(2, tmp_path)["TORCHELASTIC_SIGNALS_TO_HANDLE"] == "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+    assert signals() == ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]

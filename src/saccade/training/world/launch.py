@@ -27,16 +27,16 @@ def environment(processes: int, words: Path) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # what torch says of broken connections, we say ourselves
         LAST_WORDS: str(words),
-        # what a shell has told a background job to ignore, or `nohup` any, does not end it
-        "TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(
-            name
-            for name in SIGNALS
-            if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN
-        ),
     }
     return {"OMP_NUM_THREADS": str(max(1, cores() // processes)), **told} | {
         name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ
     }
+
+
+def signals() -> list[str]:
+    """What the launcher listens to: not what a shell has told a background job to ignore, nor `nohup` any."""
+    known = [name for name in SIGNALS if hasattr(signal, name)]
+    return [name for name in known if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN]
 
 
 def launch(processes: int, command: Sequence[str]) -> int:
@@ -75,6 +75,7 @@ def _launched(processes: int, arguments: list[str], spare: Path) -> tuple[int, s
         max_restarts=RESTARTS,
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(spare / "logs")),
+        signals_to_handle=",".join(signals()),
     )
     try:
         elastic_launch(config, sys.executable)(*arguments)
