@@ -229,13 +229,13 @@ def test_how_much_special_tokens_pass_on_is_said_and_they_can_be_hidden(framed_p
     passed = seen.weigh_values().weights[0]
     share = float(passed[:, special].sum() / passed.sum())
     note = f"have {round(100 * weight)} % of this head's weight, and {round(100 * share)} % of what is passed on"
-    assert note in framed_page.locator(".stage .notes").inner_text()
+    framed_page.wait_for_selector(f".stage .notes >> text={note}")
     drawn(framed_page, "text=Numbers")
     drawn(framed_page, "text=hide special tokens")
     kept = [i for i in range(len(seen.key)) if i not in special]
     shown = torch.tensor(table(framed_page))
     torch.testing.assert_close(shown, seen.weights[0][kept][:, kept], atol=1e-3, rtol=0)
-    assert framed_page.locator(".stage .notes").inner_text().startswith("Hidden: ")
+    framed_page.wait_for_selector(f".stage .notes >> text=/^Hidden: .*{note}/")
 
 
 def test_weight_times_value_norm_is_that_of_the_library(framed_page, framed):

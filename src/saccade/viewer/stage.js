@@ -83,10 +83,19 @@ export class Stage {
       }
     });
     if (mine !== this.drawing) return;
-    if (drawn) this.choose(one, drawn.heads, drawn.range);
+    if (drawn) this.choose(one, [], drawn.range);
     refill(this.node, ...(drawn ? drawn.nodes : [this.failure(failed)]));
     this.node.classList.remove("stale");
     this.panel.node.dataset.ready = `${source.found.look}.${this.map}.${this.head}.${this.view}.${this.measure}.${this.scale}.${this.hide}`;
+    if (drawn?.note) this.name(mine, one, drawn);
+  }
+
+  // what each head does takes longer to find out than to draw one of them, so it is said when the picture is there
+  async name(mine, one, { range, note }) {
+    const heads = await this.source.heads(this.map).catch(() => null);
+    if (!heads || mine !== this.drawing) return;
+    this.choose(one, heads, range);
+    note(heads[this.head]);
   }
 
   failure(error) {
@@ -99,11 +108,11 @@ export class Stage {
     const [query, key] = this.names(map);
     if (view === "many") {
       const [node, fixed] = await many(this);
-      return { nodes: [node], heads: [], range: { fixed } };
+      return { nodes: [node], range: { fixed } };
     }
-    if (view === "words") return { nodes: [words(source.found.aligned)], heads: [], range: null };
+    if (view === "words") return { nodes: [words(source.found.aligned)], range: null };
     const measure = this.measureOf(one);
-    const [all, heads] = await Promise.all([source.weights(map, measure), source.heads(map)]);
+    const all = await source.weights(map, measure);
     const size = query.tokens.length * key.tokens.length;
     const hide = this.hide && TOKENS.includes(view);
     const left = withoutSpecial(all.subarray(head * size, (head + 1) * size), query, key, hide);
@@ -120,9 +129,11 @@ export class Stage {
     };
     const above = (node) => (node.prepend(node.querySelector(".key")), node); // a long map would hide its scale below
     const views = { lines, heat: (its) => above(heat(its)), numbers, picture: (its) => picture({ ...its, grid: key.grid, address: source.found.picture, pin: (row) => (this.pinned = row) }) };
-    const notes = notesOf(source.found, one, { measure, hide, view: TOKENS.includes(view), head: heads[head] });
+    const notes = make("ul", { class: "notes" });
+    const note = (known) => notes.replaceChildren(...notesOf(source.found, one, { measure, hide, view: TOKENS.includes(view), head: known }).map((text) => make("li", { text })));
+    note(null);
     const title = make("p", { class: "title", text: `${one.title}, ${one.called[head]}${measure === "value_norm" ? ": weight × value norm" : ""}` });
-    return { nodes: [title, make("ul", { class: "notes" }, ...notes.map((text) => make("li", { text }))), await views[view](given)], heads, range };
+    return { nodes: [title, notes, await views[view](given)], range, note };
   }
 
   choose(one, heads, range) {
