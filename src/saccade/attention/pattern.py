@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.notebook import html_text
+
 Reach = tuple[float, float]
 
 
@@ -48,6 +50,9 @@ class Pattern:
 
     def __or__(self, other: "Pattern") -> "Pattern":
         return self if self == other else Either(self, other)
+
+    def _repr_html_(self) -> str:
+        return html_text(f"{self!r}\n{self.draw(8)}")
 
     def draw(self, size: int = 6) -> str:
         """The pattern as a picture: a row for each query, a column for each key; of several heads, the first."""

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.heap import give_back
+from saccade.notebook import html_heatmap, html_text
 
 Chunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
 Reduced = tuple[Tensor | None, Tensor | None]  # (weights, columns)
@@ -42,6 +43,19 @@ class Look:
     value_norms: Tensor | None = (
         None  # (B, H, K): the length of the value vector of each key; gates and channels have none
     )
+
+    def __repr__(self) -> str:
+        if self.weights is None:
+            return f"Look({self.name}, no weights)"
+        sizes = ", ".join(f"{axis} {size}" for axis, size in zip(self.axes, self.weights.shape, strict=False))
+        return f"Look({self.name}: {sizes})"
+
+    def _repr_html_(self) -> str:
+        if self.weights is None or self.columns is not None or self.axes != ("batch", "head", "query", "key"):
+            return html_text(repr(self))
+        first = self.weights[0].detach().float().cpu()  # (H, Q, K) of the first text
+        heads = f"the mean of {len(first)} heads" if len(first) > 1 else "one head"
+        return html_heatmap(first.mean(0).tolist(), caption=f"{self!r}: {heads} for the first text")
 
 
 class _Kept:

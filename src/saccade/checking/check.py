@@ -16,6 +16,7 @@ from torch import nn
 
 from saccade.checking.calling import Call, Subject, Way, find
 from saccade.checking.invariants import INVARIANTS, Asked, Outcome, Status, repeat
+from saccade.notebook import html_table
 
 Padding = Literal["both", "right", "left", "none"]
 SIDES: dict[str, list[str]] = {"both": ["right", "left"], "right": ["right"], "left": ["left"], "none": []}
@@ -64,6 +65,10 @@ class Report:
         why = [f"{f.name}: {f.meaning} Common cause: {f.cause}" for f in self.failures]
         verdict = f"{len(why)} of {len(self.findings)} fail." if why else "Nothing fails."
         return "\n".join([f"{self.module}, called as {self.called}", "", *lines, "", verdict, *why])
+
+    def _repr_html_(self) -> str:
+        rows = [(f.name, f.status, f.said) for f in self.findings]
+        return html_table(["invariant", "result", "finding"], rows, caption=f"{self.module}, called as {self.called}")
 
     def to_dict(self) -> dict[str, Any]:
         findings = [asdict(finding) for finding in self.findings]

@@ -36,6 +36,16 @@ class Seen:
     value_norms: Tensor | None = None
     pooled: bool = False
 
+    def __repr__(self) -> str:
+        count = len(self.gates) or len(self.heads)
+        what = "gates" if self.gates else "heads"
+        return f"Seen({self.title}: {count} {what}, {len(self.query)} queries, {len(self.key)} keys)"
+
+    def _repr_html_(self) -> str:
+        from saccade.explain.gallery import brief  # which knows what looks are
+
+        return brief(Looks(self.title, (self,), ()))
+
     @property
     def rows(self) -> list[str]:
         """The names of the queries."""

@@ -12,6 +12,7 @@ from saccade.data import Batch, Text
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED, unnamed
 from saccade.models.pooling import Pooling
+from saccade.notebook import html_text
 from saccade.parts.position import Grid
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -29,6 +30,9 @@ class Report:
     def __str__(self) -> str:
         lines = [f"loaded     {self.loaded}", f"new        {shorten(self.new)}", f"left over  {shorten(self.left)}"]
         return "\n".join(lines + self.said)
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
 
 def shorten(names: Sequence[str]) -> str:

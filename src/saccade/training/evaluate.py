@@ -10,9 +10,11 @@ from saccade.data import DataError, Example
 from saccade.data.item import several
 from saccade.engine import Fast, fast
 from saccade.models.model import Model
+from saccade.notebook import html_table
 from saccade.tasks.answering import evaluate as score
 from saccade.tasks.hidden import forgiving, left_out, scored
 from saccade.tasks.metrics import Score
+from saccade.tasks.metrics.score import CELLS_OF_A_SCORE
 from saccade.tasks.opening import open_run
 from saccade.tasks.reading import read_for
 from saccade.tasks.task import Task
@@ -34,6 +36,9 @@ class EvalResult:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.scores))
+
+    def _repr_html_(self) -> str:
+        return html_table(CELLS_OF_A_SCORE, [score.cells() for score in self.scores])
 
     def as_dict(self) -> dict[str, Any]:
         counts = {"examples": self.examples, "hidden": self.hidden, "engine": self.engine}

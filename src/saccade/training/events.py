@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from saccade.notebook import html_table
 from saccade.tasks.metrics import Score
+from saccade.tasks.metrics.score import CELLS_OF_A_SCORE
 from saccade.training.loop import Step
 
 
@@ -39,6 +41,16 @@ class Result:
     steps: int
     scores: dict[str, list[Score]]  # by split
     signal: int | None = None
+    notes: tuple[str, ...] = ()  # what a reader of the scores should know
+
+    def __str__(self) -> str:
+        lines = [f"{split:<5} {score}" for split, scores in self.scores.items() for score in scores]
+        return "\n".join([f"ended after {self.steps:,} steps by {self.why}", *lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        rows = [(split, *score.cells()) for split, scores in self.scores.items() for score in scores]
+        caption = " ".join([f"ended after {self.steps:,} steps by {self.why}.", *self.notes])
+        return html_table(["split", *CELLS_OF_A_SCORE], rows, caption=caption)
 
 
 class Refused(ValueError):

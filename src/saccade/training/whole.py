@@ -5,7 +5,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from saccade.notebook import notebook_display
 from saccade.training.job import Job, prepare
+from saccade.training.notebook import NotebookProgress
 from saccade.training.run import Event, Result, run
 
 
@@ -16,14 +18,17 @@ def train(
     out: str | Path,
     model: str = "",
     columns: Mapping[str, str] | None = None,
-    told: Callable[[Event], None] = lambda event: None,
+    told: Callable[[Event], None] | None = None,
     **settings: Mapping[str, Any],
 ) -> Result:
     """Train, or go on training, and write the run to `out`; `saccade.load(out)` is then the model.
 
     `settings` are tables by name, such as `model_fields={"width": 128}` and `train_fields={"max_time": 5}`. `told` hears of
-    every step, look and save.
+    every step, look and save; without it, a notebook shows the progress, and a script is silent.
     """
+    if told is None:
+        display = notebook_display()
+        told = (lambda event: None) if display is None else NotebookProgress(display)
     paths = (data,) if isinstance(data, str) else tuple(data)
     result: Event | None = None
     ready = prepare(Job(task, paths, model, columns or {}, **settings))  # type: ignore[arg-type]

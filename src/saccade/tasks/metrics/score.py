@@ -10,7 +10,10 @@ from typing import Literal
 
 import numpy as np
 
+from saccade.notebook import html_table
+
 ROUNDS = 1_000
+CELLS_OF_A_SCORE = ("score", "value", "95 % interval", "examples", "signature")
 CELLS = 2**20  # numbers that exist at one time, whatever the count of examples
 
 Statistic = Callable[[np.ndarray], np.ndarray]  # sums (R, k) -> values (R,)
@@ -51,11 +54,22 @@ class Score:
         added = (f"{name}:{value}" for name, value in settings.items())
         return replace(self, signature="|".join(filter(None, (self.signature, *added))))
 
-    def __str__(self) -> str:
+    def _repr_html_(self) -> str:
+        return html_table(CELLS_OF_A_SCORE, [self.cells()])
+
+    def cells(self) -> tuple[str, ...]:
+        """Name, value, interval, count and signature, as a table shows them."""
+        value, low, high = self._numbers()
+        return self.name, value, f"{low}–{high}", f"{self.count:,}", self.signature
+
+    def _numbers(self) -> tuple[str, str, str]:
         shown = lambda x: f"{x:,.{3 if abs(self.value) < 10 else 2}f}"
+        return shown(self.value), shown(self.low), shown(self.high)
+
+    def __str__(self) -> str:
         examples = "example" if self.count == 1 else "examples"
         signature = f" [{self.signature}]" if self.signature else ""
-        value, low, high = map(shown, (self.value, self.low, self.high))
+        value, low, high = self._numbers()
         return f"{self.name} {value} ({low}–{high}), {self.count:,} {examples}{signature}"
 
 

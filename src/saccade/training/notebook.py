@@ -1,0 +1,49 @@
+"""The progress of `saccade.train` in a notebook: one cell output that is brought up to date while the run goes on."""
+
+import time
+from typing import Any
+
+from saccade.notebook import html_table, html_text
+from saccade.training.events import Event, Looked, Result, Said
+from saccade.training.loop import Step
+
+SECONDS = 0.5  # between two updates
+MAX_LINES = 8  # of what was said
+
+
+class NotebookProgress:
+    """Hears the events of a run and shows them; `display` is IPython's."""
+
+    def __init__(self, display: Any):
+        self.step: Step | None = None
+        self.evaluations: list[Looked] = []
+        self.said: list[str] = []
+        self.updated = time.monotonic()
+        self.handle = display(self, display_id=True)
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Step):
+            self.step = event
+        elif isinstance(event, Looked):
+            self.evaluations.append(event)
+        elif isinstance(event, Said):
+            self.said.append(event.text)
+        now = time.monotonic()
+        if now - self.updated >= SECONDS or isinstance(event, Looked | Result):
+            self.updated = now
+            self.handle.update(self)
+
+    def __repr__(self) -> str:
+        step = self.step
+        line = "training" if step is None else f"step {step.number:,}, epoch {step.epoch + 1}, loss {step.loss:.4f}"
+        return "\n".join([*self.said[-MAX_LINES:], line])
+
+    def _repr_html_(self) -> str:
+        if not self.evaluations:
+            return html_text(repr(self))
+        names = [score.name for score in self.evaluations[-1].scores]
+        rows = [
+            (f"{one.step:,}", *(f"{score.value:.4g}" for score in one.scores), "best so far" if one.best else "")
+            for one in self.evaluations[-MAX_LINES:]
+        ]
+        return html_text(repr(self)) + html_table(["step", *names, ""], rows, caption="on held-out data")
