@@ -73,6 +73,8 @@ class Progress(ExitStack):
         for split, scores in result.scores.items():
             for score in scores:
                 self._print(f"{split:<5} {score}")
+        for note in result.notes:
+            self._print(note)
         self._print(f"written    {self.out}/model, {self.out}/report.html")
 
     def _print(self, text: str) -> None:

@@ -134,6 +134,7 @@ def _run(ready: "Ready", out: Path, request: flags.Request, *, as_json: bool, be
     if as_json:
         scores = {split: [vars(score) for score in found] for split, found in result.scores.items()}
         facts = {"out": str(out), "steps": result.steps, "ended_by": result.why, "scores": scores}
+        facts |= {"notes": list(result.notes)} if result.notes else {}
         print(json.dumps(facts | ({} if told is None else {"promise": asdict(told)})))
     return _code(result)
 

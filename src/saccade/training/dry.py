@@ -8,6 +8,7 @@ import torch
 
 from saccade.training.job import Ready
 from saccade.training.loop import Learner
+from saccade.training.prospects import few_examples
 
 STEPS = 3
 
@@ -36,6 +37,7 @@ def rehearse(ready: Ready) -> str:
         f"speed        about {taken[-1].tokens / seconds:,.0f} tokens/s",
         f"memory       {_peak():,.0f} MB so far, weights and optimiser {size / 1e6:,.0f} MB of it",
         f"disk         {size / 1e6:,.0f} MB for a checkpoint, up to four of them",
+        *([f"warning      {warning}"] if (warning := few_examples(ready)) else []),
         "Nothing was written.",
     ]
     return "\n".join(lines)

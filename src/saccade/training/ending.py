@@ -10,6 +10,7 @@ from saccade.models.model import Model
 from saccade.tasks.answering import answers, scores_of
 from saccade.tasks.metrics import Score
 from saccade.training.events import Asked, Event, Result, Said
+from saccade.training.prospects import compare_with_baseline
 from saccade.training.result import write_result
 from saccade.training.settings import write_settings
 from saccade.training.stops import Stops
@@ -41,6 +42,7 @@ def finish(work: "Run", stops: Stops) -> Iterator[Event]:
         told["why"],
         learner.done,
         {name: [Score(**score) for score in scores] for name, scores in told["scores"].items()},
+        notes=tuple(told["notes"]),
     )
 
 
@@ -66,10 +68,12 @@ def _finished(work: "Run", model: Model, stops: Stops) -> dict[str, Any] | None:
         shutil.rmtree(left)
     write_settings(work.out / "config.toml", ready)  # with what was tuned
     model.save(work.out / "model")
-    result = Result(work.over() or work.limit(), work.learner.done, scores)
+    notes = [compare_with_baseline(ready, name, scores[name][0], answered[name][1]) for name in scores]
+    result = Result(work.over() or work.limit(), work.learner.done, scores, notes=tuple(filter(None, notes)))
     write_result(work, model, result)
     summarise(work, model, result, answered)
-    return {"why": result.why, "scores": {name: [vars(score) for score in found] for name, found in scores.items()}}
+    told = {name: [vars(score) for score in found] for name, found in scores.items()}
+    return {"why": result.why, "scores": told, "notes": list(result.notes)}
 
 
 def unless(stops: Stops) -> Callable[[int, int], None]:

@@ -22,7 +22,7 @@ def write_result(work: "Run", model: Model, result: Result) -> None:
         "processes": work.world.size,
         "examples": {name: len(table.examples) for name, table in work.ready.splits.tables().items()},
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
-    }
+    } | ({"notes": list(result.notes)} if result.notes else {})
     path = work.out / "result.json"
     beside = path.with_suffix(".part")
     beside.write_text(to_json(facts) + "\n", encoding="utf-8")

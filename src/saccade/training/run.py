@@ -29,6 +29,7 @@ from saccade.training.job import Ready
 from saccade.training.likeness import alike, other_world, same, shelved
 from saccade.training.lines import Lines
 from saccade.training.loop import Diverged, Learner, Step
+from saccade.training.prospects import few_examples
 from saccade.training.run_lock import lock_run
 from saccade.training.settings import write_settings
 from saccade.training.stops import Stops
@@ -270,6 +271,8 @@ def run(ready: Ready, out: Path, *, disk: Disk | None = None) -> Generator[Event
         yield from map(Said, shelved(ready, out / "tokens", world))
         work = Run(ready, out, world, disk=disk)
         yield from work.resume()
+        if not work.start and (warning := few_examples(ready)):
+            yield Said(warning)
         # weights and two moments of each, and while one checkpoint is written the one before is there
         room = 2 * 3 * need({"model": work.learner.tensors()["model"]})
         if not (work.over() or work.limit()):

@@ -30,7 +30,7 @@ def summarise(
         title=f"{ready.task.name}: {work.out.name}",
         facts=_facts(work, model, result),
         metrics=[*work.lines.read(), *_speed(work.speed.read())],
-        scores=[f"{name}: {score}" for name, scores in result.scores.items() for score in scores],
+        scores=[*(f"{name}: {score}" for name, scores in result.scores.items() for score in scores), *result.notes],
         confusion=_confused(ready.task, found, examples),
         examples=_worst(ready.task, found, examples),
         maps=_pictures(ready.task, model, examples),
