@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,10 @@ def _seconds(path: Path) -> float | None:
     """The CPU seconds of all steps, where they were written down."""
     if not path.is_file():
         return None
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    told = [row["cpu"] for row in rows if "cpu" in row]
+    told: list[float] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ValueError, RecursionError):  # the last line of a run that is being written, or a damaged one
+            row = json.loads(line)
+            cpu = row.get("cpu") if isinstance(row, dict) else None
+            told += [cpu] if isinstance(cpu, int | float) else []
     return sum(told) if told else None

@@ -1,12 +1,12 @@
 """What only people know of a model: where its data come from and whom it may harm, asked for in a small TOML file."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from saccade.attention.table import nearest
+from saccade.models.files import read_toml
 
 FILE = "statements.toml"
 BLANK = "not stated"
@@ -164,8 +164,8 @@ def read_statements(home: Path) -> Statements:
     if not path.is_file():
         return Statements()
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raw = read_toml(path)
+    except ValueError as error:
         raise ValueError(f"{path}: is no TOML ({error}); saccade card RUN --init writes a file to fill in.") from error
     for table, answers in raw.items():
         if table not in HEADS or not isinstance(answers, dict):

@@ -141,7 +141,13 @@ def _speak(model: Model, directory: Path) -> None:
     if vocab is None or model.tokenizer.vocab <= vocab:
         return
     where, last = f"{directory}: {' and '.join(present)}", model.tokenizer.vocab - 1
-    special = set(model.tokenizer.special.values()) - set(model.tokenizer.encode("").ids)
+    used = {
+        *model.tokenizer.encode("").ids,
+        *model.tokenizer.encode("", "").ids,
+        model.tokenizer.begin,
+        model.tokenizer.mask,
+    }
+    special = set(model.tokenizer.special.values()) - used
     spare = last - vocab < SPARE and not any(
         model.tokenizer.token(id) for id in range(vocab, last + 1) if id not in special
     )

@@ -122,15 +122,30 @@ def copy_weights(model: Model) -> Model:
 
 def check_segments(model: Model, directory: Path) -> None:
     """The tokenizer gives no segment, or token type, that the model has no vector for; of two texts, where it has several."""
-    segments = next(
-        (getattr(model.config, item.name) for item in fields(model.config) if item.name == "segments"), None
-    )
+    segments = _segments(model)
     if segments is None or model.tokenizer is None:
         return
-    given = [model.tokenizer.encode("a").segments, model.tokenizer.encode("a", "a").segments if segments > 1 else []]
-    highest = max((one for some in given for one in some), default=0)
+    highest = max(_highest_segment(model, "a"), _highest_segment(model, "a", "a") if segments > 1 else 0)
     if highest >= segments:
         raise ValueError(
             f"{directory}: the tokenizer gives the segment (token type) {highest}, and the model has vectors for {segments}, "
             "counted from 0; the tokenizer is another model's."
         )
+
+
+def check_pairs(model: Model) -> None:
+    """A model that is to read two texts together has a vector for the segment of the second."""
+    segments = _segments(model) if getattr(model.body, "paired", True) else None  # Longformer leaves segments out
+    if segments is not None and (second := _highest_segment(model, "a", "a")) >= segments:
+        raise ValueError(
+            f"This {model.family.name} reads one text at a time: it has vectors for {segments} segment (type_vocab_size), and "
+            f"its tokenizer gives {second} to a second text, counted from 0. Choose another model for pairs of texts."
+        )
+
+
+def _segments(model: Model) -> int | None:
+    return next((getattr(model.config, item.name) for item in fields(model.config) if item.name == "segments"), None)
+
+
+def _highest_segment(model: Model, *texts: str) -> int:
+    return max(model.tokenizer.encode(*texts).segments, default=0)
