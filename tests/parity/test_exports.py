@@ -150,9 +150,11 @@ def theirs_written(made, prompts):
     made.words.padding_side = "right" if whole else "left"
     asked = read(made.words, prompts)
     out = made.theirs.generate(**asked, max_new_tokens=LIMIT, do_sample=False)
-    end, found = made.tokenizer.target.end, []
+    end, pad, found = made.tokenizer.target.end, made.tokenizer.pad, []
     for row in out[:, 1 if whole else asked["input_ids"].size(1) :].tolist():
-        found.append(row[: row.index(end)] if end in row else row)
+        stop = row.index(end) if end in row else len(row)
+        assert set(row[stop + 1 :]) <= {pad}  # nothing is written after the end
+        found.append(row[:stop])
     return found
 
 
