@@ -74,7 +74,10 @@ def main(path: str) -> None:
             began = time.monotonic()
             one = attempt(name, settings, family)
             found.setdefault(shown, {})[family.name] = one
-            print(f"{shown:18} {family.name:22} {one['outcome']:8} {time.monotonic() - began:5.1f} s  {one['said'][:110]}", flush=True)
+            print(
+                f"{shown:18} {family.name:22} {one['outcome']:8} {time.monotonic() - began:5.1f} s  {one['said'][:110]}",
+                flush=True,
+            )
         Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

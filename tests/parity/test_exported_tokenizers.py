@@ -20,6 +20,7 @@ from saccade.models.load import load
 from saccade.models.new import new
 from saccade.text import from_llama2c
 from saccade.text import load as load_tokenizer
+from saccade.text.proto import field
 
 FAMILY = {family.name: family for family in PUBLISHED}
 IDENTITY = {"normalization_rule_name": "identity"}
@@ -108,6 +109,18 @@ def test_what_a_tokenizer_json_cannot_say_is_left_to_sentencepiece(tmp_path):
     load_tokenizer(tmp_path).save(tmp_path / "out")
     assert not (tmp_path / "out" / "tokenizer.json").exists()
     assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["tokenizer_class"] == "LlamaTokenizer"
+
+
+@pytest.mark.parametrize(
+    "more", [b"\xc3\x01\xc4\x01", field(2, field(3, b"x")), field(1, field(1, b"y" * 3000) + field(2, 0.0))]
+)
+def test_a_strange_model_is_saved_without_a_tokenizer_json(more, tmp_path):
+    """A group, which SentencePiece passes over; a kind of model that is no number; a piece of 3,000 letters."""
+    (tmp_path / "tokenizer.model").write_bytes(pieces(**LLAMA) + more)
+    tokenizer = load_tokenizer(tmp_path)
+    tokenizer.save(tmp_path / "out")
+    assert not (tmp_path / "out" / "tokenizer.json").exists()
+    assert load_tokenizer(tmp_path / "out").encode("the cat").ids == tokenizer.encode("the cat").ids
 
 
 def test_marian(tmp_path):

@@ -6,11 +6,13 @@ normalizes by a table (NFKC) come out alike unless accents stand in an order of 
 """
 
 import base64
+import struct
 from dataclasses import dataclass
 from typing import Any
 
 from saccade.text.frame import Frame
 from saccade.text.proto import BPE, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, read_fields
+from saccade.text.spec import LETTERS
 
 SPACE = "▁"
 COMPOSING = (
@@ -68,7 +70,10 @@ def tokenizer_json(
 
     `names` are the tokens by role, `special` all special tokens with their ids.
     """
-    proto = read_proto(content)
+    try:
+        proto = read_proto(content)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error):  # fields that SentencePiece passes over
+        return None
     model = _model(proto, special) if proto.escape and not proto.suffix else None
     beyond = sorted(id for id in special.values() if id >= len(proto.pieces))
     if model is None or beyond != list(range(len(proto.pieces), len(proto.pieces) + len(beyond))):
@@ -92,6 +97,8 @@ def _model(proto: Proto, special: dict[str, int]) -> dict[str, Any] | None:
     unknown = [id for id, (_, _, kind) in enumerate(proto.pieces) if kind == UNKNOWN]
     texts = [text for text, _, _ in proto.pieces]
     if kinds & {UNUSED, USER_DEFINED} or len(unknown) != 1 or len(set(texts)) < len(texts):
+        return None
+    if max(map(len, texts)) > LETTERS:
         return None
     if proto.algorithm == UNIGRAM:
         vocab = [[text, score] for text, score, _ in proto.pieces]
