@@ -58,7 +58,8 @@ def compare_gradients(ours, theirs, family, config):
     for p in [*theirs.parameters(), *ours.parameters()]:
         if p.grad is None:
             p.grad = torch.zeros_like(p)
-    published = {n.removeprefix(family.prefix): p.grad for n, p in theirs.named_parameters()}
+    everywhere = theirs.named_parameters(remove_duplicate=False)  # a tied one stands under any of its names
+    published = {n.removeprefix(family.prefix): p.grad for n, p in everywhere}
     wanted = to_ours(published, family.names(config)).found
     got = {n: p.grad for n, p in ours.named_parameters()}
     compared = 0

@@ -22,6 +22,8 @@ PAIRED |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3, "decoder_
 PUBLISHED = {
     "bert": READS,
     "roberta": READS,
+    "xlm_roberta": READS | {"layer_norm_eps": 1e-5},
+    "camembert": READS | {"type_vocab_size": 1},
     "distilbert": {"vocab_size": 53, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 17}
     | {"max_position_embeddings": 19, "qa_dropout": 0.3, "seq_classif_dropout": 0.4},
     "electra": READS | {"embedding_size": 5, "classifier_dropout": 0.3},
@@ -29,6 +31,8 @@ PUBLISHED = {
     "bigbird": READS | {"block_size": 2, "num_random_blocks": 1},
     "gpt2": {"vocab_size": 53, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 19},
     "llama": SIZES | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 19},
+    "mistral": SIZES
+    | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 19, "sliding_window": None},
     "t5": {"vocab_size": 53, "d_model": 12, "d_kv": 4, "d_ff": 17, "num_layers": 2, "num_heads": 3},
     "bart": PAIRED,
     "marian": PAIRED | {"pad_token_id": 52, "decoder_start_token_id": 52, "decoder_vocab_size": 53},

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from saccade.models import distilbert, electra, roberta, vit
+from saccade.models import distilbert, electra, relatives, roberta, vit
 from saccade.models.weights import to_ours, to_theirs
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
@@ -21,6 +21,9 @@ CASES = [
     ("roberta-base", roberta.FAMILY, ROBERTA, None, 2, 124_055_040),
     ("roberta-base words", roberta.FAMILY, ROBERTA, "words", 2, 124_697_433),
     ("roberta-base labels", roberta.FAMILY, ROBERTA, "label", 2, 124_647_170),
+    # (vocab + 514 + 1) · 768 for the words, positions and segments, 1,536 for their norm, and twelve layers of 7,087,872
+    ("xlm-roberta-base", relatives.XLM_ROBERTA, ROBERTA | {"vocab_size": 250002}, None, 2, 277_453_056),
+    ("camembert-base", relatives.CAMEMBERT, ROBERTA | {"vocab_size": 32005}, None, 2, 110_031_360),
     ("distilbert-base", distilbert.FAMILY, DISTILBERT, None, 2, 66_362_880),
     ("distilbert-base words", distilbert.FAMILY, DISTILBERT, "words", 2, 66_985_530),
     ("electra-small-discriminator", electra.FAMILY, ELECTRA, "replaced", 2, 13_549_057),

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from saccade.models import bart, llama, marian, t5
+from saccade.models import bart, llama, marian, relatives, t5
 from saccade.models.weights import to_ours
 
 
@@ -30,6 +30,7 @@ LLAMA_32_1B |= {
 }
 LLAMA_3_8B = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
 LLAMA_3_8B |= {"num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500000.0, "rms_norm_eps": 1e-5}
+MISTRAL_7B = LLAMA_3_8B | {"vocab_size": 32768, "rope_theta": 1e6, "sliding_window": None}
 T5_SMALL = {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
 T5_BASE = T5_SMALL | {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
 T5_11_SMALL = T5_SMALL | {"d_ff": 1024, "num_layers": 8, "num_decoder_layers": 8, "num_heads": 6}
@@ -42,6 +43,7 @@ OPUS_MT |= {"scale_embedding": True} | both_sides(layers=6, ffn_dim=2048, attent
 
 HF = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+    "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
     "t5": (transformers.T5Config, transformers.T5ForConditionalGeneration),
     "bart": (transformers.BartConfig, transformers.BartForConditionalGeneration),
     "marian": (transformers.MarianConfig, transformers.MarianMTModel),
@@ -50,6 +52,7 @@ PUBLISHED = [  # the counts as the model cards and papers round them, to the las
     ("llama-7b", llama.FAMILY, LLAMA_7B, 6_738_415_616),
     ("llama-3-8b", llama.FAMILY, LLAMA_3_8B, 8_030_261_248),
     ("llama-3.2-1b", llama.FAMILY, LLAMA_32_1B, 1_235_814_400),
+    ("mistral-7b-v0.3", relatives.MISTRAL, MISTRAL_7B, 7_248_023_552),
     ("t5-small", t5.FAMILY, T5_SMALL, 60_506_624),
     ("t5-base", t5.FAMILY, T5_BASE, 222_903_552),
     ("t5-v1.1-small", t5.FAMILY, T5_11_SMALL, 76_961_152),

@@ -9,7 +9,7 @@ from test_readers import SIZES, example
 from torch.testing import assert_close
 
 from saccade.data import Batch, Image, Text
-from saccade.models import distilbert, electra, roberta, vit
+from saccade.models import distilbert, electra, relatives, roberta, vit
 from saccade.models.weights import to_ours, to_theirs
 
 DISTIL = {"vocab_size": 53, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 17, "max_position_embeddings": 19}
@@ -22,6 +22,8 @@ TEXT_CASES = [
         | {"max_position_embeddings": 23, "pad_token_id": 3, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5}
         | {"num_attention_heads": 4, "type_vocab_size": 3},
     ),
+    (relatives.XLM_ROBERTA, SIZES | {"max_position_embeddings": 21, "type_vocab_size": 2}),
+    (relatives.CAMEMBERT, SIZES | {"max_position_embeddings": 22, "pad_token_id": 2, "type_vocab_size": 2}),
     (distilbert.FAMILY, DISTIL),
     (distilbert.FAMILY, DISTIL | {"n_heads": 1, "activation": "relu", "n_layers": 1}),
     (distilbert.FAMILY, DISTIL | {"n_heads": 6, "activation": "gelu_new", "n_layers": 3}),

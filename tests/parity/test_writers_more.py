@@ -17,10 +17,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import modeling_rope_utils
 from transformers.models.llama import modeling_llama
+from transformers.models.mistral import modeling_mistral
 from transformers.models.t5 import modeling_t5
 
 from saccade.data import Batch, Text
-from saccade.models import bart, llama, marian, t5
+from saccade.models import bart, llama, marian, relatives, t5
 from saccade.models.weights import to_theirs
 
 VOCAB, LONGEST = 53, 19
@@ -37,7 +38,7 @@ class Double:
 
 @pytest.fixture
 def exact(monkeypatch):
-    for module in (modeling_llama, modeling_rope_utils, modeling_t5):
+    for module in (modeling_llama, modeling_mistral, modeling_rope_utils, modeling_t5):
         monkeypatch.setattr(module, "torch", Double())
 
 
@@ -45,6 +46,13 @@ def hf_llama(**options):
     sizes = {"vocab_size": VOCAB, "hidden_size": 12, "intermediate_size": 17, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 3, "max_position_embeddings": LONGEST}
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**(sizes | options), attn_implementation="eager"))
+
+
+def hf_mistral(**options):
+    sizes = {"vocab_size": VOCAB, "hidden_size": 12, "intermediate_size": 17, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": LONGEST}
+    config = transformers.MistralConfig(**(sizes | {"sliding_window": None} | options), attn_implementation="eager")
+    return transformers.MistralForCausalLM(config)
 
 
 def hf_t5(**options):
@@ -83,6 +91,8 @@ DECODERS = [
     (llama.FAMILY, hf_llama, {"num_key_value_heads": 1, "tie_word_embeddings": True, "num_hidden_layers": 3}),
     (llama.FAMILY, hf_llama, {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 5e5}}),
     (llama.FAMILY, hf_llama, {"head_dim": 10, "rope_parameters": LLAMA3}),
+    (relatives.MISTRAL, hf_mistral, {}),
+    (relatives.MISTRAL, hf_mistral, {"head_dim": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
 ]
 PAIRS = [
     (t5.FAMILY, hf_t5, {}),

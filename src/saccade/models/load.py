@@ -35,7 +35,15 @@ __all__ = ["BODY", "Model", "Pooling", "Report", "family", "load", "new", "save"
 BODY = "body"  # asked for as a head: none, only the body
 REPEATED = ("layers", "decoder_layers", "stages", "blocks")  # each has tensors of its own
 SPARE = 100_000  # special tokens that a tokenizer may have and the model not
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "source.spm")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "source.spm",
+)
 
 
 def load(

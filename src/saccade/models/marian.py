@@ -73,6 +73,18 @@ def places(config: Config) -> Spares:
     return {f"{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
 
 
+UNSAID = {  # what a published config means when it says nothing: the sizes of a larger model than most
+    "d_model": 1024,
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096,
+    "decoder_ffn_dim": 4096,
+    "max_position_embeddings": 1024,
+    "activation_function": "gelu",
+    "scale_embedding": False,
+}
 FAMILY = Family(
     name="marian",
     said="encoder and decoder: sinusoidal positions, norm after, for translation",
@@ -81,10 +93,9 @@ FAMILY = Family(
     names=lambda config: {**(bart.WORDS if config.shared else APART), **bart.LAYERS},
     keys=bart.KEYS | {"decoder_vocab_size": "target_vocab", "share_encoder_decoder_embeddings": "shared"},
     fixed=bart.FIXED | {"normalize_embedding": False, "static_position_embeddings": True},
-    also=lambda config: {
-        "pad_token_id": config.begin,
-        "forced_eos_token_id": None,
-    },  # unless a tokenizer pads otherwise
+    adapt=lambda raw: UNSAID | raw,
+    # unless a tokenizer pads otherwise
+    also=lambda config: {"pad_token_id": config.begin, "forced_eos_token_id": None},
     prefix="model.",
     beside=("final_logits_bias", r"lm_head\.weight"),
     optional=("head.shift",),

@@ -134,6 +134,14 @@ def _flagged(name: str, id: int) -> dict[str, Any]:
     return {"id": id, "content": name, **plain}
 
 
+def _fairseq(folder: Folder, path: Path) -> Tokenizer:
+    """XLM-RoBERTa's and CamemBERT's model, whose ids are not those of the model file."""
+    raise ValueError(
+        f"{path}: the ids of this tokenizer are made by a class of the transformers package and not by the file alone. Put a "
+        f"tokenizer.json beside it: transformers.AutoTokenizer.from_pretrained({str(path.parent)!r}).save_pretrained(NEW)."
+    )
+
+
 def _pieces(folder: Folder, path: Path) -> Tokenizer:
     return _from_model(folder, read(path), path.name, str(path))
 
@@ -225,6 +233,7 @@ READERS: list[tuple[tuple[str, ...], Callable[..., Tokenizer]]] = [
     (("encoder.json", "vocab.bpe"), _bpe),
     (("vocab.txt",), _wordpiece),
     (("spiece.model",), _pieces),
+    (("sentencepiece.bpe.model",), _fairseq),
     (("*.model",), _pieces),
     (("*.spm",), _pieces),
 ]
