@@ -33,7 +33,6 @@ def describe_look(number: int, looks: Looks, shown: Looks) -> dict[str, Any]:
                 "key": sides[1],
                 "pooled": raw.pooled,
                 "value_norms": raw.value_norms is not None,
-                "sums_to_one": raw.sums_to_one,
             }
         )
     return {

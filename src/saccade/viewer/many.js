@@ -1,6 +1,6 @@
 // All layers and heads as small pictures; one that is clicked becomes the large one, and each can be switched off.
 
-import { key, painted } from "/page/colour.js";
+import { extent, key, painted } from "/page/colour.js";
 import { rangeOf } from "/page/scale.js";
 import { make } from "/page/tell.js";
 
@@ -31,6 +31,7 @@ export async function many(stage) {
     const [query, keys] = [found.axes[map.query], found.axes[map.key]];
     const measure = stage.measureOf(map);
     const [all, heads] = await Promise.all([source.weights(number, measure), source.heads(number)]);
+    const every = extent(all);
     const size = query.tokens.length * keys.tokens.length;
     const figures = map.heads.map((_, head) => {
       const name = switchOf(panel, map, head);
@@ -39,12 +40,12 @@ export async function many(stage) {
       const open = make(
         "button",
         { type: "button", "aria-label": `${map.title}, ${map.called[head]}: ${named}`, onclick: () => stage.set({ map: number, head, view: "heat" }) },
-        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, stage.scale, all, values)),
+        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, stage.scale, every, values)),
       );
       const on = name && make("input", { type: "checkbox", checked: !panel.off.has(name), onchange: (event) => panel.switchOff(name, event.target.checked) });
       return make("figure", {}, open, make("figcaption", { text: named === map.called[head] ? named : `${map.called[head]}: ${named}` }), on && make("label", {}, on, "on"));
     });
-    const range = rangeOf(map, measure, "fixed", all, all);
+    const range = rangeOf(map, measure, "fixed", every, all);
     const same = legend === range.said; // what holds for all layers is said once
     legend = range.said;
     whole &&= range.whole;

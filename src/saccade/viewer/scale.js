@@ -8,9 +8,9 @@ function plain(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-// the scale of one map: `all` are the numbers of all its heads, `shown` those that are drawn
-export function rangeOf(one, measure, scale, all, shown) {
-  const { signed, top: largest } = extent(all);
+// the scale of one map: `every` is the extent of all its heads, `shown` are the numbers that are drawn
+export function rangeOf(one, measure, scale, every, shown) {
+  const { signed, top: largest } = every;
   const whole = measure === "weight" && largest <= 1.002 && !signed; // shares and gates end at 1, whatever the largest is
   const fixed = whole ? "0 to 1" : `to ${plain(largest)}, the largest of this layer`;
   const what = one.kind === "gate" ? "how far the gate is open" : one.kind === "channel" ? "share of the channel that passes" : SAID[measure];

@@ -2,6 +2,7 @@
 // where it cannot be drawn the reason stands in its place.
 
 import { headSelect, layerSelect, measureSelect, ONE_HEAD, scaleSelect, specialBox, TOKENS, viewButtons, viewsOf } from "/page/controls.js";
+import { extent } from "/page/colour.js";
 import { heat } from "/page/heat.js";
 import { lines } from "/page/lines.js";
 import { many } from "/page/many.js";
@@ -116,7 +117,7 @@ export class Stage {
     const size = query.tokens.length * key.tokens.length;
     const hide = this.hide && TOKENS.includes(view);
     const left = withoutSpecial(all.subarray(head * size, (head + 1) * size), query, key, hide);
-    const range = rangeOf(one, measure, this.scale, all, left.values);
+    const range = rangeOf(one, measure, this.scale, extent(all), left.values);
     const given = {
       values: left.values,
       range,
