@@ -250,3 +250,25 @@ def test_a_file_name_that_is_not_unicode_is_named_in_ascii(tmp_path, capsys):
         assert "the name of this file is not Unicode" in said
         assert "caf\\xe9.txt" in said
         assert "Rename it" in said
+
+
+def test_a_run_is_not_begun_in_a_directory_whose_name_is_not_unicode(tmp_path, capsys):
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9")
+    assert main(["train", "regress", "--out", out, "--train.max-steps", "1"]) == 2
+    assert (
+        "r\\xe9: the name of this directory is not Unicode (UTF-8); give another with --out." in capsys.readouterr().err
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_typed_text_that_no_tokenizer_takes_is_a_data_error(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    small = ["--model.width", "16", "--model.layers", "1", "--train.max-steps", "1", "--out", run]
+    path = tmp_path / "a.txt"
+    path.write_text("to be or not to be\n" * 30, encoding="utf-8")
+    assert main(["train", "language", "--data", str(path), *small]) == 0
+    capsys.readouterr()
+    assert main(["generate", run, "a" * (LIMIT + 1)]) == 3
+    assert "Text 0 has 1,000,001 characters; at most 1,000,000 are tokenized" in capsys.readouterr().err
+    assert main(["generate", run, "caf\udce9"]) == 3
+    assert "half a character" in capsys.readouterr().err

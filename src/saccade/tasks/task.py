@@ -195,7 +195,7 @@ def check_length(text: str, example: Example, column: str) -> None:
         raise DataError(
             f"the text has {len(text):,} characters; at most {LIMIT:,} are read as one text",
             file=example.file,
-            line=example.line,
+            line=example.line if example.file else 0,
             column=column,
             value=text,
             cure="divide it into several records",

@@ -7,6 +7,7 @@ A run directory holds config.toml, metrics.jsonl (what was learnt: the same byte
 checkpoints/, report.html and model/.
 """
 
+import os
 import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -254,6 +255,15 @@ class Run:
         return ""
 
 
+def _check_name(out: Path) -> None:
+    """Refuse a directory whose name is not Unicode, before anything is learnt: safetensors cannot write there."""
+    try:
+        str(out).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(out).decode("utf-8", "backslashreplace")
+        raise Refused(f"{shown}: the name of this directory is not Unicode (UTF-8); give another with --out.") from None
+
+
 def _owned(out: Path, world: World) -> AbstractContextManager[str]:
     """The run directory, which the first process owns for all."""
     return lock_run(out) if world.is_first else nullcontext("")
@@ -261,6 +271,7 @@ def _owned(out: Path, world: World) -> AbstractContextManager[str]:
 
 def run(ready: Ready, out: Path, *, disk: Disk | None = None) -> Generator[Event, None, None]:
     """Train, or go on training; then write the best model and the report. Every process of a launcher runs this."""
+    _check_name(out)
     with full_told(out), Stops() as stops, joined(ready.config.device) as world, _owned(out, world) as warning:
         if warning:
             yield Said(warning)
