@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from saccade.explain import fonts
 from saccade.explain.curve import axis, curve, thin
+from saccade.explain.figures import heat
 from saccade.explain.grid import LEVELS, ink, shades
 from saccade.explain.heatmap import confusion_matrix, heatmap
 from saccade.explain.picture import Map, save
@@ -198,6 +199,10 @@ def test_a_font_of_the_system_draws_what_the_usual_one_lacks(tmp_path, monkeypat
         assert fonts.covering("日 a") == ([fonts.USUAL, "Two"], [])
         assert fonts.covering("日本") == ([fonts.USUAL, "Two"], ["本"])
         save(tmp_path / "map.png", [Map("日", torch.rand(1, 1), names=(["日"], ["a"]))])
+        figure = heat(torch.eye(2), ["日", "b"], ["a", "b"], "日")
+        assert fonts.choose_fonts(figure) == ""
+        for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
+            assert text.get_fontfamily() == [fonts.USUAL, "Two"]
     finally:
         fonts.system_fonts.cache_clear()
 

@@ -9,11 +9,9 @@ import torch
 from PIL import Image
 
 from saccade.cli import main
-from saccade.explain import picture
 from saccade.explain.ablate import Importance, Switch
 from saccade.explain.agreement import Agreement
 from saccade.explain.built import built
-from saccade.explain.figures import heat
 from saccade.explain.findings import agreement_section, word_panels, worth_panels, worth_sections
 from saccade.explain.picture import save
 from saccade.explain.word import Step
@@ -117,16 +115,6 @@ def test_the_positions_and_patterns_of_a_model_are_drawn(run, tmp_path, capsys):
     assert torch.equal(code, model.body.encoder.position.barcode(7))
     with pytest.raises(ValueError, match="no stack of layers"):
         built(new("rnn", rnn.Config(vocab=9, width=4, layers=1)))
-
-
-def test_letters_that_the_usual_font_lacks_are_sought_in_the_others(monkeypatch, tmp_path):
-    monkeypatch.setattr(picture, "WIDE", ("No Such Font", "DejaVu Serif"))
-    picture.fonts.cache_clear()
-    figure = heat(torch.eye(2), ["注意", "力"], ["a", "b"], "注意力")
-    picture.save_figure(figure, tmp_path / "wide.png")
-    picture.fonts.cache_clear()
-    for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
-        assert text.get_fontfamily() == ["DejaVu Sans", "DejaVu Serif"]
 
 
 def test_a_word_of_dollars_is_no_formula(tmp_path):

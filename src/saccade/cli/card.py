@@ -38,6 +38,7 @@ def _card(run: str, init: bool, check: bool, as_json: bool) -> int:
     from saccade.audit.card import carried, write_card
     from saccade.audit.records import model_of, open_records, task_of
     from saccade.audit.statements import write_template
+    from saccade.cli.drawing import saying_missing_fonts
     from saccade.cli.settings import Wrong
 
     if init and check:
@@ -49,7 +50,9 @@ def _card(run: str, init: bool, check: bool, as_json: bool) -> int:
         return _check(run, as_json)
     if carried(model) is not None:
         raise ValueError(f"{run} was exported with its card; write a new one in the run that it came from.")
-    return _written(write_card(open_records(run), task_of(run)), as_json)
+    with saying_missing_fonts("card"):
+        written = write_card(open_records(run), task_of(run))
+    return _written(written, as_json)
 
 
 def _written(paths: list[Path], as_json: bool) -> int:

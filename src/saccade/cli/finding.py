@@ -95,9 +95,11 @@ def _write(
 
         write_page(Path(html), page(title, sections()))
     if png:
+        from saccade.cli.drawing import saying_missing_fonts
         from saccade.explain.picture import save
 
         drawn = panels()
-        save(Path(png), drawn, title=title if len(drawn) > 1 else "", columns=2)
+        with saying_missing_fonts("look"):
+            save(Path(png), drawn, title=title if len(drawn) > 1 else "", columns=2)
     for name in filter(None, (html, png)):
         print(f"saccade look: wrote {name}", file=sys.stderr)

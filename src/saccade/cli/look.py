@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from saccade.explain.agreement import Agreement
     from saccade.explain.align import Alignment, Where
     from saccade.explain.looks import Looks
@@ -250,21 +248,12 @@ def _written(found: "Looks", aligned: "Alignment | None", agreed: "list[Agreemen
         write_gallery(found, Path(out.html), more=[*alignment_section(aligned), *agreement_section(agreed)])
         lines.append(f"wrote {out.html}")
     if out.png:
-        lines += _picture(found, aligned, Path(out.png))
+        from saccade.cli.drawing import saying_missing_fonts
+        from saccade.explain.figures import write_alignment, write_figure
+
+        path = Path(out.png)
+        with saying_missing_fonts("look"):
+            lines.append(f"wrote {write_figure(found, path) if aligned is None else write_alignment(aligned, path)}")
     if out.save:
         lines.append(f"wrote {found.save(out.save)}")
     return lines
-
-
-def _picture(found: "Looks", aligned: "Alignment | None", path: "Path") -> list[str]:
-    """Write the picture; letters that no font of this machine has are said, not warned of."""
-    import warnings
-
-    from saccade.explain.figures import write_alignment, write_figure
-    from saccade.explain.fonts import FontWarning
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", FontWarning)
-        written = write_figure(found, path) if aligned is None else write_alignment(aligned, path)
-    return [*(str(one.message) for one in caught), f"wrote {written}"]

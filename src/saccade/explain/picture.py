@@ -28,7 +28,7 @@ class Map:
 
     def paint(self, axis: Axes, figure: Figure) -> None:
         values = self.matrix.detach().float().cpu().numpy()
-        top = self.most or max(np.nanmax(abs(values)), 1e-9)  # what is no number is left white
+        top = self.most or max(float(np.nanmax(abs(values))), 1e-9)  # what is no number is left white
         scale = {"cmap": signed_scale(), "vmin": -top} if self.signed else {"cmap": weight_scale(), "vmin": 0}
         image = axis.imshow(values, aspect="auto", interpolation="nearest", vmax=top, **scale)
         axis.set(title=self.title, ylabel=self.rows, xlabel=self.columns)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -35,10 +35,8 @@ class Scale:
     top: float
     signed: bool = False
 
-    def colors(self) -> ScalarMappable:
-        return ScalarMappable(
-            Normalize(-self.top if self.signed else 0.0, self.top), signed_scale() if self.signed else weight_scale()
-        )
+    def colormap(self) -> Colormap:
+        return signed_scale() if self.signed else weight_scale()
 
 
 @dataclass(frozen=True)
@@ -106,14 +104,9 @@ def sheet(bands: Sequence[Band]) -> Figure:
 
 def _draw(axis: Axes, panel: Panel, scale: Scale, inches: tuple[float, float], *, first: bool) -> int:
     """One panel; names beside the first of a line and below all. Returns how many tokens there are to one with a name."""
-    colors = scale.colors()
-    axis.imshow(
-        panel.values.detach().float().cpu().numpy(),
-        aspect="auto",
-        interpolation="nearest",
-        cmap=colors.cmap,
-        norm=colors.norm,
-    )
+    values = panel.values.detach().float().cpu().numpy()
+    low = -scale.top if scale.signed else 0.0
+    axis.imshow(values, aspect="auto", interpolation="nearest", cmap=scale.colormap(), vmin=low, vmax=scale.top)
     axis.set_title(panel.title, fontsize=7, pad=2, parse_math=False)
     rows, every = _named(panel.rows, inches[0])
     across, other = _named(panel.columns, inches[1])
@@ -148,6 +141,7 @@ def _bars(figure: Figure, scales: Sequence[Scale], size: tuple[float, float]) ->
     for number, scale in enumerate(scales):
         box = (size[0] - 0.8, size[1] - TITLE - high - number * (high + 0.5), 0.12, high)
         place = figure.add_axes((box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]))
-        bar = figure.colorbar(scale.colors(), cax=place)
+        ends = Normalize(-scale.top if scale.signed else 0.0, scale.top)
+        bar = figure.colorbar(ScalarMappable(ends, scale.colormap()), cax=place)
         bar.ax.tick_params(labelsize=6.5)
         bar.ax.set_title(scale.name, fontsize=6.5, loc="center")
