@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from saccade.text import FRAMES, Tokenizer
-from saccade.text.files import read, shown
+from saccade.text.files import read
 from saccade.text.pieces import Pieces, Source, open_model
 
 VERSION = struct.pack("<Q", 1)  # what the file begins with; llama2.c's cannot, since no model has an inner width of 0
@@ -92,15 +92,15 @@ def _items(cursor: Cursor) -> list[Item]:
     if cursor.take(8, "the version").tobytes() != VERSION:
         raise ValueError(f"{cursor.path}: does not begin with version 1, as Marian's binary files do.")
     count = cursor.number("the number of items")
+    table = cursor.take(count * ITEM.size, f"a table of {count:,} items")
     if count > ITEMS:
         raise ValueError(f"{cursor.path}: a table of {count:,} items; at most {ITEMS:,} are read.")
-    table = cursor.take(count * ITEM.size, f"a table of {count:,} items").tobytes()
-    rows = list(ITEM.iter_unpack(table))
+    rows = list(ITEM.iter_unpack(table.tobytes()))
     names = [_name(cursor, length) for length, *_ in rows]
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{cursor.path}: the tensor {shown(name)} stands there twice; the file is damaged.")
+            raise ValueError(f"{cursor.path}: the tensor {name[:60]} stands there twice; the file is damaged.")
         seen.add(name)
     items = [Item(name, row[1], _shape(cursor, name, row[2]), row[3]) for name, row in zip(names, rows, strict=True)]
     cursor.take(cursor.number("the padding"), "the padding")

@@ -103,6 +103,7 @@ def read_student(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
         raise ValueError(
             f"{path}: {len(tensors)} tensors do not make {config.layers} and {config.decoder_layers} layers."
         )
+    check_fields(config, f"{path}: ")  # so many tensors can be in the file, and layers take time to build
     # what an activation was multiplied by before it became int8 is no weight, and Marian counts layers from 1
     weights = {_from_zero(name): x for name, x in tensors.items() if not name.endswith("_QuantMultA")}
     read = to_ours(weights, NAMES)
@@ -137,9 +138,7 @@ def _config(settings: Settings, path: str | Path) -> Config:
         if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
             raise ValueError(f"{path}: {name} is {value[:40]!r} in the settings; a size is needed.")
     bend = BENDS[settings.get("transformer-ffn-activation", "relu")]
-    config = Config(**{name: int(value) for name, value in numbers.items()}, activation=bend)
-    check_fields(config, f"{path}: ")
-    return config
+    return Config(**{name: int(value) for name, value in numbers.items()}, activation=bend)
 
 
 def _from_zero(name: str) -> str:
