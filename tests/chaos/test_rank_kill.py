@@ -212,3 +212,25 @@ def test_a_signal_to_one_process_stops_all(tmp_path):
     assert code == 143, said
     assert "stopped after step 1" in said
     assert "started again" not in said
+
+
+@pytest.mark.nightly
+def test_no_process_outlives_a_launcher_that_is_killed(tmp_path):
+    """They are told to stop, save what they have learnt, and end; the same command then goes on from there."""
+    write_data(tmp_path)
+    words = ["train", "label", "--data", "label.tsv", "--out", "out", *FLAGS.split(), "4000", "--processes", "2"]
+    call = [sys.executable, "-m", "saccade", *words]
+    launcher = subprocess.Popen(call, cwd=tmp_path, env=CALM, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    limit = time.monotonic() + 120
+    while not list(tmp_path.glob("out/checkpoints/step-*")) and time.monotonic() < limit:
+        time.sleep(0.1)
+    children = [int(word) for word in Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()]
+    assert len(children) >= 2
+    launcher.kill()
+    launcher.wait()
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < limit:
+        time.sleep(0.1)
+    left = [child for child in children if Path(f"/proc/{child}").exists()]
+    for child in left:
+        os.kill(child, signal.SIGKILL)
+    assert not left

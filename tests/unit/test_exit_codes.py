@@ -342,3 +342,23 @@ def test_stopped_by_a_signal_from_outside(here):
                 break
         assert "and saved" in running.stdout.read()
         assert running.wait() == 143
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("run = 'label'", "'run' has to be a table"),
+        ("[run]\ntask = ['label']", "run.task has to be a text"),
+        ("[run]\ntask = 'label'\ndata = 'a.tsv'", "run.data has to be a list of texts"),
+        ("[run]\ntask = 'label'\ncolumns = [1]", "run.columns has to be a table"),
+        ("train = 3\n[run]\ntask = 'label'", "'train' has to be a table"),
+        ("a = " + "[" * 10_000, "nested too deeply"),
+        ("a" + ".a" * 100_000 + " = 1", "nested too deeply"),
+        ("[run", "hostile.toml:1: not TOML"),
+    ],
+)
+def test_a_damaged_recipe_is_a_wrong_call(here, capsys, text, said):
+    Path("hostile.toml").write_text(text, encoding="utf-8")
+    assert main(["train", "hostile.toml"]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("runs").exists()

@@ -6,6 +6,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from saccade.training.events import Said
 
 ESCAPES = "\x1b]0;owned\x07", "\x1b[2J", "\x9b31m", "a\rb", "\x08\x08", "\x7f"
 LABELS = ("good\x1b[2J", "bad\x1b]0;owned\x07\x9b1m")
-SIZES = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 20, "length": 16}
+SIZES: dict[str, Any] = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 20, "length": 16}
 
 
 @pytest.fixture

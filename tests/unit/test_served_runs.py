@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -114,7 +115,7 @@ def test_a_link_inside_a_run_is_served(tmp_path: Path):
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A BERT whose words fill many pages of memory."""
-    sizes = {"vocab": 200_000, "width": 12, "layers": 1, "heads": 3, "inner": 20, "length": 16}
+    sizes: dict[str, Any] = {"vocab": 200_000, "width": 12, "layers": 1, "heads": 3, "inner": 20, "length": 16}
     new("bert", bert.Config(**sizes)).save(tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(spec()), encoding="utf-8")
     return tmp_path / "model"
@@ -152,7 +153,7 @@ except ValueError as error:
 
 
 def test_a_copy_of_the_weights_is_the_same_model(tmp_path: Path):
-    sizes = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 20, "length": 16}
+    sizes: dict[str, Any] = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 20, "length": 16}
     new("bert", bert.Config(**sizes), head="words").save(tmp_path)  # whose words are shared by both ends
     one, other = load(tmp_path), load(tmp_path)
     copied = copy_weights(other)

@@ -1,6 +1,7 @@
 """What is checked of a stored model before it is used, beyond what the hostile directories and runs try."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_a_special_token_beyond_the_model_that_is_used_is_refused(tmp_path: Path
         post = tokenizer["post_processor"]
         post["pair"].append({"SpecialToken": {"id": "[BIG]", "type_id": 1}})
         post["special_tokens"]["[BIG]"] = {"id": "[BIG]", "ids": [len(WORDS)], "tokens": ["[BIG]"]}
-    config = bert.Config(**SIZES | {"vocab": len(WORDS)})
+    config = replace(bert.Config(**SIZES), vocab=len(WORDS))
     new("bert", config).save(tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     if place == "mask":
