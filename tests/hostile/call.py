@@ -27,7 +27,8 @@ from saccade import cli
 from saccade.models import bert, marian
 from saccade.models.new import new
 
-SECONDS, MEMORY = 30, 4 << 30  # what kills the process; the test asks for less
+SECONDS, MEMORY = 30, 4 << 30  # of the processor; what kills the process, and the test asks for less
+PATIENCE = 600  # seconds of the clock, for what waits for something that never comes
 DATA = "text\tlabel\nthe bank\tgood\na b c\tbad\n"
 PAIRS = "source\ttarget\na b\tb a\nc\tc\n"
 
@@ -60,14 +61,14 @@ def ask_app(app: Any, door: Any, told: Any, **_: Any) -> None:
 
 def attempt(arguments: list[str]) -> dict[str, Any]:
     """The exit code of a command and what it said; a traceback is an exit code of 1, as for a user."""
-    out, start = io.StringIO(), time.perf_counter()
+    out, start = io.StringIO(), time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:
             code = cli.main(arguments)
         except BaseException:
             code = 1
             traceback.print_exc(file=out)
-    return {"code": code, "said": out.getvalue(), "seconds": time.perf_counter() - start}
+    return {"code": code, "said": out.getvalue(), "seconds": time.process_time() - start}
 
 
 def commands(path: Path, base: str) -> dict[str, list[str]]:
@@ -101,8 +102,10 @@ def main(home: Path, names: list[str]) -> None:
         one, path = cases[name], home / "served"
         shutil.copytree(home / "bases" / one.base, path)
         one.write(path)
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.alarm(PATIENCE)
         found = {verb: attempt(arguments) for verb, arguments in commands(path, one.base).items()}
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         print(json.dumps({"name": name, "found": found}), flush=True)
         shutil.rmtree(path)

@@ -14,7 +14,7 @@ import pytest
 
 from hostile.runs import CASES
 
-SECONDS = 20.0  # generous: other work may share the machine
+SECONDS = 10.0  # of the processor, which other work on the machine does not take
 CHARACTERS = 1_500
 NAMES = [one.name for one in CASES]
 
