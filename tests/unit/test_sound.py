@@ -10,7 +10,7 @@ import torch
 
 from hostile.bases import VOCAB, WORDS, spec
 from saccade.data import Example
-from saccade.models import bert, longformer
+from saccade.models import bert
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.models.new import new
@@ -32,18 +32,13 @@ ASKED = Example({"question": "the bank", "context": "a b", "answers": [], "id": 
 
 
 @pytest.mark.parametrize(("task", "head", "example"), [(Pair, "label", PAIRS), (Span, "span", ASKED)])
-def test_a_model_with_one_segment_does_not_read_two_texts(tmp_path: Path, task: Any, head: str, example: Example):
-    model = stored(tmp_path / "one", "bert", bert.Config(**SIZES, segments=1), head)
-    with pytest.raises(ValueError, match=r"reads one text at a time.*type_vocab_size"):
-        task(labels=model.labels).items([example], model)
-    model = stored(tmp_path / "two", "bert", bert.Config(**SIZES, segments=2), head)
-    assert task(labels=model.labels).items([example], model)[0].segments.max() == 1
-
-
-def test_a_model_that_leaves_segments_out_reads_two_texts(tmp_path: Path):
-    config = longformer.Config(**SIZES, windows=(4,), segments=1)
-    model = stored(tmp_path, "longformer", config, "label")
-    assert len(Pair(labels=model.labels).items([PAIRS], model)) == 1
+@pytest.mark.parametrize("segments", [1, 2])
+def test_two_texts_are_read_with_one_segment_or_two(
+    tmp_path: Path, task: Any, head: str, example: Example, segments: int
+):
+    model = stored(tmp_path, "bert", bert.Config(**SIZES, segments=segments), head)
+    asked = task(labels=model.labels)
+    assert len(asked.answer(model, asked.batch(asked.items([example], model)))) == 1
 
 
 @pytest.mark.parametrize("place", ["pair", "mask"])

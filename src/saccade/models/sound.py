@@ -133,16 +133,6 @@ def check_segments(model: Model, directory: Path) -> None:
         )
 
 
-def check_pairs(model: Model) -> None:
-    """A model that is to read two texts together has a vector for the segment of the second."""
-    segments = _segments(model) if getattr(model.body, "paired", True) else None  # Longformer leaves segments out
-    if segments is not None and (second := _highest_segment(model, "a", "a")) >= segments:
-        raise ValueError(
-            f"This {model.family.name} reads one text at a time: it has vectors for {segments} segment (type_vocab_size), and "
-            f"its tokenizer gives {second} to a second text, counted from 0. Choose another model for pairs of texts."
-        )
-
-
 def _segments(model: Model) -> int | None:
     return next((getattr(model.config, item.name) for item in fields(model.config) if item.name == "segments"), None)
 

@@ -20,7 +20,6 @@ from saccade.attention.table import nearest
 from saccade.data import Batch, DataError, Example, Role
 from saccade.data.item import FIRST, GRADED, JUDGED, SECOND
 from saccade.models.model import Model
-from saccade.models.sound import check_pairs
 from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
 from saccade.tasks.metrics import Score
@@ -125,7 +124,6 @@ class Pair(Task):
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
         tokenizer, limit = need_tokenizer(model), min(self.config.length, model.limit or self.config.length)
-        check_pairs(model)
         around = sum(tokenizer.encode("", "").special)
         if limit < around + 2:
             raise ValueError(

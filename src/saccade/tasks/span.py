@@ -19,7 +19,6 @@ from torch import Tensor
 from saccade.data import Batch, Example, Role
 from saccade.data.item import ANSWERS, CONTEXT, QUESTION
 from saccade.models.model import Model
-from saccade.models.sound import check_pairs
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
@@ -78,7 +77,6 @@ class Span(Task):
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
         """Each example in one window or, if its text is longer than what is read at once, in several."""
         tokenizer, config = need_tokenizer(model), self.config
-        check_pairs(model)
         limit = min(config.length, model.limit or config.length)
         out: list[Item] = []
         for start in range(0, len(examples), SOME):
