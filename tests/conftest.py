@@ -20,6 +20,7 @@ from promise_table import pytest_terminal_summary as pytest_terminal_summary
 def _signals_as_at_a_terminal():
     """A background job, `nohup` and some services start what they run with signals ignored, and children inherit that."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    usual |= {signal.SIGQUIT: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     for number, handler in before.items():
@@ -46,15 +47,15 @@ def is_local(host: Any) -> bool:
 
 
 def stay_local(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook that ends whatever asks for another machine by name or by address."""
+    """An audit hook by which other machines cannot be reached, whether by name or by address: as without a network."""
     if event == "socket.getaddrinfo" and not is_local(arguments[0]):
-        raise AssertionError(f"a test looked up the host {arguments[0]!r}; tests work without a network")
+        raise OSError(f"a test looked up the host {arguments[0]!r}; tests work without a network")
     if (
         event in ("socket.connect", "socket.sendto")
         and isinstance(arguments[1], tuple)
         and not is_local(arguments[1][0])
     ):
-        raise AssertionError(f"a test reached for {arguments[1][0]!r}; tests work without a network")
+        raise OSError(f"a test reached for {arguments[1][0]!r}; tests work without a network")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -55,7 +55,6 @@ LISTS = (
     "layer",
     "precisions",
     "remove",
-    "rivals",
     "row",
     "runs",
     "scored",

@@ -214,10 +214,10 @@ def _kind(raw: dict, directory: Path, named: str | None = None) -> str:
         )
     elif isinstance(name, str) and name not in types:
         raise ValueError(
-            f"{where}: model_type = {shown(name)} is not built here. Published families that are: {', '.join(published)}."
+            f"{where}: model_type = {shown(name)} is no family that is built here. Published ones are {', '.join(published)}."
         )
     if not isinstance(name, str):
-        raise ValueError(f"{where}: the family is {shown(name)}; a name is needed.")
+        raise ValueError(f"{where}: its family (model_type) is {shown(name)}; a name is needed.")
     return name
 
 

@@ -102,7 +102,8 @@ def _is_published(model: Model) -> bool:
 
 def _tensors(model: Model) -> dict[str, Tensor]:
     named = dict(model.named_parameters()) | {n: b for n, b in model.named_buffers() if n in model.state_dict()}
-    tensors = {name: x.detach() for name, x in named.items()}
+    # what stands beside both helps in training alone, as ELECTRA's generator does
+    tensors = {name: x.detach() for name, x in named.items() if name.startswith(("body.", "head."))}
     return _published(model, tensors) if _is_published(model) else tensors
 
 

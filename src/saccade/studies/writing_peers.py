@@ -23,6 +23,7 @@ def _theirs(work: Work, kind: str, **asked: Any) -> Made:
     dtype = getattr(torch, work.precision)
     model = getattr(transformers, kind).from_pretrained(work.where, dtype=dtype, attn_implementation="sdpa").eval()
     model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
+    model.generation_config.suppress_tokens = None  # ids that the tokenizer has no text for count as any other
     model.generation_config.pad_token_id = work.vocab - 1
     rows, left = work.prompts(), kind == "AutoModelForCausalLM"
     longest = max(map(len, rows))
