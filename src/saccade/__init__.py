@@ -18,6 +18,12 @@ _HOME = {
     "fast": "saccade.engine",
     "look": "saccade.explain.look",
     "train": "saccade.training.whole",
+    "SaccadeError": "saccade.errors",
+    "UsageError": "saccade.errors",
+    "DataError": "saccade.errors",
+    "ModelError": "saccade.errors",
+    "ResourceError": "saccade.errors",
+    "DivergedError": "saccade.errors",
     "evaluate": "saccade.training.evaluate",
 }
 
@@ -26,6 +32,12 @@ if TYPE_CHECKING:
     from saccade.checking import check as check
     from saccade.decoding import generate as generate
     from saccade.engine import fast as fast
+    from saccade.errors import DataError as DataError
+    from saccade.errors import DivergedError as DivergedError
+    from saccade.errors import ModelError as ModelError
+    from saccade.errors import ResourceError as ResourceError
+    from saccade.errors import SaccadeError as SaccadeError
+    from saccade.errors import UsageError as UsageError
     from saccade.explain.look import look as look
     from saccade.models.load import load as load
     from saccade.models.use import embed as embed

@@ -25,7 +25,7 @@ rank, what = sys.argv[1:3]
 fresh = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 
 def broken():
-    from saccade.data import DataError
+    from saccade.errors import DataError
     from saccade.training.checkpoint import Store
     from saccade.training.disk import DiskFull
     from saccade.training.loop import Learner

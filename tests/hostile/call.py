@@ -24,6 +24,7 @@ import saccade.serving.start
 from hostile import runs
 from hostile.bases import VOCAB, pieces, spec
 from saccade import cli
+from saccade.errors import ModelError
 from saccade.models import bert, marian
 from saccade.models.new import new
 
@@ -56,7 +57,7 @@ def ask_app(app: Any, door: Any, told: Any, **_: Any) -> None:
     with TestClient(app, base_url="http://127.0.0.1") as page:
         for answer in (page.get("/api/runs"), page.post("/api/look/served", json={"text": "the bank"})):
             if answer.status_code >= 400:
-                raise (ValueError if answer.status_code < 500 else AssertionError)(answer.json()["error"])
+                raise (ModelError if answer.status_code < 500 else AssertionError)(answer.json()["error"])
 
 
 def attempt(arguments: list[str]) -> dict[str, Any]:

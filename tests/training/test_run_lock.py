@@ -14,7 +14,7 @@ from small import ready
 
 import saccade
 from saccade import cli
-from saccade.data import DataError
+from saccade.errors import DataError
 from saccade.training.events import Said
 from saccade.training.job import held_out
 from saccade.training.loop import Step

@@ -307,7 +307,7 @@ def test_errors_of_the_command(runs, capsys):
 
 def test_a_model_from_elsewhere_needs_data_for_swaps(runs, capsys):
     home, _ = runs
-    assert main(["audit", str(home / "balanced" / "model")]) == 4
+    assert main(["audit", str(home / "balanced" / "model")]) == 2
     assert "give --data" in capsys.readouterr().err
 
 

@@ -18,7 +18,8 @@ from saccade.audit.preference import Preferences, preferences, triple_scores
 from saccade.audit.sentences import Pair, Triple, own_pairs, read_sentences
 from saccade.audit.suite import Subject
 from saccade.cli import main
-from saccade.data import Batch, DataError, Text
+from saccade.data import Batch, Text
+from saccade.errors import DataError
 from saccade.models import bert, transformer
 from saccade.models.new import new
 from saccade.tasks.language import Language

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.cli import main
-from saccade.data import DataError, open_data
+from saccade.data import open_data
 from saccade.data.guess import TASKS
+from saccade.errors import DataError
 
 DEEP = '{"text": ' + "[" * 10_000 + "]" * 10_000 + ', "label": 1}\n'
 GOOD = "text,label\nfine,1\n"

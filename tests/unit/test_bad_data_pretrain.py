@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from saccade.data.item import DataError
+from saccade.errors import DataError
 from saccade.training.job import Job, prepare
 
 GOOD = "".join(f"Line {i} says that {i} is a number.\n" for i in range(60))

@@ -9,11 +9,12 @@ from PIL import Image
 
 from saccade.cli import main
 from saccade.cli.asking import examples_of
-from saccade.data import DataError, Example, read
+from saccade.data import Example, read
 from saccade.data.guess import guess
 from saccade.data.item import CAPTION, IMAGE, Table
 from saccade.data.samples import sample
 from saccade.data.split import Splits
+from saccade.errors import DataError
 from saccade.explain.looking import seen
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.caption import Caption, Config, captions, new_sizes

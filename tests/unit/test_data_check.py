@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.cli import main
-from saccade.data import DataError, Example, Splits, Table, examine
+from saccade.data import Example, Splits, Table, examine
 from saccade.data.guess import TASKS, guess, roles_for
 from saccade.data.item import LABEL, LINE, SOURCE, TAGS, TARGET, TEXT, WORDS, X, Y
+from saccade.errors import DataError
 
 
 def table(*rows: tuple[str, str]) -> Table:

@@ -9,7 +9,8 @@ import torch
 import saccade
 from saccade import text
 from saccade.cli import main
-from saccade.data import Batch, DataError, Text
+from saccade.data import Batch, Text
+from saccade.errors import DataError
 from saccade.models import gpt2, llama
 from saccade.models.new import new
 from saccade.tasks.opening import MAX_WINDOW, context_length, open_run

@@ -13,7 +13,7 @@ from saccade.audit.gender.measure import by_occupation, figures
 from saccade.audit.gender.sentences import Sentence, own_sentences, read_winomt, shares, templates
 from saccade.audit.gender.suite import Genders, guess, judge
 from saccade.audit.suite import Subject
-from saccade.data import DataError
+from saccade.errors import DataError
 from saccade.models.load import new
 from saccade.models.transformer import Config
 from saccade.tasks.translate import Translate

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from saccade.cli import main
-from saccade.data import DataError, Example, read
+from saccade.data import Example, read
 from saccade.data.item import LABEL, TEXT
+from saccade.errors import DataError
 from saccade.tasks.hidden import forgiving, is_hidden, scored
 from saccade.tasks.label import Config, Label
 from saccade.tasks.opening import open_run

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from saccade.data import long
-from saccade.data.item import LINE, DataError
+from saccade.data.item import LINE
 from saccade.data.long import Long
 from saccade.data.split import open_data
+from saccade.errors import DataError
 from saccade.training.job import Job, prepare
 from saccade.training.run import Result, Said, run
 

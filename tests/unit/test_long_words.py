@@ -14,10 +14,11 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from saccade.cli import main
 from saccade.data import long
-from saccade.data.item import LINE, TAGS, WORDS, DataError, Example
+from saccade.data.item import LINE, TAGS, WORDS, Example
 from saccade.data.read import source, stretches
 from saccade.data.read.reading import read, stream
 from saccade.data.split import open_data
+from saccade.errors import DataError
 from saccade.tasks.tag import Tag, check_spans
 from saccade.tasks.words import learn_tokenizer
 from saccade.text import SPECIAL, Stream, train

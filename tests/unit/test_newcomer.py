@@ -7,9 +7,10 @@ import random
 import pytest
 
 from saccade.cli import main
-from saccade.data import DataError, read
+from saccade.data import read
 from saccade.data.guess import guess
 from saccade.data.item import LABEL, SOURCE, TARGET, TEXT
+from saccade.errors import DataError
 from saccade.training.job import Job, prepare
 from saccade.training.run import run
 

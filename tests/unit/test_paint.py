@@ -239,4 +239,4 @@ def test_a_run_paints_files_and_needs_nothing_else(tmp_path, capsys):
     assert main(["predict", str(tmp_path / "run"), TEXTS[0], "--json"]) == 0
     png = json.loads(capsys.readouterr().out)["png"]
     assert Image.open(io.BytesIO(base64.b64decode(png))).size == (16, 16)
-    assert main(["paint", str(tmp_path / "run"), TEXTS[0], "--out", str(out), "--temperature", "-1"]) == 4
+    assert main(["paint", str(tmp_path / "run"), TEXTS[0], "--out", str(out), "--temperature", "-1"]) == 2

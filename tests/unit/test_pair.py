@@ -16,10 +16,11 @@ from sklearn.metrics import f1_score
 
 from saccade import text
 from saccade.cli import main
-from saccade.data import DataError, Example, Table
+from saccade.data import Example, Table
 from saccade.data.guess import guess
 from saccade.data.samples import pairs, sample
 from saccade.data.split import Splits
+from saccade.errors import DataError
 from saccade.models.new import new
 from saccade.models.transformer import Config as Sizes
 from saccade.tasks.answering import answers, evaluate

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from saccade import text
 from saccade.cli.settings import Recipe, _usual
 from saccade.data import Batch, Example, Text, write
-from saccade.data.item import DataError, Table
+from saccade.data.item import Table
 from saccade.data.samples import sample
 from saccade.data.sharding import writing
 from saccade.data.split import Splits
+from saccade.errors import DataError
 from saccade.models import bert, t5
 from saccade.models.load import load
 from saccade.models.new import new

@@ -12,6 +12,7 @@ import torch
 
 from saccade.cli import main
 from saccade.cli.find_lr import table
+from saccade.errors import DivergedError
 from saccade.training.job import Job, prepare
 from saccade.training.loop import Diverged, Learner
 from saccade.training.range import STEPS, WINDOW, WORSE, Tried, choose, rates, smoothed, try_rates
@@ -55,7 +56,7 @@ def test_what_comes_after_the_lowest_loss_is_not_asked():
 def test_a_loss_that_never_falls_and_one_that_runs_away_at_once():
     with pytest.raises(ValueError, match=r"falls at no rate from 1\.0e-06 to 1\.0e\+00"):
         choose([Tried(rate, 1 + i) for i, rate in enumerate(rates())])
-    with pytest.raises(ValueError, match=f"after 3 rates.*{WINDOW} are needed"):
+    with pytest.raises(DivergedError, match=f"after 3 rates.*{WINDOW} are needed"):
         choose([Tried(rate, 1.0) for rate in rates()[:3]])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from saccade.data import DataError, Example, Role, open_data, parse_columns, read, splits, stream, write, write_rejects
+from saccade.data import Example, Role, open_data, parse_columns, read, splits, stream, write, write_rejects
 from saccade.data.item import (
     ANSWERS,
     CONTEXT,
@@ -29,6 +29,7 @@ from saccade.data.item import (
     Y,
 )
 from saccade.data.read.tags import to_bio
+from saccade.errors import DataError
 
 quick = settings(deadline=None, max_examples=40)
 alphabet = st.characters(exclude_categories=("Cs", "Cc")) | st.just("\x1f")  # a control character now and then

@@ -8,10 +8,11 @@ from importlib.util import find_spec
 
 import pytest
 
-from saccade.data import DataError, Example, open_data, read, write
+from saccade.data import Example, open_data, read, write
 from saccade.data.item import LINE, TEXT
 from saccade.data.read.midi import as_words, notes_of
 from saccade.data.samples import sample
+from saccade.errors import DataError
 
 needs_symusic = pytest.mark.skipif(not find_spec("symusic"), reason="symusic is not installed: the extra music")
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from saccade.data import DataError, read
+from saccade.data import read
 from saccade.data.item import SOURCE, TARGET
+from saccade.errors import DataError
 
 
 def written(path, *languages, whole=False):

@@ -15,7 +15,7 @@ from saccade.audit.regard.prompts import Prompt, axes, lecture_prompts, own_prom
 from saccade.audit.regard.suite import Regard, Sample, judge, write_samples
 from saccade.audit.suite import Subject
 from saccade.cli import main
-from saccade.data import DataError
+from saccade.errors import DataError
 from saccade.models.load import new
 from saccade.models.transformer import Config
 from saccade.tasks.label import Label

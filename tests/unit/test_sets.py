@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from saccade.cli import main
 from saccade.cli.getting import get_set
-from saccade.data.item import DataError
 from saccade.data.parting import Parts, part
 from saccade.data.read.formats import MARKS
 from saccade.data.sets import SETS, File, Set
+from saccade.errors import DataError
 from saccade.models.hub import Wanted, download
 
 ROWS = [f"{'abcdefgh'[i % 8]} {i % 8}\tline {i}" for i in range(40)]

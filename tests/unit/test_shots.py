@@ -13,8 +13,9 @@ from torch import nn
 
 from saccade import text
 from saccade.cli import main
-from saccade.data import Batch, DataError, Example, Text
+from saccade.data import Batch, Example, Text
 from saccade.decoding.loop import follow
+from saccade.errors import DataError
 from saccade.models.new import new
 from saccade.models.table import family
 from saccade.parts.state import State
@@ -325,9 +326,9 @@ def test_the_kind_of_question_is_seen_from_the_file_the_columns_or_the_template(
 
 
 def test_what_cannot_be_asked_is_refused_by_name(directory, tmp_path, capsys):
-    assert main(["predict", directory, "--labels", "good", "fine"]) == 4
+    assert main(["predict", directory, "--labels", "good", "fine"]) == 2
     assert "nothing to choose from: the labels are ['good']" in capsys.readouterr().err
-    assert main(["predict", directory, "--labels", "good,bad", "--template", "{label}", "fine"]) == 4
+    assert main(["predict", directory, "--labels", "good,bad", "--template", "{label}", "fine"]) == 2
     assert "{label} once and last" in capsys.readouterr().err
     assert main(["predict", directory, "--shots", str(tmp_path / "none.tsv"), "fine"]) == 3
     assert "none.tsv" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import torch
 
 from saccade.cli import main
 from saccade.data import Batch, Text
-from saccade.data.item import DataError
+from saccade.errors import DataError
 from saccade.models import transformer
 from saccade.models.new import new
 from saccade.studies.grammar import Two, judged, members, read

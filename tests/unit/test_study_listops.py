@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from saccade.cli import main
-from saccade.data import DataError
+from saccade.errors import DataError
 from saccade.studies import listops, lists, peak, readers
 from saccade.studies.study import Plan, is_trained, turns
 from saccade.training.job import Job

@@ -6,9 +6,10 @@ import re
 import pytest
 
 from saccade.cli import main
-from saccade.data import DataError, Example, read, write
+from saccade.data import Example, read, write
 from saccade.data.guess import guess
 from saccade.data.samples import reports, sample
+from saccade.errors import DataError
 from saccade.tasks.summarise import Config, Summarise, learnt
 from saccade.tasks.table import task_class
 from saccade.training.job import Job, prepare

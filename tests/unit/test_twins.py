@@ -11,9 +11,10 @@ from PIL import Image
 
 from saccade.audit.sections import _twins
 from saccade.cli import main
-from saccade.data import DataError, Example
+from saccade.data import Example
 from saccade.data.long import Long
 from saccade.data.twins import twin
+from saccade.errors import DataError
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
 from saccade.tasks.pair import Pair

@@ -12,6 +12,7 @@ from saccade.attention.mechanism import Mechanism, match
 from saccade.attention.normaliser import PlainSum
 from saccade.attention.pattern import CAUSAL, FULL
 from saccade.attention.sight import Sight
+from saccade.errors import ModelError
 
 BLOCK = 64  # of the causal running sum: inside a block pairs are counted, between blocks only sums
 
@@ -49,7 +50,7 @@ class Linear(Mechanism):
 
     def _refuse(self, sight: Sight) -> None:
         if sight.pattern not in (FULL, CAUSAL):
-            raise ValueError(
+            raise ModelError(
                 f"Linear keeps one running sum over the keys, so it cannot honour {sight.pattern}; use ScaledDot."
             )
         if sight.bias is not None:

@@ -15,6 +15,7 @@ from saccade.attention.mechanism import match
 from saccade.attention.normaliser import Softmax
 from saccade.attention.pattern import FULL
 from saccade.attention.sight import Sight
+from saccade.errors import ModelError
 
 
 class LowRank(ScaledDot):
@@ -62,7 +63,7 @@ class LowRank(ScaledDot):
 
     def _refuse(self, k: Tensor, sight: Sight) -> None:
         if sight.pattern != FULL:
-            raise ValueError(f"LowRank mixes all keys together, so it cannot honour {sight.pattern}; use ScaledDot.")
+            raise ModelError(f"LowRank mixes all keys together, so it cannot honour {sight.pattern}; use ScaledDot.")
         if sight.bias is not None:
             raise ValueError(
                 "LowRank mixes all keys together, so a bias on single pairs has no meaning; use ScaledDot."

@@ -10,6 +10,7 @@ from saccade.audit.exchange import judged
 from saccade.audit.stats import bounds, gap
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.data import Example
+from saccade.errors import UsageError
 from saccade.tasks.answering import answers
 from saccade.tasks.hidden import scored
 from saccade.tasks.metrics import Score
@@ -78,7 +79,7 @@ def _told(subject: Subject) -> Told:
     values = np.array([str(example.values.get("by", BLANK)) for example in examples])
     count = len(np.unique(values))
     if count > VALUES:
-        raise ValueError(
+        raise UsageError(
             f"--by {subject.by} has {count:,} values, and at most {VALUES} are told apart; choose a column of groups."
         )
     return Told(found, examples, values)

@@ -5,10 +5,11 @@ from saccade.audit.records import Records
 from saccade.audit.statements import FILE, STATEMENTS
 from saccade.audit.suite import Suite
 from saccade.audit.table import suites_for
+from saccade.errors import ModelError
 from saccade.tasks.task import Task
 
 
-class Shut(ValueError):
+class Shut(ModelError):
     """A model that may not go out yet."""
 
 

@@ -11,6 +11,7 @@ from saccade.audit.change import Change
 from saccade.audit.marks import Audited, Mark, weights_mark
 from saccade.audit.statements import Statements, read_statements
 from saccade.audit.suite import Finding
+from saccade.errors import ModelError
 from saccade.models.files import read_json
 from saccade.models.load import load
 from saccade.tasks.metrics import Score
@@ -66,14 +67,14 @@ def model_of(where: str | Path) -> tuple[Path, Path]:
     """A run or a model directory, and where its weights are."""
     home = Path(where)
     if not home.is_dir():
-        raise ValueError(
+        raise ModelError(
             f"{where}: there is no such directory; a run or a directory with a model is needed. "
             "saccade import writes a model of the hub down as a run."
         )
     for model in (home, home / "model"):
         if (model / "config.json").is_file():
             return home, model
-    raise ValueError(f"{home}: has no model yet; the command that began this run goes on with it.")
+    raise ModelError(f"{home}: has no model yet; the command that began this run goes on with it.")
 
 
 def task_of(where: str | Path) -> Task | None:
@@ -137,7 +138,7 @@ def read_audits(path: Path) -> Stored:
         return Stored()
     raw = read_json(path)
     if raw.get("format") != 1 or not isinstance(raw.get("suites"), dict):
-        raise ValueError(f"{path}: is no audit that this version reads; remove it and run saccade audit again.")
+        raise ModelError(f"{path}: is no audit that this version reads; remove it and run saccade audit again.")
     suites = {
         name: Audited(Finding.of(one["finding"]), Mark.of(one["mark"]), one["version"])
         for name, one in raw["suites"].items()

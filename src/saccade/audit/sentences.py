@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from saccade.data import DataError
+from saccade.errors import DataError
 
 BLANK = "BLANK"
 

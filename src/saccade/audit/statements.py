@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.attention.table import nearest
+from saccade.errors import ModelError
 from saccade.models.files import read_toml
 
 FILE = "statements.toml"
@@ -153,7 +154,7 @@ def write_template(home: Path) -> Path:
     """Write the file of questions, never over answers."""
     path = home / FILE
     if path.exists():
-        raise ValueError(f"{path} is there already; fill it in, or remove it to begin anew.")
+        raise ModelError(f"{path} is there already; fill it in, or remove it to begin anew.")
     path.write_text(template(), encoding="utf-8")
     return path
 
@@ -166,10 +167,10 @@ def read_statements(home: Path) -> Statements:
     try:
         raw = read_toml(path)
     except ValueError as error:
-        raise ValueError(f"{path}: is no TOML ({error}); saccade card RUN --init writes a file to fill in.") from error
+        raise ModelError(f"{path}: is no TOML ({error}); saccade card RUN --init writes a file to fill in.") from error
     for table, answers in raw.items():
         if table not in HEADS or not isinstance(answers, dict):
-            raise ValueError(f"{path}: there is no table [{table}]; {nearest(table, list(HEADS))}")
+            raise ModelError(f"{path}: there is no table [{table}]; {nearest(table, list(HEADS))}")
         for name, value in answers.items():
             _check(path, table, name, value)
     return Statements(raw, path)
@@ -178,7 +179,7 @@ def read_statements(home: Path) -> Statements:
 def _check(path: Path, table: str, name: str, value: Any) -> None:
     known = {question.name: question for question in QUESTIONS if question.table == table}
     if name not in known:
-        raise ValueError(f"{path}: [{table}] has no question {name!r}; {nearest(name, list(known))}")
+        raise ModelError(f"{path}: [{table}] has no question {name!r}; {nearest(name, list(known))}")
     empty = known[name].empty
     right = (
         isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
@@ -188,4 +189,4 @@ def _check(path: Path, table: str, name: str, value: Any) -> None:
         else isinstance(value, str)
     )
     if not right:
-        raise ValueError(f"{path}: {table}.{name} is {value!r}; write it as in the example, {known[name].example}.")
+        raise ModelError(f"{path}: {table}.{name} is {value!r}; write it as in the example, {known[name].example}.")

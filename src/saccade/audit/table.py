@@ -7,6 +7,7 @@ from saccade.audit.pairs import Pairs
 from saccade.audit.regard.suite import Regard
 from saccade.audit.suite import Suite
 from saccade.audit.swap import Swap
+from saccade.errors import UsageError
 from saccade.tasks.task import Task
 
 SUITES: list[Suite] = [Data(), Swap(), Pairs(), Genders(), Regard()]
@@ -29,4 +30,4 @@ def suite_named(name: str) -> Suite:
     for suite in SUITES:
         if suite.name == name:
             return suite
-    raise ValueError(f"There is no suite {name!r}; {nearest(name, [suite.name for suite in SUITES])}")
+    raise UsageError(f"There is no suite {name!r}; {nearest(name, [suite.name for suite in SUITES])}")

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.attention.sight import positions
+from saccade.errors import UsageError
 
 Call = Callable[[Any, Tensor, Tensor | None], Any]
 """call(module, x, keep) -> (B, L, ...): x is tokens (B, L) or vectors (B, L, W); keep is (B, L), True = real, or None."""
@@ -118,7 +119,7 @@ class Subject:
             x = torch.randint(min(5, self.vocab // 2), self.vocab, (ROWS, self.length), generator=chance)
             return x.to(self.device)
         if self.width is None:
-            raise ValueError("A subject needs `vocab` or `width`; got neither.")
+            raise UsageError("A subject needs `vocab` or `width`; got neither.")
         return torch.randn(ROWS, self.length, self.width, generator=chance).to(self.device, self.dtype)
 
     def change(self, x: Tensor, where: Tensor, *, scale: float = 1.0) -> Tensor:
@@ -141,7 +142,7 @@ class Subject:
         if keep is not None and out.dim() > 1 and out.size(1) < x.size(1):  # nn.TransformerEncoder cuts common padding
             out = F.pad(out, (0, 0) * (out.dim() - 2) + (0, x.size(1) - out.size(1)))
         if out.shape[:2] != x.shape[:2] or not out.is_floating_point():
-            raise ValueError(
+            raise UsageError(
                 f"gave {out.dtype} {tuple(out.shape)} for input {tuple(x.shape)}; needs floats (B, L, ...)"
             )
         return out[..., None] if out.dim() == 2 else out
@@ -154,7 +155,7 @@ def first(out: Any) -> Tensor:
             return getattr(out, name)
     out = out[0] if isinstance(out, (tuple, list)) and out else out
     if not isinstance(out, Tensor):
-        raise ValueError(f"gave {type(out).__name__}; needs a tensor, a tuple that starts with one, or `.logits`")
+        raise UsageError(f"gave {type(out).__name__}; needs a tensor, a tuple that starts with one, or `.logits`")
     return out
 
 
@@ -177,7 +178,7 @@ def find(module: Any, *, call: Call | None, vocab: int | None, width: int | None
                 tried.append(f"  {'call' if call else way} on {tuple(x.shape)}: {_short(error)}")
                 continue
             return _read(subject, way, readings, numbered) if isinstance(way, Way) else subject
-    raise ValueError(_unknown(module, needed, tried))
+    raise UsageError(_unknown(module, needed, tried))
 
 
 def _read(subject: Subject, way: Way, readings: list[Reading], numbered: bool) -> Subject:

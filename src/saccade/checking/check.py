@@ -16,6 +16,7 @@ from torch import nn
 
 from saccade.checking.calling import Call, Subject, Way, find
 from saccade.checking.invariants import INVARIANTS, Asked, Outcome, Status, repeat
+from saccade.errors import UsageError
 from saccade.notebook import html_table
 
 Padding = Literal["both", "right", "left", "none"]
@@ -123,11 +124,11 @@ def check(
     they were.
     """
     if padding not in SIDES:
-        raise ValueError(f"padding is one of {', '.join(SIDES)}; got {padding!r}.")
+        raise UsageError(f"padding is one of {', '.join(SIDES)}; got {padding!r}.")
     if vocab is not None and (width is not None or vocab < 4):
-        raise ValueError(f"Give vocab (4 or more) or width, not both; got vocab={vocab}, width={width}.")
+        raise UsageError(f"Give vocab (4 or more) or width, not both; got vocab={vocab}, width={width}.")
     if length < 7:
-        raise ValueError(f"A length of 7 or more leaves room for padding; got {length}.")
+        raise UsageError(f"A length of 7 or more leaves room for padding; got {length}.")
     with untouched(module), torch.no_grad():
         subject = find(module, call=call, vocab=vocab, width=width, length=length)
         way = subject.call

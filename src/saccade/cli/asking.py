@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from saccade.cli.settings import Wrong
-from saccade.data import DataError, Example, Role
+from saccade.data import Example, Role
 from saccade.data.read import parse_columns
 from saccade.data.read.source import MARK, lines, near_directory, open_text
+from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.opening import open_run
 from saccade.tasks.reading import stream_for
@@ -30,7 +31,7 @@ def opened(run: str, wanted: str | None = None, changes: Mapping[str, Any] | Non
     if wanted is None or task.name == wanted:
         return task, model
     uses, asked = USES.get(task.name, task.name), USES.get(wanted, wanted)
-    raise ValueError(
+    raise ModelError(
         f"{run} was made for another task, {task.name} ({task.said}): ask it with saccade {uses} {run}. "
         f"saccade {asked} needs a model made for {wanted} ({task_class(wanted).said}); saccade train {wanted} makes one."
     )
@@ -44,7 +45,7 @@ def named(run: str) -> Iterator[None]:
     except ValueError as error:
         if Path(run).exists() or not str(error).startswith(f"{run}: "):
             raise  # found, and wrong in another way
-        raise ValueError(_absent(run, str(error).removeprefix(f"{run}: "))) from error
+        raise ModelError(_absent(run, str(error).removeprefix(f"{run}: "))) from error
 
 
 def _absent(run: str, error: str) -> str:
@@ -70,7 +71,7 @@ def each_example(task: Task, texts: Sequence[str], data: Sequence[str], columns:
     gold = PICTURES.get(task.name, GOLD)
     if data:
         if texts:
-            raise ValueError("Texts and --data are two ways to ask; use one of them.")
+            raise UsageError("Texts and --data are two ways to ask; use one of them.")
         asked = [role for role in task.roles(data) if role.name not in gold]
         named = {role: column for role, column in parse_columns(columns).items() if role not in gold}
         yield from _read(task, data, asked, named)

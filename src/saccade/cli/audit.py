@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from saccade.errors import UsageError
+
 if TYPE_CHECKING:
     from saccade.audit.change import Change
     from saccade.audit.marks import Mark
@@ -167,7 +169,7 @@ def _chosen(run: str, names: tuple[str, ...], task: "Task", subject: "Subject") 
     missing = {}
     for suite in suites:
         if "held" in suite.reads and not subject.held:
-            raise ValueError(f"{run}: is no run, so it has no held-out data for the suite {suite.name}; give --data.")
+            raise UsageError(f"{run}: is no run, so it has no held-out data for the suite {suite.name}; give --data.")
         if "splits" in suite.reads and subject.splits is None:
             missing[suite.name] = "its training data are not here (give them with --data)"
     return [suite for suite in suites if suite.name not in missing], missing

@@ -9,7 +9,7 @@ from saccade.audit.change import Change, Row, compare
 from saccade.audit.marks import Audited, weights_mark
 from saccade.audit.records import AUDIT, RESULT, Stored, model_of, read_audits, scores_in
 from saccade.audit.suite import Finding, figure
-from saccade.data import DataError
+from saccade.errors import DataError, ModelError
 from saccade.models.files import read_json
 
 SCORES = "scores"  # of the task itself, where both runs have written them down
@@ -30,7 +30,7 @@ def opened(where: str) -> Before:
     file = path / AUDIT if path.is_dir() else path
     if not file.is_file():
         missing = f"{where}: --before needs a run that was audited, or its {AUDIT}, and there is no {file}"
-        raise ValueError(f"{missing}; run saccade audit {where} first." if path.is_dir() else f"{missing}.")
+        raise ModelError(f"{missing}; run saccade audit {where} first." if path.is_dir() else f"{missing}.")
     return Before(file.resolve().parent.name, read_audits(file), _result(file.parent))
 
 

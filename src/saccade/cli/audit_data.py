@@ -8,6 +8,7 @@ from saccade.audit.marks import Mark, data_mark
 from saccade.cli.settings import Wrong
 from saccade.data import Example, Role, Splits, Table, open_data
 from saccade.data.read import parse_columns
+from saccade.errors import UsageError
 from saccade.tasks.hidden import forgiving, revealed
 from saccade.tasks.reading import columns_for, read_for
 from saccade.tasks.run_settings import read_run_settings
@@ -61,7 +62,7 @@ def _of_run(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]
 
 def _sample(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]) -> Known:
     if by:
-        raise ValueError(f"{run} learnt a built-in sample, which has no further columns; give --data with --by.")
+        raise UsageError(f"{run} learnt a built-in sample, which has no further columns; give --data with --by.")
     splits = again(run)
     assert splits is not None
     held = [] if task.running else list((splits.test or splits.dev).examples)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from saccade.errors import ModelError, UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,7 +82,7 @@ def asked(run: str, task: "Task", data: tuple[str, ...], columns: str) -> list[s
         examples = held_out(run)
     name = next((role.name for role in task.roles(data) if role.name in ("text", "source")), "")
     if not name:
-        raise ValueError(
+        raise ModelError(
             f"{run} was made to {task.name}; what fewer bits cost is asked of models that read a text and write one."
         )
     return [example[name] for example in examples]
@@ -93,7 +95,7 @@ def readable(model: "Model", texts: "Sequence[str]") -> list[str]:
     found = need_tokenizer(model).encode_batch(list(texts))
     kept = [text for text, tokens in zip(texts, found, strict=True) if len(tokens.ids) > 1]
     if not kept:
-        raise ValueError("There is nothing to compare: give at least one text of two tokens or more.")
+        raise UsageError("There is nothing to compare: give at least one text of two tokens or more.")
     return kept
 
 

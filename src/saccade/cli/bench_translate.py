@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from saccade.cli.bench_writing import Record, Terms, at_least, ended, known, lined, room, told
+from saccade.errors import UsageError
 from saccade.studies.writing_weights import SENTENCES, Shape
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def students(student: Student, asked: Asked, terms: Terms) -> "list[Work]":
     from saccade.studies.writing_work import Work
 
     if student.model is None or student.data is None:
-        raise ValueError(f"the case {STUDENT!r} needs --model DIR and --data FILE.")
+        raise UsageError(f"the case {STUDENT!r} needs --model DIR and --data FILE.")
     lines = asked.weights / "sentences.txt"
     lines.parent.mkdir(parents=True, exist_ok=True)
     lines.write_text("\n".join(sentences_of(student.data, student.count)) + "\n", encoding="utf-8")
@@ -133,13 +134,13 @@ def students(student: Student, asked: Asked, terms: Terms) -> "list[Work]":
 def sentences_of(data: Path, count: int) -> list[str]:
     """So many different sentences, evenly spread over a file."""
     if not data.is_file():
-        raise ValueError(f"{data}: there is no such file; --data names one with a sentence a line.")
+        raise UsageError(f"{data}: there is no such file; --data names one with a sentence a line.")
     raw = data.read_bytes()
     text = (gzip.decompress(raw) if data.suffix == ".gz" else raw).decode("utf-8")
     different = list(dict.fromkeys(line.split("\t")[0].strip() for line in text.splitlines()))
     found = [line for line in different if line]
     if len(found) < count:
-        raise ValueError(f"{data}: has {len(found)} different sentences, and {count} are asked for; say --count.")
+        raise UsageError(f"{data}: has {len(found)} different sentences, and {count} are asked for; say --count.")
     return [found[number * len(found) // count] for number in range(count)]
 
 
@@ -153,7 +154,7 @@ def run_of(model: Path, weights: Path) -> Path:
     files = [path for path in sorted(model.glob("*.bin")) if not path.name.startswith("lex")]
     words = sorted(model.glob("*.spm"))
     if len(files) != 1 or len(words) != 1:
-        raise ValueError(f"{model}: has {len(files)} .bin and {len(words)} .spm; one of each is needed, or a run.")
+        raise UsageError(f"{model}: has {len(files)} .bin and {len(words)} .spm; one of each is needed, or a run.")
     from saccade.cli.bring_in import main as bring_in
 
     with redirect_stdout(sys.stderr):

@@ -11,6 +11,7 @@ import tyro
 
 from saccade.cli.bench import number
 from saccade.cores import cores
+from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from saccade.studies.writing_work import Work
@@ -48,7 +49,7 @@ class Terms:
         known(rivals, [who for who in WRITERS[kind] if not who.startswith("saccade")], "rival")
         known([self.precision], [AUTO, *PRECISIONS, PLAIN], "precision")
         if self.threads < 0:
-            raise ValueError(f"--threads is 1 or more, or 0 for as many as there are cores; got {self.threads}.")
+            raise UsageError(f"--threads is 1 or more, or 0 for as many as there are cores; got {self.threads}.")
 
 
 def ended(kind: str, work: Callable[[], int]) -> int:
@@ -75,19 +76,19 @@ def known(given: Sequence[str], names: Sequence[str], what: str) -> None:
 
     for name in given:
         if name not in names:
-            raise ValueError(f"there is no {what} {name!r}; {nearest(name, list(names))}")
+            raise UsageError(f"there is no {what} {name!r}; {nearest(name, list(names))}")
 
 
 def at_least(**numbers: int) -> None:
     for name, value in numbers.items():
         if value < 1:
-            raise ValueError(f"--{name} is 1 or more; got {value}.")
+            raise UsageError(f"--{name} is 1 or more; got {value}.")
 
 
 def room(length: int, needed: int) -> None:
     """Mixed prompts are up to twice as long as their mean."""
     if needed > length:
-        raise ValueError(f"texts of up to {needed} tokens need a model of that --length or more; got {length}.")
+        raise UsageError(f"texts of up to {needed} tokens need a model of that --length or more; got {length}.")
 
 
 def told(case: str) -> Callable[[str], None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import tyro
 
 from saccade.cli.terminal import harmless_output
+from saccade.errors import ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,7 +70,7 @@ def main(
         else:
             model = load(source, head=head, family=family)
         if head is not None and model.report.new:
-            raise ValueError(_headless(source, head, model))
+            raise ModelError(_headless(source, head, model))
         print(model.report)
         save(model, run / "model")
     except ValueError as error:
@@ -95,10 +96,10 @@ def _file(path: Path, tokenizer: Path | None) -> "Model":
     from saccade.models import files, marian_bin, unreadable
 
     if files.pickled(path):
-        raise ValueError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert.")
+        raise ModelError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert.")
     other = unreadable.describe_file(path)
     if other:
-        raise ValueError(other)
+        raise ModelError(other)
     marian = marian_bin.is_marian(path)
     read = _marian if marian else _llama2c
     found = None if tokenizer else _beside(path, "*.spm" if marian else "tok*.bin")
@@ -134,7 +135,7 @@ def _marian(path: Path, tokenizer: Path | None) -> "Model":
 
 def _same_size(words: "Tokenizer", vocab: int, named: str, path: Path) -> None:
     if words.vocab != vocab:
-        raise ValueError(f"{named}: has {words.vocab:,} pieces, and {path} {vocab:,}; is it another model's?")
+        raise ModelError(f"{named}: has {words.vocab:,} pieces, and {path} {vocab:,}; is it another model's?")
 
 
 def _llama2c(path: Path, tokenizer: Path | None) -> "Model":

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import tyro
 
+from saccade.errors import UsageError
+
 
 def main(
     run: tyro.conf.Positional[str],
@@ -49,7 +51,7 @@ def _card(run: str, init: bool, check: bool, as_json: bool) -> int:
     if check:
         return _check(run, as_json)
     if carried(model) is not None:
-        raise ValueError(f"{run} was exported with its card; write a new one in the run that it came from.")
+        raise UsageError(f"{run} was exported with its card; write a new one in the run that it came from.")
     with saying_missing_fonts("card"):
         written = write_card(open_records(run), task_of(run))
     return _written(written, as_json)

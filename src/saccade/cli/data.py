@@ -99,7 +99,7 @@ def main(
         out: The directory that `split` and the files of a set are written to.
         mirror: A directory with a copy of the set, to take instead of downloading it.
     """
-    from saccade.data import DataError
+    from saccade.errors import DataError
 
     try:
         if what == "split":

@@ -11,6 +11,7 @@ import tyro
 
 from saccade.cli.engine import Engine
 from saccade.decoding.settings import Decoding
+from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from saccade.decoding.ways import Ways
@@ -79,7 +80,7 @@ def main(
         task, model = opened(run)
         task = getattr(task, "doing", task)  # of pretraining, what it does
         if not isinstance(task, Language):
-            raise ValueError(
+            raise UsageError(
                 f"{run} was made to {task.name}; a language model is needed. Say saccade predict {run} TEXT."
             )
         tokenizer = need_tokenizer(model)
@@ -97,18 +98,18 @@ def main(
 def _refused(text: str, asked: Asked, decoding: Decoding) -> None:
     """What cannot be asked together."""
     if text and asked.data:
-        raise ValueError("A text and --data are two ways to begin; use one of them.")
+        raise UsageError("A text and --data are two ways to begin; use one of them.")
     if asked.count < 1:
-        raise ValueError(f"At least one text has to be asked for; got --count {asked.count}.")
+        raise UsageError(f"At least one text has to be asked for; got --count {asked.count}.")
     if asked.data and (asked.count > 1 or asked.check):
-        raise ValueError("--count and --check are about one beginning, and --data gives many; leave one of them out.")
+        raise UsageError("--count and --check are about one beginning, and --data gives many; leave one of them out.")
     if asked.count > 1 and not (decoding.temperature or decoding.samples):
-        raise ValueError(
+        raise UsageError(
             f"--count {asked.count} texts would be the same one; give --temperature, or --beams and --n-best."
         )
     if (asked.count > 1 or asked.check) and not decoding.streams:
         what = "--check" if asked.check else "--count"
-        raise ValueError(
+        raise UsageError(
             f"{what} is about texts that are drawn one by one; beams, samples, contrast, drafts and --n-best choose one of "
             "several. Leave one of the two out."
         )

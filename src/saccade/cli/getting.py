@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saccade.data.item import DataError
 from saccade.data.sets import MEGA, File, Set
+from saccade.errors import DataError
 
 if TYPE_CHECKING:
     from saccade.models.hub import Wanted

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import tyro
 
+from saccade.errors import UsageError
+
 Name = tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]]
 
 
@@ -42,7 +44,7 @@ def main(
     try:
         entry = mechanism(name)
         if not 2 <= size <= 512:
-            raise ValueError(f"A drawing has from 2 to 512 tokens; got --size {size}.")
+            raise UsageError(f"A drawing has from 2 to 512 tokens; got --size {size}.")
     except ValueError as error:
         print(f"saccade mechanisms: {error}", file=sys.stderr)
         return 2

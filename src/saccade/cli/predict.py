@@ -11,6 +11,7 @@ import tyro
 from saccade.cli.engine import Engine
 from saccade.cli.writing import Asked, write
 from saccade.decoding.settings import Decoding
+from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from saccade.models.model import Model
@@ -127,7 +128,7 @@ def _opened(run: str, how: str | Prompt, columns: str, engine: Engine) -> "tuple
     if isinstance(how, str) or how == Prompt():
         return task, model
     if any(role.kind == "image" for role in task.roles(())):
-        raise ValueError(f"{run} was made to {task.name}; examples are shown to a model that reads and writes text.")
+        raise UsageError(f"{run} was made to {task.name}; examples are shown to a model that reads and writes text.")
     from saccade.data.read import parse_columns
     from saccade.tasks.shots import Config, shots_task
 

@@ -7,10 +7,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import UsageError
+
 TABLES = ("model", "task", "train")
 
 
-class Wrong(ValueError):
+class Wrong(UsageError):
     """A call that cannot be meant: a name or a setting that does not exist."""
 
 
@@ -61,7 +63,7 @@ class Promise:
 
     def __post_init__(self) -> None:
         if self.at_least is not None and self.at_most is not None:
-            raise ValueError("at_least and at_most are two promises; keep one.")
+            raise UsageError("at_least and at_most are two promises; keep one.")
 
     @property
     def bound(self) -> str:

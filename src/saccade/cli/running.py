@@ -7,10 +7,15 @@ import traceback
 from collections.abc import Callable
 
 from saccade.cli.terminal import harmless_output
+from saccade.errors import ResourceError, SaccadeError
 from saccade.heap import available, resident
 
 SHORT = ("not enough memory", "out of memory", "allocate memory")  # what torch says then
 TRAIN_CURE = "Raise train.parts, which reads a step in more parts, or lower train.tokens."
+REPORT = (
+    "This is a bug in saccade, and not your mistake. Please report it to the project with this traceback, the command, "
+    "and what `saccade doctor` prints."
+)
 CURE = "Use a smaller model or shorter texts, or end other programs."
 
 
@@ -39,33 +44,25 @@ def _begin() -> None:
 
 
 def _ended(name: str, error: BaseException) -> int:
-    """The exit code of an error, which is said; a command that goes well need not wait until all kinds are imported."""
+    """The exit code of an error, which is said."""
     if isinstance(error, MemoryError):
         return _said(name, describe_memory_error(name, error), 5)
-    from saccade.cli.settings import Wrong
-    from saccade.data import DataError
-    from saccade.text.tokenizer import BadText
-    from saccade.training.disk import DiskFull
-    from saccade.training.loop import Diverged
-    from saccade.training.run import Refused
-    from saccade.training.run_lock import RunLocked
-    from saccade.training.world import Lost
-    from saccade.vision.open import BadPicture
-
-    codes: dict[tuple[type[BaseException], ...], int] = {  # the first that fits: some are kinds of others
-        (Refused, Wrong): 2,
-        (DataError, BadPicture, BadText): 3,
-        (Diverged,): 6,
-        (DiskFull, RunLocked, Lost): 5,
-        (ValueError,): 4,
-        (OSError,): 5,
-    }
-    for kinds, code in codes.items():
-        if isinstance(error, kinds):
-            return _said(name, error, code, final=not isinstance(error, Lost))
+    if isinstance(error, SaccadeError):
+        return _said(name, error, error.exit_code, final=not _may_pass(error))
+    if isinstance(error, OSError):
+        return _said(name, error, 5)
     if isinstance(error, RuntimeError) and any(said in str(error) for said in SHORT):
         return _said(name, describe_memory_error(name, error), 5)
     return _bug(error)
+
+
+def _may_pass(error: SaccadeError) -> bool:
+    """Whether starting again may help: another process of the run has gone away."""
+    if not isinstance(error, ResourceError):
+        return False
+    from saccade.training.world import Lost
+
+    return isinstance(error, Lost)
 
 
 def describe_memory_error(name: str, error: BaseException) -> str:
@@ -89,9 +86,7 @@ def _said(name: str, error: object, code: int, *, final: bool = True) -> int:
 
 def _bug(error: BaseException) -> int:
     """An error of ours, whole; of several processes only one should print it, and as the last thing that is printed."""
-    from saccade.training.lastwords import Words, is_launched, leave
+    from saccade.training.lastwords import Words, leave
 
-    if not is_launched():
-        raise error
-    leave(Words(1, "".join(traceback.format_exception(error)).rstrip()))
+    leave(Words(1, f"{''.join(traceback.format_exception(error))}{REPORT}"))
     return 1

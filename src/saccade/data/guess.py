@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from saccade.data.item import ROLES, DataError, Example, Role, several
+from saccade.data.item import ROLES, Example, Role, several
 from saccade.data.read import idx
 from saccade.data.read.folder import METADATA
 from saccade.data.read.formats import find_format
@@ -15,6 +15,7 @@ from saccade.data.read.reading import stream
 from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import open_source
 from saccade.data.split import splits
+from saccade.errors import DataError
 
 TASKS: dict[str, tuple[tuple[Role, ...], ...]] = {  # in the order of guessing; a second choice is for pictures
     "span": ((ROLES["context"], ROLES["question"], ROLES["answers"]),),

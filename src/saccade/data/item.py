@@ -1,8 +1,10 @@
-"""One record of a person's data, what a task asks of it, and the error that says what is wrong with it."""
+"""One record of a person's data, and what a task asks of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from saccade.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -54,24 +56,6 @@ def several(value: str | Sequence[str]) -> list[str]:
     (['a dog'], ['a dog', 'a pup'])
     """
     return [value] if isinstance(value, str) else list(value)
-
-
-class DataError(ValueError):
-    """What came, where it stands, what is needed and what to do.
-
-    >>> print(DataError("a label is missing", file="reviews.tsv", line=7, column="stars", value="", cure="fill it in"))
-    reviews.tsv:7: a label is missing; column stars is ''. Fill it in.
-    """
-
-    def __init__(
-        self, what: str, *, file: object = "", line: int = 0, column: str = "", value: object = None, cure: str = ""
-    ):
-        self.what, self.file, self.line, self.column, self.value, self.cure = what, str(file), line, column, value, cure
-        where = ":".join(part for part in (self.file, str(line) if line else "") if part)
-        shown = repr(value if not isinstance(value, str) or len(value) < 60 else value[:57] + "...")
-        came = f"; column {column} is {shown}" if column else f"; got {shown}" if value is not None else ""
-        text = f"{where}: " if where else ""
-        super().__init__(f"{text}{what}{came}.{' ' + cure[0].upper() + cure[1:] + '.' if cure else ''}")
 
 
 @dataclass

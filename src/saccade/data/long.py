@@ -7,7 +7,8 @@ from typing import overload
 
 import numpy as np
 
-from saccade.data.item import DataError, Example, Role, Table
+from saccade.data.item import Example, Role, Table
+from saccade.errors import DataError
 
 LARGE = (
     2**26

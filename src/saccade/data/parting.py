@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from saccade.data.item import ROLES, DataError, Role
+from saccade.data.item import ROLES, Role
 from saccade.data.read.columns import MISSING, choose, look_up
 from saccade.data.read.formats import find_format
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source, lines, open_source, whole_text
+from saccade.errors import DataError
 
 SAMPLE = 200  # records looked at to find the column
 PARTED = ("TSV", "CSV", "CSV with ;", "CSV with |", "JSON lines", "ABC", "FASTA", "plain text")

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data import long
-from saccade.data.item import DataError, Example, Role, Table
+from saccade.data.item import Example, Role, Table
 from saccade.data.long import Long, cut_long, long_table, weight
 from saccade.data.read.folder import class_folders, metadata_of, only_pictures
 from saccade.data.read.picture import SUFFIXES, named_pictures
 from saccade.data.read.reading import digest, read, stream
 from saccade.data.read.record import Ask
 from saccade.data.read.units import units
+from saccade.errors import DataError
 
 NAMES = {
     "train": ("train", "training"),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from saccade.data.item import DataError, Example
+from saccade.data.item import Example
+from saccade.errors import DataError
 
 
 def write(path: str | Path, examples: Sequence[Example]) -> None:

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from saccade.decoding.expression import Either, Join, Node, One, Ranges, Repeat, read
+from saccade.errors import UsageError
 
 PLACES = 4_000  # of an expression, its repetitions written out
 STATES = 20_000
@@ -42,7 +43,7 @@ class Automaton:
             return self._numbers[places]
         number = len(self._sets)
         if number >= STATES:
-            raise ValueError(
+            raise UsageError(
                 f"The expression {self.places.expression!r} needs more than {STATES:,} states; make it simpler, with fewer "
                 "repetitions of alternatives that look alike."
             )
@@ -115,7 +116,7 @@ class _Places:
 
     def _new(self) -> int:
         if len(self.ways) >= PLACES:
-            raise ValueError(
+            raise UsageError(
                 f"The expression {self.expression!r}, its repetitions written out, has more than {PLACES:,} places; "
                 "repeat less often, or use * in place of a large number."
             )

@@ -24,6 +24,7 @@ from saccade.decoding.offers import Offer, Scores, Shape, following, ranked
 from saccade.decoding.rules import Sofar
 from saccade.decoding.settings import STEEPEST
 from saccade.decoding.stop import Written
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 from saccade.parts.state import State
 
@@ -50,24 +51,24 @@ class Beams:
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.groups < 1 or self.width % self.groups:
-            raise ValueError(
+            raise UsageError(
                 f"There is at least one beam, and groups share them evenly; got {self.width} beams in {self.groups} groups."
             )
         if not all(math.isfinite(x) for x in (self.length_penalty, self.coverage, self.diversity)):
-            raise ValueError(
+            raise UsageError(
                 f"Penalties are finite numbers; got length {self.length_penalty}, coverage {self.coverage}, "
                 f"diversity {self.diversity}."
             )
         if abs(self.length_penalty) > STEEPEST:
-            raise ValueError(
+            raise UsageError(
                 f"A length penalty is a number from {-STEEPEST:g} to {STEEPEST:g}; got {self.length_penalty}. 1 is the mean."
             )
         if self.coverage < 0 or self.diversity < 0:
-            raise ValueError(
+            raise UsageError(
                 f"Coverage and diversity are 0 or more; got {self.coverage} and {self.diversity}. Leave them out for none."
             )
         if self.diversity and self.groups == 1:
-            raise ValueError("Diversity is between groups of beams, and there is one; give two or more groups.")
+            raise UsageError("Diversity is between groups of beams, and there is one; give two or more groups.")
 
 
 @dataclass
@@ -139,7 +140,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The `best` texts for each row of the batch, the best first; rules see log-probabilities, and tilt what is summed up."""
     if not 1 <= best <= beams.width:
-        raise ValueError(f"{beams.width} beams find 1 to {beams.width} texts, not {best}; give more beams.")
+        raise UsageError(f"{beams.width} beams find 1 to {beams.width} texts, not {best}; give more beams.")
     with watching(model, beams.coverage) as cover:
         state, scores, sofar = begin(model, batch, bounds.limit)
         if not len(scores):
@@ -256,7 +257,7 @@ class _Run:
         out = [sorted((one for pool in pools for one in pool.done), key=lambda one: -one.score) for pools in self.pools]
         for number, texts in enumerate(out):
             if not texts:
-                raise ValueError(
+                raise UsageError(
                     f"Row {number}: nothing could be written. Every token is forbidden by the rules together, so take one of "
                     "them away; or the model's scores are no numbers, and its weights have diverged."
                 )

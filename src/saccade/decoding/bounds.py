@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from saccade.decoding.rules import Ruling, Sofar, check_rules
+from saccade.errors import UsageError
 
 Until = Callable[[Sofar], Sequence[bool]]  # which rows end with the token that they have just written
 
@@ -29,14 +30,14 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise ValueError(f"At least one token has to be asked for; got limit={self.limit}.")
+            raise UsageError(f"At least one token has to be asked for; got limit={self.limit}.")
 
     def stops(self, vocab: int) -> frozenset[int]:
         """The stop tokens; one that a model of so many tokens could never write is an error, and so is such a rule."""
         found = [] if self.stop is None else [self.stop] if isinstance(self.stop, int) else list(self.stop)
         beyond = [token for token in found if not 0 <= token < vocab]
         if beyond:
-            raise ValueError(
+            raise UsageError(
                 f"The stop token {beyond[0]} is unknown: the model writes tokens from 0 to {vocab - 1}; "
                 "take the end of its own tokenizer, or None."
             )

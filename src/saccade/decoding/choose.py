@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.errors import ModelError, UsageError
+
 FEW = (256, 4096)  # tokens that are sorted before all are
 EXACT = (torch.float32, torch.float64)  # numpy has no bfloat16, and is slow with float16
 TINY = torch.finfo(torch.float32).tiny  # of smaller numbers float32 has no reciprocal
@@ -45,16 +47,16 @@ class Draw:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:  # false for NaN too
-            raise ValueError(
+            raise UsageError(
                 f"A temperature is a number above 0; got {self.temperature}. For the best token each time use `greedy`."
             )
         if self.top_k < 0 or int(self.top_k) != self.top_k:
-            raise ValueError(f"top_k is a whole number of tokens, and 0 means all; got {self.top_k}.")
+            raise UsageError(f"top_k is a whole number of tokens, and 0 means all; got {self.top_k}.")
         for name, share in (("top_p", self.top_p), ("typical", self.typical)):
             if not 0 < share <= 1:
-                raise ValueError(f"{name} is a share above 0 and at most 1, which means all; got {share}.")
+                raise UsageError(f"{name} is a share above 0 and at most 1, which means all; got {share}.")
         if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p is a share from 0, which means all, to 1; got {self.min_p}.")
+            raise UsageError(f"min_p is a share from 0, which means all, to 1; got {self.min_p}.")
         self._chance = torch.Generator().manual_seed(self.seed)
 
     def __call__(self, scores: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ class Draw:
         best = scores.amax(-1)
         if not bool(best.isfinite().all()):
             row = int(best.isfinite().logical_not().nonzero()[0, 0])
-            raise ValueError(
+            raise ModelError(
                 f"Row {row} has no token to draw: its best score is {float(best[row])}. Either every token is forbidden, or "
                 "the model's weights have diverged."
             )

@@ -21,6 +21,7 @@ from torch import Tensor
 from saccade.decoding.automaton import Automaton
 from saccade.decoding.rules import Rule, Sofar, known
 from saccade.decoding.spelling import Spelling, spelling
+from saccade.errors import UsageError
 from saccade.text.tokenizer import Tokenizer
 
 FAR = np.iinfo(np.int32).max  # tokens to a full match, where there is no way
@@ -55,11 +56,11 @@ class Matching(Rule):
             return
         needed = self._needed(self._tokens)
         if needed > FAR:
-            raise ValueError(
+            raise UsageError(
                 f"No text that matches {self.expression!r} can be written with the tokens of this tokenizer."
             )
         if needed > limit:
-            raise ValueError(
+            raise UsageError(
                 f"The shortest text that matches {self.expression!r} takes {needed} tokens, and at most {limit} are written; "
                 "raise the limit."
             )
@@ -134,11 +135,11 @@ class Among(Rule):
 
     def __init__(self, rows: Sequence[Sequence[int]], ends: Collection[int]):
         if not rows:
-            raise ValueError(
+            raise UsageError(
                 "The list of allowed continuations is empty, so nothing could be written; give at least one."
             )
         if not ends:
-            raise ValueError("A list of allowed continuations needs the tokens that end a text; got none.")
+            raise UsageError("A list of allowed continuations needs the tokens that end a text; got none.")
         self.ends = tuple(ends)
         self.tree: dict[
             tuple[int, ...], dict[int, int]
@@ -146,7 +147,7 @@ class Among(Rule):
         self.whole = {tuple(row) for row in rows}
         for row in self.whole:
             if set(row) & set(self.ends):
-                raise ValueError(f"The continuation {list(row)} has a token in it that ends a text; leave it out.")
+                raise UsageError(f"The continuation {list(row)} has a token in it that ends a text; leave it out.")
             for place, token in enumerate(row):
                 follow = self.tree.setdefault(row[:place], {})
                 follow[token] = min(follow.get(token, FAR), len(row) - place)
@@ -155,11 +156,11 @@ class Among(Rule):
     def texts(cls, texts: Sequence[str], tokenizer: Tokenizer, ends: Collection[int] | None = None) -> "Among":
         """One of these texts, each in the tokens that the tokenizer itself gives it; after a word, begin them with a space."""
         if isinstance(texts, str):
-            raise ValueError(f"Allowed continuations are a list of texts; got one string, {texts!r}. Put it in a list.")
+            raise UsageError(f"Allowed continuations are a list of texts; got one string, {texts!r}. Put it in a list.")
         rows = [found.ids for found in tokenizer.encode_batch(texts, special=False)]
         for text, row in zip(texts, rows, strict=True):
             if tokenizer.unknown is not None and tokenizer.unknown in row:
-                raise ValueError(f"The tokenizer has no tokens for {text!r}, so it cannot be written; take it out.")
+                raise UsageError(f"The tokenizer has no tokens for {text!r}, so it cannot be written; take it out.")
         return cls(rows, _ends(tokenizer, ends))
 
     def __repr__(self) -> str:
@@ -169,7 +170,7 @@ class Among(Rule):
         known([*self.ends, *(token for row in self.whole for token in row)], vocab, repr(self))
         shortest = min(map(len, self.whole))
         if shortest > limit:
-            raise ValueError(
+            raise UsageError(
                 f"The shortest allowed continuation has {shortest} tokens, and at most {limit} are written; raise the limit."
             )
 
@@ -186,7 +187,7 @@ class Among(Rule):
 def _ends(tokenizer: Tokenizer, ends: Collection[int] | None) -> tuple[int, ...]:
     found = ends if ends is not None else () if tokenizer.end is None else (tokenizer.end,)
     if not found:
-        raise ValueError(
+        raise UsageError(
             "The tokenizer has no token that ends a text, and what is allowed has to end; name one in `ends`."
         )
     return tuple(found)

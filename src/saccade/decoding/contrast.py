@@ -17,6 +17,7 @@ from saccade.data import Batch, Text
 from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import Course, Step
 from saccade.decoding.stop import collect
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 from saccade.models.model import Model
 from saccade.parts.state import State
@@ -43,7 +44,7 @@ def contrast_steps(
 ) -> Iterator[Step]:
     """The same as it happens, with the scores: `collect` makes texts and log-probabilities of it."""
     if candidates < 1 or not 0 <= alpha <= 1:
-        raise ValueError(f"At least 1 candidate and an alpha from 0 to 1 are needed; got {candidates} and {alpha}.")
+        raise UsageError(f"At least 1 candidate and an alpha from 0 to 1 are needed; got {candidates} and {alpha}.")
     writer = _thinker(model)
     course = Course(writer, batch, bounds)
     if not len(course.sofar):
@@ -63,7 +64,7 @@ def contrast_steps(
 def _thinker(model: Model | Thinker) -> Thinker:
     body = model.body if isinstance(model, Model) else model
     if not hasattr(body, "think") or not hasattr(body, "start"):
-        raise ValueError(
+        raise UsageError(
             f"Contrastive search needs a writer with `think`; {type(body).__name__} has none. Use `generate`."
         )
     return body  # type: ignore[return-value]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from saccade.attention import watch
 from saccade.attention.watch import Look, watchable
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 from saccade.parts.state import State
 
@@ -73,7 +74,7 @@ def watching(model: Writer, weight: float) -> Iterator[Cover]:
     names = watchable(model) if isinstance(model, nn.Module) else {}
     across = [name for name in names if "across" in name.split(".")]
     if not across or not isinstance(model, nn.Module):
-        raise ValueError(
+        raise UsageError(
             f"Coverage is about what is looked at of a source, and no part of this {type(model).__name__} looks across at one; "
             "leave coverage at 0, or take a model that reads with an encoder."
         )

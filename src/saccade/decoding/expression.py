@@ -12,6 +12,8 @@ look-around, references, names, flags and possessive repetition are refused by n
 from dataclasses import dataclass
 from typing import NoReturn
 
+from saccade.errors import UsageError
+
 Ranges = tuple[tuple[int, int], ...]  # of code points, both ends included, in order and apart
 
 LAST = 0x10FFFF
@@ -79,7 +81,7 @@ Node = One | Join | Either | Repeat
 def read(expression: str) -> Node:
     """The tree of an expression; what is not read is refused with its place."""
     if any(SURROGATES[0] <= ord(letter) <= SURROGATES[1] for letter in expression):
-        raise ValueError(f"The expression {expression!r} has half a character (a surrogate), which no text has.")
+        raise UsageError(f"The expression {expression!r} has half a character (a surrogate), which no text has.")
     return _Reader(expression).whole()
 
 
@@ -226,7 +228,7 @@ class _Reader:
         return self.text[self.at - 1]
 
     def refuse(self, why: str, back: int = 0) -> NoReturn:
-        raise ValueError(f"The expression {self.text!r}, place {self.at - back}: {why}.")
+        raise UsageError(f"The expression {self.text!r}, place {self.at - back}: {why}.")
 
 
 def _letter(letter: str) -> Ranges:

@@ -21,6 +21,7 @@ from saccade.decoding.choose import greedy
 from saccade.decoding.highest import log_probability
 from saccade.decoding.offers import Ranking
 from saccade.decoding.rules import Ruling, Sofar, need_numbers, obey
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 from saccade.models.model import Model
 from saccade.parts.state import State
@@ -167,7 +168,7 @@ def begin(model: Writer, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar
     prompt = _rows(text)
     empty = [number for number, row in enumerate(prompt) if not row]
     if empty:
-        raise ValueError(
+        raise UsageError(
             f"Row {empty[0]} of the prompt is empty, and there is nothing to go on from; give it at least one token, such "
             "as the one that begins a text."
         )
@@ -183,7 +184,7 @@ def follow(model: Writer, batch: Batch) -> Tensor:
     """The scores of each token of the target, given those before it, (B, T, V): all at once, as training asks for them."""
     target = batch.target
     if target is None:
-        raise ValueError("There is nothing to follow: the batch has no target.")
+        raise UsageError("There is nothing to follow: the batch has no target.")
     state, first = model.start(batch)
     keep = None
     if first.keep is not None or target.keep is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import sacrebleu
 
+from saccade.errors import UsageError
 from saccade.text.scripts import split_words
 
 Utility = Callable[[str, str], float]  # how good the first is if the second is right
@@ -61,7 +62,7 @@ def safest(samples: Sequence[str], utility: Utility = chrf) -> Safest:
     'the cat sat'
     """
     if not samples:
-        raise ValueError("There is no sample to choose from; draw at least one.")
+        raise UsageError("There is no sample to choose from; draw at least one.")
     counts = Counter(samples)
     others = max(1, len(samples) - 1)
     value = {}

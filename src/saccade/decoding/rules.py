@@ -16,6 +16,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from saccade.errors import ModelError, UsageError
+
 
 @dataclass(frozen=True)
 class Sofar:
@@ -94,7 +96,7 @@ def need_numbers(best: Tensor, sofar: Sofar, going: Tensor) -> None:
     empty = best.isfinite().logical_not() & going
     if bool(empty.any()):
         row = int(empty.nonzero()[0, 0])
-        raise ValueError(
+        raise ModelError(
             f"{_where(row, sofar)}: the model's scores are no numbers (the best is {float(best[row])}); its weights have "
             "diverged, or nothing may follow."
         )
@@ -109,7 +111,7 @@ def _refuse(rules: Sequence[Ruling], row: int, scores: Tensor, sofar: Sofar) -> 
     need_numbers(best, sofar, torch.arange(len(best), device=best.device) == row)
     where = _where(row, sofar)
     names = ", ".join(getattr(rule, "__name__", type(rule).__name__) for rule in rules)
-    raise ValueError(
+    raise UsageError(
         f"{where}: every token is forbidden by the rules together ({names}); take one of them away, or give it more room."
     )
 
@@ -123,14 +125,14 @@ class MinLength(Rule):
 
     def __post_init__(self) -> None:
         if self.length < 0 or not self.ends:
-            raise ValueError(
+            raise UsageError(
                 f"A least length is 0 or more, and needs the tokens that end a text; got {self.length} and {list(self.ends)}."
             )
 
     def check(self, vocab: int, limit: int) -> None:
         known(self.ends, vocab, "MinLength")
         if self.length > limit:
-            raise ValueError(f"At least {self.length} tokens and at most {limit} cannot both be; raise the limit.")
+            raise UsageError(f"At least {self.length} tokens and at most {limit} cannot both be; raise the limit.")
 
     def __call__(self, scores: Tensor, sofar: Sofar) -> Tensor:
         short = [len(row) < self.length for row in sofar.written]
@@ -145,7 +147,7 @@ class NoRepeat(Rule):
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            raise ValueError(f"What may not be repeated is 1 token long or longer; got {self.length}.")
+            raise UsageError(f"What may not be repeated is 1 token long or longer; got {self.length}.")
 
     def __call__(self, scores: Tensor, sofar: Sofar) -> Tensor:
         return _without(scores, [self._again(sofar.whole(row)) for row in range(len(sofar))])
@@ -169,7 +171,7 @@ class Repetition(Rule):
 
     def __post_init__(self) -> None:
         if not 0 < self.penalty < math.inf:
-            raise ValueError(f"A penalty of repetition is a number above 0, and 1 changes nothing; got {self.penalty}.")
+            raise UsageError(f"A penalty of repetition is a number above 0, and 1 changes nothing; got {self.penalty}.")
 
     def __call__(self, scores: Tensor, sofar: Sofar) -> Tensor:
         at = _pairs(scores, [set(sofar.whole(row)) for row in range(len(sofar))])
@@ -185,12 +187,12 @@ class Forbid(Rule):
 
     def __post_init__(self) -> None:
         if any(len(sequence) == 0 for sequence in self.sequences):
-            raise ValueError("A forbidden sequence is empty, and nothing can be forbidden that way; give its tokens.")
+            raise UsageError("A forbidden sequence is empty, and nothing can be forbidden that way; give its tokens.")
 
     def check(self, vocab: int, limit: int) -> None:
         known([token for sequence in self.sequences for token in sequence], vocab, "Forbid")
         if len({sequence[0] for sequence in self.sequences if len(sequence) == 1}) == vocab:
-            raise ValueError(f"All {vocab} tokens are forbidden, so nothing can be written; allow at least one.")
+            raise UsageError(f"All {vocab} tokens are forbidden, so nothing can be written; allow at least one.")
 
     def __call__(self, scores: Tensor, sofar: Sofar) -> Tensor:
         return _without(scores, [self._next(sofar.whole(row)) for row in range(len(sofar))])
@@ -214,10 +216,10 @@ class Force(Rule):
         known(self.places.values(), vocab, "Force")
         beyond = [place for place in self.places if not -limit <= place < limit]
         if beyond:
-            raise ValueError(f"A token is forced at place {beyond[0]}, and only {limit} are written; raise the limit.")
+            raise UsageError(f"A token is forced at place {beyond[0]}, and only {limit} are written; raise the limit.")
         for place, token in self.places.items():
             if place < 0 and self.places.get(limit + place, token) != token:
-                raise ValueError(
+                raise UsageError(
                     f"Of {limit} tokens, place {place} is place {limit + place}, and two different tokens are forced there."
                 )
 
@@ -254,4 +256,4 @@ def known(tokens: Iterable[int], vocab: int, who: str) -> None:
     """Refuse tokens that the model cannot write."""
     for token in tokens:
         if not 0 <= token < vocab:
-            raise ValueError(f"{who} names the token {token}; the model writes tokens from 0 to {vocab - 1}.")
+            raise UsageError(f"{who} names the token {token}; the model writes tokens from 0 to {vocab - 1}.")

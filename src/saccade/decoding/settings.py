@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from saccade.errors import UsageError
+
 STEEPEST = 10.0  # length penalty: beyond it lengths to that power are no numbers any more
 SEEDS = range(-(2**63), 2**64)  # what torch takes
 
@@ -89,9 +91,9 @@ class Decoding:
         """The same, or an error that names what cannot be had together."""
         ways = [name for name, on in self._ways() if on]
         if len(ways) > 1:
-            raise ValueError(f"{flag(ways[0])} and {flag(ways[1])} are two ways to write; choose one of them.")
+            raise UsageError(f"{flag(ways[0])} and {flag(ways[1])} are two ways to write; choose one of them.")
         for name, problem in self._problems(ways[0] if ways else ""):
-            raise ValueError(f"{flag(name)}: {problem}")
+            raise UsageError(f"{flag(name)}: {problem}")
         return self
 
     def _ways(self) -> list[tuple[str, bool]]:

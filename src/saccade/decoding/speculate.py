@@ -24,6 +24,7 @@ from saccade.decoding.bounds import Bounds, among
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Step, begin
 from saccade.decoding.rules import Ruling, Sofar, obey
+from saccade.errors import UsageError
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Writer
 from saccade.models.model import Model
@@ -67,7 +68,7 @@ class LookUp:
 
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
-            raise ValueError(
+            raise UsageError(
                 f"What is looked up is 1 token long or longer; got {self.shortest} to {self.longest} tokens."
             )
 
@@ -155,7 +156,7 @@ def steps_ahead(
     tally = Tally() if tally is None else tally
     state, scores, sofar = begin(model, batch, bounds.limit)
     if len(scores) != 1:
-        raise ValueError(f"Speculation writes one row at a time; got {len(scores)}. Use `speculate`, or `rows_of`.")
+        raise UsageError(f"Speculation writes one row at a time; got {len(scores)}. Use `speculate`, or `rows_of`.")
     stops, propose = bounds.stops(scores.size(-1)), drafter(model, batch)
     proposed: list[int] = []
     pending: list[int] = []  # written, and not yet read by the model
@@ -223,6 +224,6 @@ def rows_of(batch: Batch) -> Iterator[Batch]:
         yield from (Batch(Image(pixels[None])) for pixels in source.pixels)
         return
     if not isinstance(source, Text):
-        raise ValueError(f"A writer goes on from a text or a picture; got {type(source).__name__}.")
+        raise UsageError(f"A writer goes on from a text or a picture; got {type(source).__name__}.")
     for number, tokens in enumerate(source.tokens):
         yield Batch(Text(tokens[source.real[number]][None]))

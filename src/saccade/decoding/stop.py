@@ -15,6 +15,7 @@ from saccade.data import Batch
 from saccade.decoding.bounds import Bounds, Until
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Choose, Pick, Step, picks
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 from saccade.text.stream import Stream
 from saccade.text.tokenizer import Tokenizer
@@ -34,9 +35,9 @@ class Cutter:
 
     def __init__(self, tokenizer: Tokenizer, strings: Collection[str] = ()):
         if isinstance(strings, str):
-            raise ValueError(f"Stop strings are a list; got one string, {strings!r}. Put it in a list.")
+            raise UsageError(f"Stop strings are a list; got one string, {strings!r}. Put it in a list.")
         if any(not isinstance(string, str) or not string for string in strings):
-            raise ValueError(f"A stop string has at least one letter; got {list(strings)!r}. Leave the empty one out.")
+            raise UsageError(f"A stop string has at least one letter; got {list(strings)!r}. Leave the empty one out.")
         self.strings, self.done, self._closed = tuple(strings), False, False
         self._stream, self._held = Stream(tokenizer), ""
 
@@ -145,7 +146,7 @@ def written(
         cutters = Cutters(tokenizer, strings)
         return collect(picks(model, batch, cutters.within(bounds), choose), cutters)
     if strings:
-        raise ValueError(
+        raise UsageError(
             f"Stop strings are looked for in text; {list(strings)!r} came without a tokenizer. Give it too."
         )
     return collect(picks(model, batch, bounds, choose))

@@ -15,6 +15,7 @@ from saccade.decoding.many import ROWS, write_many
 from saccade.decoding.rules import Ruling
 from saccade.decoding.settings import Decoding
 from saccade.decoding.ways import Ways
+from saccade.errors import ModelError, UsageError
 from saccade.models.model import Model
 from saccade.text.tokenizer import Tokenizer
 
@@ -73,7 +74,7 @@ def generate(
     """
     if isinstance(prompt, Batch):
         if decoding is not None:
-            raise ValueError("decoding is for text; with a Batch of ids, say choose and rules, or use write_texts.")
+            raise UsageError("decoding is for text; with a Batch of ids, say choose and rules, or use write_texts.")
         ends = _end(model) if isinstance(stop, str) else stop
         return loop.generate(model, prompt, choose, stop=ends, limit=limit, rules=rules)
     tokenizer = _need_tokenizer(model)
@@ -92,9 +93,9 @@ def generate(
 def _need_tokenizer(model: Any) -> Tokenizer:
     if not (isinstance(model, Model) and hasattr(model.body, "start")):
         name = model.family.name if isinstance(model, Model) else type(model).__name__
-        raise ValueError(f"Text is written by a language model or an encoder-decoder; {name} does not write.")
+        raise ModelError(f"Text is written by a language model or an encoder-decoder; {name} does not write.")
     if model.tokenizer is None:
-        raise ValueError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
+        raise ModelError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
     return model.tokenizer
 
 
@@ -125,7 +126,7 @@ def tokens_of(text: str, tokenizer: Tokenizer) -> list[int]:
     """What a language model goes on from; nothing is a new line."""
     ids = tokenizer.encode(text or "\n", special=False).ids
     if not ids:
-        raise ValueError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
+        raise UsageError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
     return ids
 
 

@@ -28,6 +28,7 @@ from saccade.decoding.rules import Forbid, MinLength, NoRepeat, Repetition, Rule
 from saccade.decoding.settings import Decoding
 from saccade.decoding.speculate import Drafted, Drafter, LookUp, Tally, rows_of, steps_ahead
 from saccade.decoding.stop import Cutters, Written, collect, cut, until_strings, written
+from saccade.errors import UsageError
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.text.tokenizer import Tokenizer
@@ -138,7 +139,7 @@ def rules_of(decoding: Decoding, tokenizer: Tokenizer, ends: Sequence[int]) -> l
         rules.append(NoRepeat(decoding.no_repeat))
     if decoding.min_length:
         if not ends:
-            raise ValueError(
+            raise UsageError(
                 "--min-length: this tokenizer has no token that ends a text, so texts are as long as --length."
             )
         rules.append(MinLength(decoding.min_length, tuple(ends)))
@@ -174,7 +175,7 @@ def spelt(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
         first, later = (tuple(tokenizer.encode(text, special=False).ids) for text in (word, f" {word}"))
         known = [ids for ids in (first, later) if ids and tokenizer.unknown not in ids]
         if not known:
-            raise ValueError(
+            raise UsageError(
                 f"--forbid: the tokenizer has no tokens for {word!r}, so it is never written; leave it out."
             )
         rows |= dict.fromkeys(known)
@@ -189,7 +190,7 @@ def draft_of(where: str, tokenizer: Tokenizer) -> Model:
     if theirs is None or any(
         theirs.token(id) != tokenizer.token(id) for id in range(min(theirs.vocab, tokenizer.vocab))
     ):
-        raise ValueError(
+        raise UsageError(
             f"--draft: {where} has other tokens than the model that it should write for; train both with one tokenizer."
         )
     return draft

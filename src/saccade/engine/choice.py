@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from saccade.engine import native
+from saccade.errors import UsageError
 from saccade.models.model import Model
 
 PRECISIONS = ("int8", "float16", "float32")  # from the quickest to the finest
@@ -69,7 +70,7 @@ class Choice:
 def choice(model: Model, precision: str = AUTO) -> Choice:
     """What `fast` makes of a model; anything but "auto" is taken as it is asked for."""
     if precision not in (AUTO, *PRECISIONS):
-        raise ValueError(f"Unknown precision {precision!r}; known are {', '.join((AUTO, *PRECISIONS))}.")
+        raise UsageError(f"Unknown precision {precision!r}; known are {', '.join((AUTO, *PRECISIONS))}.")
     device = next((p.device.type for p in model.parameters()), "cpu")
     if device != "cpu":
         return Choice(COMPILED, f"on {device} it is the plain model, compiled")

@@ -21,6 +21,7 @@ from saccade.engine.choice import COMPILED, Choice, choice
 from saccade.engine.exchange import Exchange
 from saccade.engine.memory import Memory
 from saccade.engine.quantise import Tiles
+from saccade.errors import UsageError
 from saccade.heap import give_back
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.model import Model
@@ -113,13 +114,13 @@ class Fast(Model):
 
     def train(self, mode: bool = True) -> "Fast":
         if mode:
-            raise ValueError(
+            raise UsageError(
                 "A fast model no longer learns; train the model that it was made of, and make it fast again."
             )
         return super().train(False)
 
     def save(self, directory: str | Path) -> Path:
-        raise ValueError(f"A fast model is not written down; save the model it was made of to {directory}.")
+        raise UsageError(f"A fast model is not written down; save the model it was made of to {directory}.")
 
 
 def fast(model: Model, precision: str = "auto") -> Fast:
@@ -146,7 +147,7 @@ def fast(model: Model, precision: str = "auto") -> Fast:
 def _copied(model: Model) -> tuple[nn.Module, nn.Module | None]:
     """Body and head as modules of their own, on the same numbers: exchanging parts then leaves the model as it was."""
     if isinstance(model, Fast):
-        raise ValueError(f"This model is fast already ({model.choice}); make it of the plain one again.")
+        raise UsageError(f"This model is fast already ({model.choice}); make it of the plain one again.")
     numbers = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
     numbers |= {id(buffer): buffer.detach() for buffer in model.buffers()}
     return deepcopy((model.body, model.head), numbers)

@@ -14,6 +14,7 @@ from saccade.data import Batch, Text
 from saccade.decoding import follow, generate
 from saccade.engine.choice import Choice
 from saccade.engine.model import fast
+from saccade.errors import ModelError, UsageError
 from saccade.models.model import Model
 
 LONGEST = 256  # tokens that are written of a text which a model reads as a source
@@ -49,7 +50,7 @@ def quality(model: Model, texts: Sequence[str], precision: str = "auto") -> Qual
     to what the plain model writes for it.
     """
     if model.tokenizer is None or not hasattr(model.body, "start"):
-        raise ValueError(f"{model.family.name}: a writer with a tokenizer is needed to compare what is written.")
+        raise ModelError(f"{model.family.name}: a writer with a tokenizer is needed to compare what is written.")
     quick = fast(model, precision)
     tokens = equal = 0
     losses = torch.zeros(2, dtype=torch.float64)
@@ -61,7 +62,7 @@ def quality(model: Model, texts: Sequence[str], precision: str = "auto") -> Qual
         losses += torch.stack([F.cross_entropy(x.double(), gold, reduction="sum") for x in scores])
         tokens, equal = tokens + len(gold), equal + int((scores[0].argmax(-1) == scores[1].argmax(-1)).sum())
     if not tokens:
-        raise ValueError("There is nothing to compare: give at least one text of two tokens or more.")
+        raise UsageError("There is nothing to compare: give at least one text of two tokens or more.")
     plain, hurried = (math.exp(float(loss) / tokens) for loss in losses)
     return Quality(quick.choice, tokens, equal / tokens, plain, hurried)
 
@@ -70,7 +71,7 @@ def _asked(model: Model, text: str, number: int) -> Batch:
     """The text as what is foreseen; or as a source, with what the plain model writes for it."""
     ids = torch.tensor([model.tokenizer.encode(text).ids[: model.limit]])
     if ids.size(1) < 2:
-        raise ValueError(f"Text {number} has {ids.size(1)} tokens, and nothing can be foreseen; give a longer one.")
+        raise UsageError(f"Text {number} has {ids.size(1)} tokens, and nothing can be foreseen; give a longer one.")
     source = Text(ids)
     if model.start(Batch(source))[1] is source:
         return Batch(Text(ids[:, :1]), Text(ids[:, 1:]))

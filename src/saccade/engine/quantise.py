@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.engine import fallback, native
+from saccade.errors import ModelError
 from saccade.parts.feedforward import ACTIVATIONS
 
 SMALL = 2**17  # weights; fewer are multiplied before oneDNN has begun
@@ -79,7 +80,7 @@ class Float16(Packed):
         super().__init__(weight, bias)
         largest = float(weight.detach().abs().amax()) if weight.numel() else 0.0
         if largest > torch.finfo(torch.float16).max:
-            raise ValueError(f"float16 ends at 65,504 and these weights reach {largest:,.0f}; use precision='float32'.")
+            raise ModelError(f"float16 ends at 65,504 and these weights reach {largest:,.0f}; use precision='float32'.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.weights = torch.ops.quantized.linear_prepack_fp16(weight.detach().float().contiguous(), self.bias)

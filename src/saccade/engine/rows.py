@@ -19,6 +19,7 @@ from torch import Tensor
 
 from saccade.data import Image, Points, Text
 from saccade.engine.ticket import Ticket, values
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 from saccade.parts.state import Slot, State
 
@@ -107,7 +108,7 @@ class Fixed:
         shape = values(source).shape
         self._shape = self._shape or shape
         if shape != self._shape:
-            raise ValueError(
+            raise UsageError(
                 f"In fixed slots all inputs have the shape of the first, {tuple(self._shape)}; got {tuple(shape)}. "
                 "Resize it, or use Slots without `fixed`."
             )

@@ -27,6 +27,7 @@ from saccade.decoding import Bounds, Choose, greedy
 from saccade.decoding.loop import begin
 from saccade.engine.rows import Fixed, Loose, Source, together
 from saccade.engine.ticket import Event, Request, Ticket, one_row
+from saccade.errors import UsageError
 from saccade.models.family import Writer
 
 
@@ -182,7 +183,7 @@ class Slots:
         long = len(source) if isinstance(source, list) else 1
         needed = max(about.begins + limit + (long - 1 if about.continues else 0), long)
         if needed > self.limit:
-            raise ValueError(
+            raise UsageError(
                 f"A text of {long} tokens and {limit} to be written need a slot of {needed} tokens; these have {self.limit}. "
                 "Shorten the text, ask for fewer tokens, or make Slots with a larger limit."
             )
@@ -221,12 +222,12 @@ def _failed(tickets: list[Ticket], error: Exception) -> list[Event]:
 
 def _checked(model: Writer, size: int, limit: int, waiting: int) -> None:
     if size < 1 or limit < 2 or waiting < 1:
-        raise ValueError(
+        raise UsageError(
             f"Slots have at least one row, two tokens (one read, one written) and one place to wait; got size={size}, "
             f"limit={limit}, waiting={waiting}."
         )
     most = getattr(model, "limit", None)
     if most is not None and limit > most:
-        raise ValueError(f"This model reads at most {most} tokens, so a slot cannot have {limit}; use limit={most}.")
+        raise UsageError(f"This model reads at most {most} tokens, so a slot cannot have {limit}; use limit={most}.")
     if getattr(model, "training", False):
-        raise ValueError("In training dropout would change the answers; say model.eval() before making Slots.")
+        raise UsageError("In training dropout would change the answers; say model.eval() before making Slots.")

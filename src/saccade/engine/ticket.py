@@ -12,6 +12,7 @@ from torch import Tensor
 from saccade.data import Batch, Image, Points, Text
 from saccade.decoding import Bounds, Choose, greedy
 from saccade.decoding.rules import Sofar, obey
+from saccade.errors import UsageError
 
 End = Literal["stop", "limit", "cancelled", "failed"]
 
@@ -127,7 +128,7 @@ class Ticket:
         ruled = obey(self.request.bounds.rules, scores, self._sofar(self.tokens))
         chosen = self.request.choose(ruled)
         if chosen.shape != (1,):
-            raise ValueError(f"A choice gives one token for each row, (1,); got {tuple(chosen.shape)}.")
+            raise UsageError(f"A choice gives one token for each row, (1,); got {tuple(chosen.shape)}.")
         return int(chosen)
 
     def _written(self, tokens: list[int]) -> End | None:
@@ -151,12 +152,12 @@ def one_row(batch: Batch) -> list[int] | Image | Points:
     source = batch.source
     rows = len(source.tokens if isinstance(source, Text) else values(source))
     if rows != 1:
-        raise ValueError(f"A request is one row; the batch has {rows}. Submit each of them.")
+        raise UsageError(f"A request is one row; the batch has {rows}. Submit each of them.")
     if not isinstance(source, Text):
         return source
     if source.parts is not None or source.segment is not None or source.marked is not None:
-        raise ValueError("A request is one text: its tokens and `keep`; segments, marks and parts are not taken.")
+        raise UsageError("A request is one text: its tokens and `keep`; segments, marks and parts are not taken.")
     tokens = source.tokens[0][source.real[0]]
     if not len(tokens):
-        raise ValueError("The text is empty, and there is nothing to begin with; give at least one token.")
+        raise UsageError("The text is empty, and there is nothing to begin with; give at least one token.")
     return tokens.tolist()

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from saccade.attention.mechanism import Mechanism
 from saccade.attention.watch import watchable
 from saccade.data import Example
+from saccade.errors import UsageError
 from saccade.explain.places import FAR, LAYER, side_of
 from saccade.models import cut
 from saccade.models.model import Model
@@ -114,7 +115,7 @@ def without(model: nn.Module, off: Sequence[Switch]) -> Iterator[None]:
     known = watchable(model)
     missing = [name for name in by_name if name not in known]
     if missing:
-        raise ValueError(f"The model has no {missing[0]} to switch off; `switches(model)` lists what it has.")
+        raise UsageError(f"The model has no {missing[0]} to switch off; `switches(model)` lists what it has.")
     placed = [known[name].register_forward_hook(_quiet(known[name], heads)) for name, heads in by_name.items()]
     try:
         yield
@@ -153,7 +154,7 @@ def importance(
     same for the model with and without.
     """
     if not examples or rounds < 2:
-        raise ValueError(
+        raise UsageError(
             f"{len(examples)} examples and {rounds} draws of them came; heads are judged by some examples and 2 draws or more."
         )
     chosen = list(switches(model)) + list(switches(model, layers=True)) if which is None else list(which)
@@ -214,17 +215,17 @@ def named(model: nn.Module, name: str) -> Switch:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueError(f"{name!r} can be {' or '.join(one.name for one in found)}; say which.")
+        raise UsageError(f"{name!r} can be {' or '.join(one.name for one in found)}; say which.")
     names = [one.name for one in known]
     few = ", ".join(names[:4]) + (f" to {names[-1]}" if len(names) > 4 else "")
-    raise ValueError(f"The model has no head {name!r}; {f'its heads are {few}' if names else 'it has none at all'}.")
+    raise UsageError(f"The model has no head {name!r}; {f'its heads are {few}' if names else 'it has none at all'}.")
 
 
 def _projection(model: Model, name: str) -> tuple[nn.Linear, int]:
     """The output projection behind a mechanism, and how many of its columns belong to one head."""
     around = model.get_submodule(name.rpartition(".")[0])
     if not isinstance(around, Attention):
-        raise ValueError(f"{name} has no output projection, so it cannot be switched off for good; use `without`.")
+        raise UsageError(f"{name} has no output projection, so it cannot be switched off for good; use `without`.")
     output = around.output
     if isinstance(output, nn.Identity):  # Longformer's looks share one
         output = model.get_submodule(name.rpartition(".")[0].rpartition(".")[0]).output

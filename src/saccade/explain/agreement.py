@@ -21,6 +21,7 @@ from torch import Tensor
 from saccade.data import Batch, Text
 from saccade.decoding.loop import follow
 from saccade.decoding.settings import Decoding
+from saccade.errors import ModelError, UsageError
 from saccade.explain.asked import Asked, Input, ask, opened
 from saccade.explain.look import look_at, still
 from saccade.explain.looks import Looks, Seen
@@ -111,7 +112,7 @@ def evidence(model: Model | str, input: Input, decoding: Decoding = Decoding()) 
 def evidence_of(asked: Asked, decoding: Decoding = Decoding()) -> Evidence:  # noqa: B008 - frozen
     """The same for a row that is ready."""
     if not isinstance(asked.batch.source, Text):
-        raise ValueError(f"Agreement is about tokens that can be taken away; {asked.model.family.name} reads no text.")
+        raise UsageError(f"Agreement is about tokens that can be taken away; {asked.model.family.name} reads no text.")
     looks = look_at(asked, decoding=decoding)
     with still(asked.model):
         if asked.writes:
@@ -133,7 +134,7 @@ def agree(found: Evidence, seen: Seen, head: int | None = None, *, seed: int = 0
     weights = seen.mean if head is None else seen.dense()[head]
     title = f"{seen.title}, {'mean of the heads' if head is None else seen.called(head)}"
     if len(seen.key) < len(found.asked.read):
-        raise ValueError(f"{title} has {len(seen.key)} keys for {len(found.asked.read)} tokens; look without `reduce`.")
+        raise UsageError(f"{title} has {len(seen.key)} keys for {len(found.asked.read)} tokens; look without `reduce`.")
     return judge(found, weights.mean(0).numpy()[list(found.tokens)], title=title, seed=seed)
 
 
@@ -192,7 +193,7 @@ def _scorer(asked: Asked) -> Callable[[Batch], Tensor]:
 
         return written
     if model.head is None:
-        raise ValueError(
+        raise ModelError(
             f"This {model.family.name} has no head that answers, so there is no answer to depend on a token."
         )
     first = _likely(model, model(asked.batch.to(device)))
@@ -224,7 +225,7 @@ def _integrated(asked: Asked, score: Callable[[Batch], Tensor]) -> np.ndarray:
     model = asked.model
     words = next((m for m in model.body.modules() if isinstance(m, Words)), None)
     if words is None:
-        raise ValueError(f"{model.family.name} has no table of words, so there are no vectors to ask for gradients.")
+        raise ModelError(f"{model.family.name} has no table of words, so there are no vectors to ask for gradients.")
     source = asked.batch.source
     assert isinstance(source, Text)
     with still(model):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.looks import Looks, Seen
 from saccade.models.model import Model
@@ -54,12 +55,12 @@ def align(looks: Looks, where: Where | None = None) -> Alignment:
     """The words of a translation linked to those of its source, by one head, or by the sharpest of the last layer."""
     maps = [m for m in looks.maps if m.kind == "across" and len(m.key) and m.key.of == "read"]
     if not maps:
-        raise ValueError(f"{looks.model} has no attention from what it writes to what it reads, so nothing is aligned.")
+        raise ModelError(f"{looks.model} has no attention from what it writes to what it reads, so nothing is aligned.")
     if where is None:
         where = Where(maps[-1].layer, maps[-1].heads[_sharpest(maps[-1])])
     seen = next((m for m in maps if m.layer == where.layer), None)
     if seen is None:
-        raise ValueError(f"There is no layer {where.layer} that looks across; there are {[m.layer for m in maps]}.")
+        raise UsageError(f"There is no layer {where.layer} that looks across; there are {[m.layer for m in maps]}.")
     weights = _of_head(seen, where)
     read, parts = seen.key.words(looks.texts)
     wrote, words = seen.query.words(looks.texts)
@@ -81,7 +82,7 @@ def _sharpest(seen: Seen) -> int:
 def _of_head(seen: Seen, where: Where) -> Tensor:
     """The weights of one head (Q, K), moved up by a step where a token is looked for when it is read again."""
     if where.head is not None and where.head not in seen.heads:
-        raise ValueError(f"{seen.title} has the heads {list(seen.heads)}; asked for {where.head}.")
+        raise UsageError(f"{seen.title} has the heads {list(seen.heads)}; asked for {where.head}.")
     weights = seen.mean if where.head is None else seen.dense()[seen.heads.index(where.head)]
     return torch.cat([weights[1:], weights[-1:]]) if where.later else weights
 
@@ -97,7 +98,7 @@ def best_head(
 ) -> tuple[Where, float]:
     """The layer, head and step with the lowest alignment error rate on sentences whose alignments are known, and that rate."""
     if len(pairs) != len(gold) or not pairs:
-        raise ValueError(
+        raise UsageError(
             f"{len(pairs)} pairs of sentences and {len(gold)} alignments came; one alignment each is needed."
         )
     looks = [look(model, pair, layers=layers) for pair in pairs]
@@ -106,7 +107,7 @@ def best_head(
     right = [read_pharaoh(line) for line in gold]
     rates = [aer([align(one, where).links for one in looks], right) for where in tried]
     if not rates:
-        raise ValueError(f"{model.family.name} has no attention from what it writes to what it reads.")
+        raise ModelError(f"{model.family.name} has no attention from what it writes to what it reads.")
     best = min(range(len(rates)), key=rates.__getitem__)
     return tried[best], rates[best]
 
@@ -121,7 +122,7 @@ def aer(found: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links]
     """
     maybe = possible or sure
     if not len(found) == len(sure) == len(maybe):
-        raise ValueError(
+        raise UsageError(
             f"{len(found)} alignments, {len(sure)} sure and {len(maybe)} possible ones; one each is needed."
         )
     hits = sum(len(a & s) + len(a & (p | s)) for a, s, p in zip(found, sure, maybe, strict=True))
@@ -148,6 +149,6 @@ def read_pharaoh(line: str) -> Links:
     for word in line.split():
         source, dash, target = word.partition("-")
         if not (dash and source.isascii() and source.isdigit() and target.isascii() and target.isdigit()):
-            raise ValueError(f"{word!r} is no link; a link is two numbers with a dash between them, such as 0-2.")
+            raise UsageError(f"{word!r} is no link; a link is two numbers with a dash between them, such as 0-2.")
         links.append((int(source), int(target)))
     return frozenset(links)

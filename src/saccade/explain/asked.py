@@ -11,6 +11,7 @@ import torch
 from PIL import Image as Pillow
 
 from saccade.data import Batch, Example, Image, Points, Text
+from saccade.errors import UsageError
 from saccade.explain.axis import Axis, Token, cells, numbered, read_axis
 from saccade.models.load import load
 from saccade.models.model import Model
@@ -68,7 +69,7 @@ def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
         if is_run(model):
             return open_run(model if isinstance(model, str) else Path(model))
         return opened(load(model if isinstance(model, str) else Path(model)))
-    raise ValueError(f"A model or the path of a run is needed; got {type(model).__name__}.")
+    raise UsageError(f"A model or the path of a run is needed; got {type(model).__name__}.")
 
 
 def task_for(model: Model) -> Task | None:
@@ -119,7 +120,7 @@ def _values(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
     if sees(model):
         return {"image": _plain_picture(first)} | ({"caption": second} if second is not None else {})
     if not isinstance(first, str) or not isinstance(second, str | None):
-        raise ValueError(
+        raise UsageError(
             f"{model.family.name} reads text: a string, two strings, a record or a Batch; got {type(input).__name__}."
         )
     names = _names(task, model)
@@ -141,7 +142,7 @@ def _plain_picture(picture: Any) -> Picture:
         return np.asarray(picture.convert("L" if picture.mode in ("1", "L") else "RGB"))
     if isinstance(picture, str | os.PathLike | bytes | np.ndarray):
         return os.fspath(picture) if isinstance(picture, os.PathLike) else picture
-    raise ValueError(f"A picture is a file, its bytes, an array or an image of Pillow; got {type(picture).__name__}.")
+    raise UsageError(f"A picture is a file, its bytes, an array or an image of Pillow; got {type(picture).__name__}.")
 
 
 def _of_picture(task: Task | None, model: Model, values: Mapping[str, Any]) -> Asked:
@@ -175,7 +176,7 @@ def _of_text(task: Task | None, model: Model, values: Mapping[str, Any]) -> Aske
         known = ("question", "context") if "question" in values else ("first", "second", "text", "source", "caption")
         texts = tuple(values[name] for name in known if isinstance(values.get(name), str))
     if not texts:
-        raise ValueError(f"{model.family.name} reads text, and the record has {', '.join(values) or 'nothing'}.")
+        raise UsageError(f"{model.family.name} reads text, and the record has {', '.join(values) or 'nothing'}.")
     writes, alone = hasattr(model.body, "start"), not hasattr(model.body, "encoder")
     found = tokenizer.encode(*texts[:2], special=not (writes and alone) or isinstance(task, Paint))
     item = _item(task, model, values, texts)

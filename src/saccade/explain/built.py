@@ -2,6 +2,7 @@
 
 import torch
 
+from saccade.errors import ModelError
 from saccade.explain.picture import Map
 from saccade.models.model import Model
 from saccade.parts.position import Position
@@ -14,7 +15,7 @@ def built(model: Model, length: int = LENGTH) -> list[Map]:
     """Two maps for each stack of layers: what its scheme makes of each position, and which keys a query may look at."""
     found = [(name, stack) for name, stack in model.body.named_modules() if isinstance(stack, Stack)]
     if not found:
-        raise ValueError(f"{model.family.name} has no stack of layers; its order is that of its steps.")
+        raise ModelError(f"{model.family.name} has no stack of layers; its order is that of its steps.")
     panels = []
     for name, stack in found:
         where = f"{name}: " if len(found) > 1 else ""

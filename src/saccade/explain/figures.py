@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from saccade.errors import UsageError
 from saccade.explain.align import Alignment
 from saccade.explain.colors import signed_scale, weight_scale
 from saccade.explain.looks import ATTENTION, Looks, Seen
@@ -24,7 +25,7 @@ def write_figure(looks: Looks, path: Path) -> Path:
     shown = [m for m in looks.maps if m.kind in ATTENTION]
     gates = [m for m in looks.maps if m.kind in ("gate", "channel")]
     if not shown and not gates:
-        raise ValueError("There is nothing to draw: every map was left out.")
+        raise UsageError("There is nothing to draw: every map was left out.")
     if views(looks):
         figure = _views(looks)
     elif len(shown) == 1 and len(shown[0].heads) == 1 and not gates:
@@ -38,7 +39,7 @@ def write_figure(looks: Looks, path: Path) -> Path:
 def write_alignment(found: Alignment, path: Path) -> Path:
     """The matrix of an alignment, words on both sides, a ring around each link."""
     if not found.links:
-        raise ValueError("There is no alignment to draw: no word was read, or none was written.")
+        raise UsageError("There is no alignment to draw: no word was read, or none was written.")
     figure = heat(found.weights, list(found.target), list(found.source), f"alignment, {found.where}")
     for source, target in found.links:
         figure.axes[0].plot(source, target, "o", markersize=7, markerfacecolor="none", markeredgecolor="#0b7bc1")

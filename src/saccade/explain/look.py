@@ -18,6 +18,7 @@ import torch
 from saccade.attention.watch import Everything, Pooled, Reducer, watch, watchable
 from saccade.data import Text
 from saccade.decoding.settings import Decoding
+from saccade.errors import UsageError
 from saccade.explain.asked import Asked, Input, ask, opened
 from saccade.explain.axis import Axis
 from saccade.explain.looks import ATTENTION, Looks
@@ -141,7 +142,7 @@ def _chosen(found: list[Place], layers: Sequence[int] | None) -> list[Place]:
     count = 1 + max(last.values(), default=0)
     beyond = [layer for layer in layers if not -count <= layer < count]
     if beyond:
-        raise ValueError(f"There are {count} layers, numbered from 0; asked for {beyond[0]}.")
+        raise UsageError(f"There are {count} layers, numbered from 0; asked for {beyond[0]}.")
     meant = lambda place: {layer + 1 + last[place.kind, place.side] if layer < 0 else layer for layer in layers}
     return [place for place in found if place.layer in meant(place)]
 
@@ -151,7 +152,7 @@ def _check_rows(chosen: list[Place], rows: Sequence[int] | None) -> None:
     most = max((len(place.query) for place in chosen), default=0)
     if rows is not None and most and (not rows or min(rows) < 0 or min(rows) >= most):
         asked = f"asked for {min(rows)}" if rows else "none was asked for"
-        raise ValueError(f"There are {most} rows, numbered from 0; {asked}.")
+        raise UsageError(f"There are {most} rows, numbered from 0; {asked}.")
 
 
 def _reducer(chosen: list[Place], rows: Sequence[int] | None) -> Reducer:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.errors import UsageError
 from saccade.explain.axis import Axis
 
 ATTENTION = ("self", "across", "picture")  # the kinds of maps that have heads and weigh keys
@@ -76,7 +77,7 @@ class Seen:
             return self.weights
         shape = (*self.weights.shape[:2], len(self.key))
         if torch.Size(shape).numel() > DENSE:
-            raise ValueError(
+            raise UsageError(
                 f"{self.title}: all weights would be {torch.Size(shape).numel() * 4 / 2**30:.1f} GB; choose heads or rows."
             )
         return self.weights.new_zeros(shape).scatter_(-1, self.at, self.weights)
@@ -106,7 +107,7 @@ class Seen:
         if heads is not None and not self.gates:
             missing = [head for head in heads if head not in self.heads]
             if missing:
-                raise ValueError(f"{self.title} has the heads {list(self.heads)}; asked for {missing[0]}.")
+                raise UsageError(f"{self.title} has the heads {list(self.heads)}; asked for {missing[0]}.")
             places = [self.heads.index(head) for head in heads]
             at = None if out.at is None else out.at[places]
             norms = None if out.value_norms is None else out.value_norms[places]
@@ -125,7 +126,7 @@ class Seen:
         projection.
         """
         if self.value_norms is None:
-            raise ValueError(f"{self.title} has no value norms: {self._why_no_norms()}.")
+            raise UsageError(f"{self.title} has no value norms: {self._why_no_norms()}.")
         return replace(self, weights=self.dense() * self.value_norms[:, None], at=None, value_norms=None)
 
     def _why_no_norms(self) -> str:
@@ -200,7 +201,7 @@ class Looks:
             found = [m for m in found if m.layer in _from_the_end(layers, found, m)]
         if not found:
             had = ", ".join(dict.fromkeys(m.title for m in self.maps))
-            raise ValueError(
+            raise UsageError(
                 f"No map is of kind {kind or 'any'}, side {side or 'any'}, layers {layers}; there are {had}."
             )
         return replace(self, maps=tuple(m.pick(heads=heads, rows=rows) for m in found))
@@ -212,7 +213,7 @@ class Looks:
             if found:
                 return found[-1]
         if not self.maps:
-            raise ValueError("There are no maps here: every layer was left out.")
+            raise UsageError("There are no maps here: every layer was left out.")
         return self.maps[-1]
 
     def to_words(self) -> "Looks":

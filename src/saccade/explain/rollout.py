@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.errors import UsageError
 from saccade.explain.looks import Looks, Seen
 
 MOST = 1200  # nodes of a graph, tokens times layers, through which flow is computed
@@ -39,12 +40,12 @@ def flow(looks: Looks, row: int = 0, side: str | None = None) -> Tensor:
     layers = mixed(looks, side).double().numpy()
     count, length = layers.shape[:2]
     if (count + 1) * length > MOST:
-        raise ValueError(
+        raise UsageError(
             f"Flow through {count} layers of {length} tokens is a graph of {(count + 1) * length:,} nodes, more than "
             f"{MOST:,}; choose fewer layers or a shorter text, or take the rollout."
         )
     if not 0 <= row < length:
-        raise ValueError(f"There are {length} tokens, numbered from 0; asked for {row}.")
+        raise UsageError(f"There are {length} tokens, numbered from 0; asked for {row}.")
     pipes = np.zeros(((count + 1) * length,) * 2)
     for number, weights in enumerate(layers):
         above, below = (number + 1) * length, number * length
@@ -90,7 +91,7 @@ def _square(looks: Looks, side: str | None) -> Sequence[Seen]:
     found = [m for m in looks.maps if m.kind == "self" and len(m.query) == len(m.key) and side in (None, m.side)]
     found = [m for m in found if m.side == found[0].side]
     if not found:
-        raise ValueError(
+        raise UsageError(
             f"There is no self-attention with all its rows here (side {side or 'any'}); look without `rows`."
         )
     return sorted(found, key=lambda m: m.layer)

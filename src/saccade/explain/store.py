@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.explain.axis import Axis, Token
 from saccade.explain.looks import Looks, Seen
 
@@ -65,9 +66,9 @@ def load(path: Path) -> Looks:
             said = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
     except SafetensorError as error:
-        raise ValueError(f"{path} holds no looks ({error}); `Looks.save` writes such a file.") from None
+        raise ModelError(f"{path} holds no looks ({error}); `Looks.save` writes such a file.") from None
     if said.get("format") != FORMAT:
-        raise ValueError(
+        raise ModelError(
             f"{path} holds {said.get('format', 'something else')!r}, and {FORMAT!r} is needed; save it again."
         )
     raw = json.loads(said["looks"])
@@ -88,7 +89,7 @@ def _map(raw: dict[str, Any], number: int, axes: list[Axis], tensors: dict[str, 
     weights, at = tensors[f"{number}.weights"].float(), tensors.get(f"{number}.at")
     shape = (len(raw["heads"]), len(query), len(key) if at is None else weights.size(-1))
     if tuple(weights.shape) != shape:
-        raise ValueError(
+        raise ModelError(
             f"Map {number} has weights {tuple(weights.shape)} where its names make {shape}; save it again."
         )
     kept = {name: raw[name] for name in FIELDS}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from saccade.attention.table import nearest
 from saccade.data import Text
+from saccade.errors import ModelError, UsageError
 from saccade.explain.asked import Asked, ask, opened
 from saccade.explain.look import look_at, still
 from saccade.explain.looks import Seen
@@ -79,7 +80,7 @@ def find(asked: Asked, word: str) -> list[int]:
     axis, groups = asked.read.words(asked.texts)
     names = [_plain(name) for name in axis.names]
     if _plain(word) not in names:
-        raise ValueError(f"There is no word {word!r} in {asked.texts[0]!r}; {nearest(word, names)}")
+        raise UsageError(f"There is no word {word!r} in {asked.texts[0]!r}; {nearest(word, names)}")
     return groups[names.index(_plain(word))]
 
 
@@ -120,7 +121,7 @@ def _seen(model: Model) -> Iterator[list[Tensor]]:
         reading = [m for name, m in every if "encoder" in name] or [m for name, m in every if "decoder" not in name]
         layers = list(reading)
     if not layers:
-        raise ValueError(f"{model.family.name} has no layers that read a text.")
+        raise ModelError(f"{model.family.name} has no layers that read a text.")
 
     def enters(_: nn.Module, given: tuple[Any, ...]) -> None:
         found.append(given[0])

@@ -10,6 +10,7 @@ from saccade.data import Text
 from saccade.decoding.loop import generate
 from saccade.decoding.settings import Decoding
 from saccade.decoding.ways import Ways
+from saccade.errors import UsageError
 from saccade.explain.asked import Asked
 from saccade.explain.axis import Axis, Token, cells, written_axis
 from saccade.models.painter import Painter
@@ -87,7 +88,7 @@ def _found(asked: Asked, decoding: Decoding) -> tuple[list[int], bool]:
         most = room(asked)
         limit = min(decoding.length or LENGTH, decoding.length or LENGTH if most is None else most)
         if limit < 1:
-            raise ValueError(
+            raise UsageError(
                 f"The text fills the {model.limit} tokens that the model reads; shorten it to see it go on."
             )
         best = ways.write(batch, limit=limit)[0][0]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saccade.attention import BigBird as BlockSparse
 from saccade.attention import Links, Mechanism, RandomBlocks, ScaledDot
+from saccade.errors import ModelError
 from saccade.models import bert
 from saccade.models.bert import Bend, Bert, head_drop
 from saccade.models.family import Family, Head
@@ -49,7 +50,7 @@ def mechanism(config: Config, number: int) -> Mechanism:
     if not config.sparse:
         return ScaledDot(dropout=drop)
     if config.block < 1 or config.count < 0:
-        raise ValueError(
+        raise ModelError(
             f"A block has 1 token or more, random blocks are 0 or more; got {config.block}, {config.count}."
         )
     random = RandomBlocks(number, config.block, config.count, config.heads)
@@ -87,7 +88,7 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     """The published name of the attention as yes or no."""
     kind = raw.get("attention_type", "block_sparse")
     if kind not in ATTENTION.values():
-        raise ValueError(f"bigbird: attention_type = {kind!r} is not known; it is {' or '.join(ATTENTION.values())}.")
+        raise ModelError(f"bigbird: attention_type = {kind!r} is not known; it is {' or '.join(ATTENTION.values())}.")
     return raw | {"attention_type": kind == ATTENTION[True]}
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, Additive, Hard, Spatial
 from saccade.data import Batch, Image, Text
+from saccade.errors import ModelError
 from saccade.models import rnn, senet, transformer
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
@@ -49,7 +50,7 @@ class Config:
     def side(self) -> int:
         """Rows and columns of the grid."""
         if self.size % self.cell:
-            raise ValueError(f"Cells of {self.cell} pixels do not tile a picture of {self.size}; choose a divisor.")
+            raise ModelError(f"Cells of {self.cell} pixels do not tile a picture of {self.size}; choose a divisor.")
         return self.size // self.cell
 
 
@@ -60,7 +61,7 @@ class Convolutions(nn.Module):
         super().__init__()
         stages = config.cell.bit_length() - 1
         if 2**stages != config.cell:
-            raise ValueError(f"Each stage halves the picture, so a cell is a power of two; got {config.cell}.")
+            raise ModelError(f"Each stage halves the picture, so a cell is a power of two; got {config.cell}.")
         sizes = senet.Config(block=config.block, channels=config.channels, width=config.width, stages=stages, blocks=1)
         self.body = senet.SENet(sizes)
 
@@ -117,7 +118,7 @@ class Captioner(EncoderDecoder):
         pixels = _pixels(batch)
         rows, columns = pixels.shape[-2:]
         if rows != self.size or columns != self.size:  # its grid of positions has one size
-            raise ValueError(
+            raise ModelError(
                 f"This captioner reads {self.size} x {self.size} pixels; got {rows} x {columns}. Resize them."
             )
         state = State()

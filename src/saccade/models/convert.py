@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.models.files import MODULE_FOLDER, pickles, regular
 from saccade.text.files import shown
 
@@ -31,11 +32,11 @@ def converted(directory: Path) -> Iterator[Path]:
     An error from within the block names the directory itself and not the copy, which is gone when the error is read.
     """
     if not directory.is_dir():
-        raise ValueError(f"{directory}: a directory with config.json and pickled weights is needed.")
+        raise ModelError(f"{directory}: a directory with config.json and pickled weights is needed.")
     parts = [directory, *(path for path in sorted(directory.iterdir()) if path.is_dir() and _is_module(path))]
     found = {part: _weights(part, directory) for part in parts}
     if not any(found.values()):
-        raise ValueError(f"{directory}: has no pickled weights; import it without --convert.")
+        raise ModelError(f"{directory}: has no pickled weights; import it without --convert.")
     with tempfile.TemporaryDirectory(prefix="saccade-convert-") as home:
         clean = Path(home) / "model"
         try:
@@ -43,7 +44,7 @@ def converted(directory: Path) -> Iterator[Path]:
                 _copy(part, found[part], clean / part.relative_to(directory), directory)
             yield clean
         except ValueError as error:
-            raise ValueError(str(error).replace(str(clean), str(directory))) from error
+            raise ModelError(str(error).replace(str(clean), str(directory))) from error
 
 
 def _is_module(path: Path) -> bool:
@@ -81,9 +82,9 @@ def _check_archive(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             size = sum(part.file_size for part in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise ValueError(f"{path}: the pickle is refused: a broken archive ({error}).") from error
+        raise ModelError(f"{path}: the pickle is refused: a broken archive ({error}).") from error
     if size > path.stat().st_size:
-        raise ValueError(
+        raise ModelError(
             f"{path}: the pickle is refused: its parts have {size:,} bytes and the file {path.stat().st_size:,}; "
             "torch writes weights unpacked."
         )
@@ -96,13 +97,13 @@ def _convert(sources: list[Path], target: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(
+        raise ModelError(
             f"{sources[0]}: reading the pickle took more than {SECONDS} seconds and was stopped."
         ) from error
     if done.returncode or not target.exists():
         lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
         last = lines[-1].strip() if lines else f"the process ended with {done.returncode} and without a word"
-        raise ValueError(f"{sources[0]}: the pickle is refused: {shown(last, 400)}")
+        raise ModelError(f"{sources[0]}: the pickle is refused: {shown(last, 400)}")
 
 
 def _limit(size: int) -> None:
@@ -135,18 +136,18 @@ def _child(target: str, sources: list[str]) -> None:
         read = torch.load(source, map_location="cpu", weights_only=True)
         read = read.get("state_dict", read) if isinstance(read, dict) else read
         if not isinstance(read, dict):
-            raise ValueError(f"{source}: a dictionary of tensors is needed; found {type(read).__name__}.")
+            raise ModelError(f"{source}: a dictionary of tensors is needed; found {type(read).__name__}.")
         for name, x in read.items():
             if isinstance(x, torch.Tensor):
                 tensors[_name(name)] = _plain(_name(name), x, size)
     if not tensors:
-        raise ValueError(f"{sources[0]}: there is no tensor in it.")
+        raise ModelError(f"{sources[0]}: there is no tensor in it.")
     save_file(tensors, target, {"format": "pt"})
 
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name.isprintable() or len(name) > 500:
-        raise ValueError(f"{shown(name)} is no name of a tensor.")
+        raise ModelError(f"{shown(name)} is no name of a tensor.")
     return name
 
 
@@ -156,9 +157,9 @@ def _plain(name: str, x: Any, size: int) -> Any:
 
     ordinary = type(x) in (torch.Tensor, torch.nn.Parameter) and x.layout == torch.strided and x.device.type == "cpu"
     if not ordinary or x.is_quantized:
-        raise ValueError(f"{name} is no plain tensor but {type(x).__name__}, {x.layout}, on {x.device}.")
+        raise ModelError(f"{name} is no plain tensor but {type(x).__name__}, {x.layout}, on {x.device}.")
     if x.numel() * x.element_size() > size:
-        raise ValueError(f"{name} would take {x.numel() * x.element_size():,} bytes, and the file has {size:,}.")
+        raise ModelError(f"{name} would take {x.numel() * x.element_size():,} bytes, and the file has {size:,}.")
     return x.detach().clone(memory_format=torch.contiguous_format)
 
 

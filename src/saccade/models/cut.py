@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from saccade.attention import BigBird, Hashed
+from saccade.errors import ModelError
 from saccade.models.longformer import TwoLooks
 from saccade.models.model import Model
 from saccade.models.shapes import shapes
@@ -32,7 +33,7 @@ def remove(model: Model, gone: Mapping[str, Iterable[int]]) -> Model:
         count = count_of(_looks(new.body, name)[0])
         beyond = sorted(set(heads) - set(range(count)))
         if beyond:
-            raise ValueError(f"{name} has {count} heads, numbered from 0; asked to remove {beyond[0]}.")
+            raise ModelError(f"{name} has {count} heads, numbered from 0; asked to remove {beyond[0]}.")
         kept[name] = [head for head in range(count) if head not in set(heads)]
     cut(new.body, kept)
     for name, heads in kept.items():
@@ -67,7 +68,7 @@ def whole(model: Model) -> Model:
     for name, heads in model.kept.items():
         for look, wide in zip(_looks(new.body, name), _looks(full, name), strict=True):
             if isinstance(look.mechanism, Hashed):
-                raise ValueError(f"The rotations of the heads that {name} has lost are gone; it is saved as it is.")
+                raise ModelError(f"The rotations of the heads that {name} has lost are gone; it is saved as it is.")
             groups = _groups(wide, heads)
             _spread_rows(look.query, heads, look.head_width, wide.query.out_features)
             if look.key is not look.query:
@@ -84,10 +85,10 @@ def read_kept(raw: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """What a config.json says of the heads that are left; whatever is no table of numbers is refused."""
     told = raw.get("kept", {})
     if not isinstance(told, dict):
-        raise ValueError(f"kept = {shown(told)} where a table of attentions and their heads is needed.")
+        raise ModelError(f"kept = {shown(told)} where a table of attentions and their heads is needed.")
     for name, heads in told.items():
         if not isinstance(heads, list) or not all(type(head) is int for head in heads):
-            raise ValueError(f"kept.{shown(name)} = {shown(heads)} where a list of heads is needed.")
+            raise ModelError(f"kept.{shown(name)} = {shown(heads)} where a list of heads is needed.")
     return {name: tuple(heads) for name, heads in told.items()}
 
 
@@ -101,11 +102,11 @@ def _looks(body: nn.Module, name: str) -> list[Attention]:
     try:
         part = body.get_submodule(name)
     except AttributeError:
-        raise ValueError(f"The model has no attention {shown(name)}.") from None
+        raise ModelError(f"The model has no attention {shown(name)}.") from None
     if isinstance(part, TwoLooks):
         return [part.near, part.far]
     if not isinstance(part, Attention) or not isinstance(part.output, nn.Linear):
-        raise ValueError(
+        raise ModelError(
             f"{shown(name)} has no heads with projections of their own, so none can be removed; switch it off with "
             "saccade.explain.ablate.without."
         )
@@ -122,18 +123,18 @@ def _check(name: str, look: Attention, heads: Sequence[int]) -> None:
     """Say what cannot be cut so."""
     count = count_of(look)
     if not heads:
-        raise ValueError(f"{name} would be left without a head, and one is the least; leave one of its {count}.")
+        raise ModelError(f"{name} would be left without a head, and one is the least; leave one of its {count}.")
     if list(heads) != sorted(set(heads)) or not 0 <= heads[0] <= heads[-1] < count:
-        raise ValueError(f"{name} has {count} heads, numbered from 0 and upwards; got {shown(list(heads))}.")
+        raise ModelError(f"{name} has {count} heads, numbered from 0 and upwards; got {shown(list(heads))}.")
     if isinstance(look.mechanism, BigBird):
-        raise ValueError(
+        raise ModelError(
             f"{name} draws blocks for each of its {count} heads, so none can be removed; silence them instead "
             "(saccade.explain.ablate.silence)."
         )
     size = _size(look)
     left = Counter(head // size for head in heads)
     if len(set(left.values())) > 1:
-        raise ValueError(
+        raise ModelError(
             f"In {name}, {size} heads at a time share one key head ({', '.join(map(str, range(size)))} the first), and of those "
             f"that are left each group has as many; here {dict(sorted(left.items()))} of each are left. Remove whole groups, "
             "or as many heads of every group."

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models import bert
 from saccade.models.bert import Bend, head_drop, stack
 from saccade.models.family import Family, Head
@@ -55,7 +56,7 @@ def positions(config: Config) -> Position:
     entry = position(config.position)
     found = entry.make(config.word_width if entry.added else config.width, config.heads, config.length)
     if found.extra:
-        raise ValueError(
+        raise ModelError(
             f"Positions that are {config.position} widen the layers of an ELECTRA: take rotary or learned ones."
         )
     return found

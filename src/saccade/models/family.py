@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models.weights import Names
 from saccade.parts.feedforward import ACTIVATIONS
 from saccade.parts.state import State
@@ -90,7 +91,7 @@ class Family:
     def head(self, name: str) -> Head:
         """The head of that name, or an error with the names of all."""
         if name not in self.heads:
-            raise ValueError(f"{self.name} has no head {name!r}; known are {', '.join(self.heads) or 'none'}.")
+            raise ModelError(f"{self.name} has no head {name!r}; known are {', '.join(self.heads) or 'none'}.")
         return self.heads[name]
 
     def spares(self, config: Any, head: str | None) -> Spares:
@@ -102,7 +103,7 @@ class Family:
         raw = self.adapt(dict(raw))
         for key, value in {**self.fixed, **self.only}.items():
             if key in raw and raw[key] != value:
-                raise ValueError(f"{self.name}: {key} = {raw[key]!r} is not built here; only {value!r} is.")
+                raise ModelError(f"{self.name}: {key} = {raw[key]!r} is not built here; only {value!r} is.")
         for key, ours in self.keys.items():
             if ours == "activation" and key in raw:
                 raw[key] = _activation(raw[key])
@@ -128,5 +129,5 @@ def _activation(name: str) -> str:
     """The published name of an activation as ours."""
     name = BENDS.get(name, name) if isinstance(name, str) else name
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise ValueError(f"The activation {name!r} is not built here; known are {', '.join([*ACTIVATIONS, *BENDS])}.")
+        raise ModelError(f"The activation {name!r} is not built here; known are {', '.join([*ACTIVATIONS, *BENDS])}.")
     return name

@@ -10,6 +10,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.models.header import pickled, read_header
 from saccade.models.unreadable import describe_directory
 from saccade.text.files import parse, parse_toml, shown, stay_inside
@@ -28,7 +29,7 @@ def read_json(path: Path, *, limit: int = JSON_LIMIT, inside: Path | None = None
     """A JSON object from a file of bounded size."""
     found = parse(read_text(path, limit=limit, inside=inside), str(path))
     if not isinstance(found, dict):
-        raise ValueError(f"{path}: a JSON object is needed; found {type(found).__name__}.")
+        raise ModelError(f"{path}: a JSON object is needed; found {type(found).__name__}.")
     return found
 
 
@@ -41,18 +42,18 @@ def read_text(path: Path, *, limit: int = JSON_LIMIT, inside: Path | None = None
     """The text of a regular file of bounded size."""
     size = regular(path, inside).stat().st_size
     if size > limit:
-        raise ValueError(f"{path}: {size:,} bytes where at most {limit:,} make sense; this is no config.")
+        raise ModelError(f"{path}: {size:,} bytes where at most {limit:,} make sense; this is no config.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        raise ModelError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from error
 
 
 def regular(path: Path, inside: Path | None = None) -> Path:
     """The path, if it is a regular file that stays inside its directory (or inside its own hub cache)."""
     real = stay_inside(path, inside or path.parent)
     if not stat.S_ISREG(real.stat().st_mode):
-        raise ValueError(f"{path}: is not a regular file.")
+        raise ModelError(f"{path}: is not a regular file.")
     return real
 
 
@@ -70,11 +71,11 @@ def tensor_files(directory: Path, inside: Path | None = None) -> list[Path]:
         return _shards(directory, variant) if variant.suffix == ".json" else [regular(variant, home)]
     found = pickles(directory)
     if found:
-        raise ValueError(
+        raise ModelError(
             f"{found[0]}: is a pickle, which can run code when it is read. "
             f"Turn it into safetensors first: saccade import --convert {home} NEW_DIRECTORY"
         )
-    raise ValueError(
+    raise ModelError(
         describe_directory(directory) or f"{directory}: has no model.safetensors; is this a model directory?"
     )
 
@@ -85,7 +86,7 @@ def _variant(directory: Path) -> Path | None:
         return None
     found = [path for path in sorted(directory.iterdir()) if re.fullmatch(VARIANT, path.name, re.ASCII)]
     if len(found) > 1:
-        raise ValueError(
+        raise ModelError(
             f"{directory}: has {len(found)} variants of its weights ({', '.join(path.name for path in found[:4])}) and no "
             "model.safetensors; keep one of them."
         )
@@ -108,12 +109,12 @@ def _shards(directory: Path, index: Path) -> list[Path]:
     """The files that an index names, each of which has the tensors that the index says it has."""
     named = read_json(index).get("weight_map")
     if not isinstance(named, dict) or not named or not all(isinstance(x, str) for x in named.values()):
-        raise ValueError(f"{index}: `weight_map` from tensor names to file names is needed.")
+        raise ModelError(f"{index}: `weight_map` from tensor names to file names is needed.")
     shards: dict[str, set[str]] = {}
     for tensor, name in named.items():
         shards.setdefault(name, set()).add(tensor)
     if len(named) > ENTRIES or len(shards) > SHARDS:
-        raise ValueError(
+        raise ModelError(
             f"{index}: {len(named):,} tensors in {len(shards):,} files; at most {ENTRIES:,} in {SHARDS:,} are read."
         )
     paths = []
@@ -121,14 +122,14 @@ def _shards(directory: Path, index: Path) -> list[Path]:
         paths.append(_shard(directory, name, index))
         gone = sorted(shards[name] - read_header(paths[-1]).keys())
         if gone:
-            raise ValueError(f"{index}: the tensor {shown(gone[0])} is not in {name}; the index is of another model.")
+            raise ModelError(f"{index}: the tensor {shown(gone[0])} is not in {name}; the index is of another model.")
     return paths
 
 
 def _shard(directory: Path, name: str, index: Path) -> Path:
     plain = re.fullmatch(r"[A-Za-z0-9_][\w.+=-]{0,200}\.safetensors", name, re.ASCII)
     if plain is None or name.split(".")[0].lower() in RESERVED:
-        raise ValueError(f"{index}: {shown(name)} is no plain name of a .safetensors file in this directory.")
+        raise ModelError(f"{index}: {shown(name)} is no plain name of a .safetensors file in this directory.")
     return regular(directory / name, directory)
 
 
@@ -143,14 +144,14 @@ def tensors(paths: list[Path]) -> Iterator[tuple[str, Tensor]]:
     for path in paths:
         for name in read_header(path):
             if name in seen:
-                raise ValueError(f"{path}: the tensor {shown(name)} stands in two files.")
+                raise ModelError(f"{path}: the tensor {shown(name)} stands in two files.")
             seen.add(name)
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 - not a dictionary
                     yield name, file.get_tensor(name)
         except (SafetensorError, OSError, RuntimeError) as error:
-            raise ValueError(f"{path}: not a whole safetensors file ({error}).") from error
+            raise ModelError(f"{path}: not a whole safetensors file ({error}).") from error
 
 
 def named_code(config: dict[str, Any]) -> list[str]:

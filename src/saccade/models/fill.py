@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from saccade.errors import ModelError
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED
 from saccade.models.model import Model, Report
@@ -54,7 +55,7 @@ def fill(
         wrong = [n for n in wrong if n in ours]
     if wrong:
         said = [f"{n} is {tuple(ours[n].shape)}, {tuple(wanted[n].shape)} is needed" for n in wrong[:5]]
-        raise ValueError(f"{directory}: the weights do not fit the config: {'; '.join(said)}.")
+        raise ModelError(f"{directory}: the weights do not fit the config: {'; '.join(said)}.")
     tied = {id(p): n for n, p in reversed(wanted.items()) if n in ours}
     missing = [n for n, p in wanted.items() if n not in ours and id(p) not in tied]
     for name in [n for n in missing if _optional(model, n)]:  # built as zeros, and a file may leave them out
@@ -84,7 +85,7 @@ def _check_body(missing: list[str], misplaced: list[str], directory: Path, famil
     """A head may be new, a body may not; and a body that has more than ours would compute something else."""
     gone = [n for n in missing if n.startswith("body.")]
     if gone or misplaced:
-        raise ValueError(
+        raise ModelError(
             f"{directory}: the weights are not those of {family} as config.json describes it. In the files and without a place "
             f"in the model: {_listed(misplaced)}. In the model and missing from the files: {_listed(gone)}. "
             "Is it another family under this model_type, or an incomplete file?"
@@ -147,7 +148,7 @@ def _strip(found: Iterable[str], prefix: str) -> dict[str, str]:
         for old, new in NORM.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
         if name in full:
-            raise ValueError(f"the tensors {full[name]} and {theirs} would both be {name}.")
+            raise ModelError(f"the tensors {full[name]} and {theirs} would both be {name}.")
         full[name] = theirs
     return full
 

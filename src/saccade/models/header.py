@@ -10,6 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.text.files import parse, shown
 
 HEADER = 2**24  # bytes; a tensor takes about a hundred
@@ -60,31 +61,31 @@ def pickled(path: Path) -> bool:
 def read_header(path: Path) -> dict[str, Stored]:
     """The tensors of a file by name: each has the bytes that its shape needs, and together they are the file."""
     if pickled(path):
-        raise ValueError(f"{path}: is a pickle under another name; it is not read, for reading it can run code.")
+        raise ModelError(f"{path}: is a pickle under another name; it is not read, for reading it can run code.")
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
         if len(first) < 8:
-            raise ValueError(f"{path}: {size} bytes are no safetensors file; it begins with 8 bytes for its header.")
+            raise ModelError(f"{path}: {size} bytes are no safetensors file; it begins with 8 bytes for its header.")
         _check_written(path, file.fileno(), size)
         (length,) = struct.unpack("<Q", first)
         if not 1 < length <= min(size - 8, HEADER):
-            raise ValueError(
+            raise ModelError(
                 f"{path}: not a whole safetensors file: a header of {length:,} bytes in a file of {size:,} "
                 f"(at most {HEADER:,} are read)."
             )
         content = file.read(length)
     if content.count(b"data_offsets") > TENSORS:  # known before they are parsed
-        raise ValueError(f"{path}: {content.count(b'data_offsets'):,} tensors; at most {TENSORS:,} are read.")
+        raise ModelError(f"{path}: {content.count(b'data_offsets'):,} tensors; at most {TENSORS:,} are read.")
     try:
         entries = parse(content.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: the header is not UTF-8 ({error.reason} at byte {error.start}).") from None
+        raise ModelError(f"{path}: the header is not UTF-8 ({error.reason} at byte {error.start}).") from None
     if not isinstance(entries, dict):
-        raise ValueError(f"{path}: the header is a JSON {type(entries).__name__}; an object is needed.")
+        raise ModelError(f"{path}: the header is a JSON {type(entries).__name__}; an object is needed.")
     said = entries.pop("__metadata__", {})
     if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
-        raise ValueError(f"{path}: the metadata of the header is not a table of texts.")
+        raise ModelError(f"{path}: the metadata of the header is not a table of texts.")
     found = {name: _stored(path, name, entry) for name, entry in entries.items()}
     _check_cover(path, found, size - 8 - length)
     return found
@@ -104,7 +105,7 @@ def _check_written(path: Path, handle: int, size: int) -> None:
         pass
     os.lseek(handle, 8, os.SEEK_SET)
     if place and written < (1 - HOLLOW) * size:
-        raise ValueError(
+        raise ModelError(
             f"{path}: claims {size / 1e9:,.1f} GB, of which {written / 1e9:,.3f} GB were ever written; "
             "the download is incomplete, or the file is damaged."
         )
@@ -113,24 +114,24 @@ def _check_written(path: Path, handle: int, size: int) -> None:
 def _stored(path: Path, name: str, entry: Any) -> Stored:
     """One line of the header, if it holds together."""
     if not 0 < len(name) <= NAME or not name.isprintable():
-        raise ValueError(
+        raise ModelError(
             f"{path}: {shown(name)} is no name of a tensor; it has 1 to {NAME} characters that can be printed."
         )
     where = f"{path}: tensor {name}"
     if not isinstance(entry, dict):
-        raise ValueError(f"{where} is {shown(entry)}; dtype, shape and data_offsets are needed.")
+        raise ModelError(f"{where} is {shown(entry)}; dtype, shape and data_offsets are needed.")
     dtype: Any = entry.get("dtype")
     shape: Any = entry.get("shape")
     offsets: Any = entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BYTES:
-        raise ValueError(f"{where} has the dtype {shown(dtype)}; known are {', '.join(BYTES)}.")
+        raise ModelError(f"{where} has the dtype {shown(dtype)}; known are {', '.join(BYTES)}.")
     if not _sizes(shape) or len(shape) > AXES:
-        raise ValueError(f"{where} has the shape {shown(shape)}; up to {AXES} whole numbers from 0 are needed.")
+        raise ModelError(f"{where} has the shape {shown(shape)}; up to {AXES} whole numbers from 0 are needed.")
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise ValueError(f"{where} has the data_offsets {shown(offsets)}; a beginning and an end are needed.")
+        raise ModelError(f"{where} has the data_offsets {shown(offsets)}; a beginning and an end are needed.")
     needed = prod(shape) * BYTES[dtype]  # Python's numbers do not overflow
     if needed != offsets[1] - offsets[0]:
-        raise ValueError(
+        raise ModelError(
             f"{where}: its shape {shown(shape)} of {dtype} does not fill the bytes of its data_offsets {shown(offsets)}."
         )
     return Stored(dtype, tuple(shape), *offsets)
@@ -145,9 +146,9 @@ def _check_cover(path: Path, found: dict[str, Stored], size: int) -> None:
     place = 0
     for name, one in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
         if one.start != place:
-            raise ValueError(f"{path}: the offsets of {shown(name)} begin at {one.start:,} and not at {place:,}.")
+            raise ModelError(f"{path}: the offsets of {shown(name)} begin at {one.start:,} and not at {place:,}.")
         place = one.end
     if place != size:
-        raise ValueError(
+        raise ModelError(
             f"{path}: not a whole safetensors file: the offsets end at {place:,}, and {size:,} bytes of tensors are there."
         )

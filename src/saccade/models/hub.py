@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from saccade import __version__
+from saccade.errors import ModelError
 
 FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja")
 CHUNK = 1 << 18
@@ -33,13 +34,13 @@ def fetch(name: str, files: Sequence[str] = FILES) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(files)))
     except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
-        raise ValueError(
+        raise ModelError(
             f"{name}: not in the cache, and the hub cannot be reached (or HF_HUB_OFFLINE is set). "
             "Give a local directory, or try again with a connection."
         ) from error
     except (HfHubHTTPError, OSError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)  # some errors have no words
-        raise ValueError(f"{name}: the hub does not give it ({said[:300]}); check the name.") from error
+        raise ModelError(f"{name}: the hub does not give it ({said[:300]}); check the name.") from error
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Wanted:
 def _refuse_plain(url: str) -> None:
     where = urlsplit(url)
     if where.scheme != "https" and not (where.scheme == "http" and where.hostname in LOOPBACK):
-        raise ValueError(f"{url}: only https is used, so that nobody on the way can change what comes.")
+        raise ModelError(f"{url}: only https is used, so that nobody on the way can change what comes.")
 
 
 def _open(url: str) -> Any:
@@ -77,7 +78,7 @@ def download(wanted: Wanted, path: Path, told: Callable[[int, int], None] = lamb
 
     _refuse_plain(wanted.url)
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise ValueError(
+        raise ModelError(
             f"{wanted.url}: HF_HUB_OFFLINE is set, so nothing is downloaded; give a copy with --mirror DIR."
         )
     part = path.with_name(f".{path.name}.part")
@@ -87,7 +88,7 @@ def download(wanted: Wanted, path: Path, told: Callable[[int, int], None] = lamb
         part.replace(path)
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
         said = getattr(error, "reason", error)
-        raise ValueError(
+        raise ModelError(
             f"{wanted.url}: cannot be downloaded ({said}). Try again with a connection, or fetch it yourself and give the "
             "directory with --mirror DIR."
         ) from error
@@ -108,14 +109,14 @@ def _stream(answer: Any, wanted: Wanted, part: Path, told: Callable[[int, int], 
             file.write(chunk)
             told(done, size)
     if max(done, size) > wanted.most:
-        raise ValueError(
+        raise ModelError(
             f"{wanted.url}: sends {max(done, size):,} bytes where at most {wanted.most:,} are expected; "
             "it is not the file that it was. Fetch it yourself, and give the directory with --mirror DIR."
         )
     if size and done < size:
-        raise ValueError(f"{wanted.url}: ended after {done:,} of {size:,} bytes; try again.")
+        raise ModelError(f"{wanted.url}: ended after {done:,} of {size:,} bytes; try again.")
     if wanted.sha256 and seen.hexdigest() != wanted.sha256:
-        raise ValueError(
+        raise ModelError(
             f"{wanted.url}: its SHA-256 is {seen.hexdigest()}, not {wanted.sha256}; "
             "it has changed or was changed on the way, and is not kept."
         )

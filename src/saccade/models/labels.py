@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
+
 LABELLED = ("label", "tag")  # the heads whose outputs have names
 MANY = "multi_label_classification"
 MOST = 100_000
@@ -16,7 +18,7 @@ def unnamed(count: int) -> tuple[str, ...]:
     ('LABEL_0', 'LABEL_1')
     """
     if not 0 < count <= MOST:
-        raise ValueError(f"A head has from 1 to {MOST:,} labels; got {count}.")
+        raise ModelError(f"A head has from 1 to {MOST:,} labels; got {count}.")
     return tuple(f"LABEL_{number}" for number in range(count))
 
 
@@ -25,12 +27,12 @@ def named(labels: Sequence[str] | int) -> tuple[str, ...]:
     if isinstance(labels, int):
         return unnamed(labels)
     if isinstance(labels, str):
-        raise ValueError(f"A list of labels is needed; got one text, {labels!r}. Write [{labels!r}].")
+        raise ModelError(f"A list of labels is needed; got one text, {labels!r}. Write [{labels!r}].")
     names = tuple(labels)
     unnamed(len(names))  # refuses none and too many
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"Labels have names of their own; {twice!r} comes twice.")
+        raise ModelError(f"Labels have names of their own; {twice!r} comes twice.")
     return names
 
 
@@ -41,11 +43,11 @@ def read_labels(raw: Mapping[str, Any], where: Path) -> tuple[str, ...]:
     """
     table, count = raw.get("id2label"), raw.get("num_labels")
     if count is not None and type(count) is not int:
-        raise ValueError(f"{where}: num_labels = {count!r} where a whole number is needed.")
+        raise ModelError(f"{where}: num_labels = {count!r} where a whole number is needed.")
     if not table:
         return unnamed(2 if count is None else count)
     if not isinstance(table, dict) or table.keys() != {str(number) for number in range(len(table))}:
-        raise ValueError(
+        raise ModelError(
             f"{where}: id2label maps the numbers from 0 on, without gaps, to names; got {str(table)[:80]}."
         )
     unnamed(len(table))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models.family import Family
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
@@ -113,17 +114,17 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     """Rotary settings stand in one table of the published config in newer files, in two keys in older ones."""
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(rope, dict):
-        raise ValueError(f"llama: the rotary settings are {rope!r}; a table with `rope_type` is needed.")
+        raise ModelError(f"llama: the rotary settings are {rope!r}; a table with `rope_type` is needed.")
     kind = str(rope.get("rope_type", rope.get("type", "default")))
     if kind not in NEEDED:
-        raise ValueError(f"llama: rotary positions of kind {kind!r} are not built here; {', '.join(NEEDED)} are.")
+        raise ModelError(f"llama: rotary positions of kind {kind!r} are not built here; {', '.join(NEEDED)} are.")
     for key, value in NEEDED[kind].items():
         if type(rope.get(key)) not in (int, float) or value not in (None, rope[key]) or not rope[key] > 0:
-            raise ValueError(
+            raise ModelError(
                 f"llama: rotary positions of kind {kind!r} need {key} = {value or 'a number above 0'}; got {rope}."
             )
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ValueError(f"llama: heads that turn in part are not built here; got {rope}.")
+        raise ModelError(f"llama: heads that turn in part are not built here; got {rope}.")
     return raw | {
         "rope_theta": rope.get("rope_theta", raw.get("rope_theta", Config.base)),
         "rope.factor": rope["factor"] if "factor" in NEEDED[kind] else 1.0,

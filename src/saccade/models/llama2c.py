@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.models.llama import Config
 from saccade.models.sound import check_fields
 from saccade.models.weights import Names, Turned, to_ours
@@ -25,7 +26,7 @@ def read_llama2c(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
     numbers = sum(int(np.prod(shape, dtype=object)) for shape in shapes.values())  # as Python ints: a header may lie
     needed, size = HEADER.size + 4 * (numbers + angles + output), path.stat().st_size
     if size != needed and size != needed - 4 * angles:
-        raise ValueError(f"{path} has {size} bytes, and its header ({config}) asks for {needed}; the file is damaged.")
+        raise ModelError(f"{path} has {size} bytes, and its header ({config}) asks for {needed}; the file is damaged.")
     flat = torch.from_numpy(np.fromfile(path, dtype="<f4", offset=HEADER.size))
     tensors, at = {}, 0
     for name, shape in shapes.items():
@@ -46,18 +47,18 @@ def _config(path: Path) -> Config:
     with path.open("rb") as file:
         head = file.read(HEADER.size)
     if head.startswith(MAGIC):
-        raise ValueError(
+        raise ModelError(
             f"{path} is a later version of llama2.c's file; export it with `--version 0`, which is read here."
         )
     if len(head) < HEADER.size:
-        raise ValueError(f"{path} has {len(head)} bytes; the header of llama2.c's file alone takes {HEADER.size}.")
+        raise ModelError(f"{path} has {len(head)} bytes; the header of llama2.c's file alone takes {HEADER.size}.")
     width, inner, layers, heads, key_heads, vocab, length = HEADER.unpack(head)
     if min(width, inner, layers, heads, key_heads, abs(vocab), length) < 1:
-        raise ValueError(
+        raise ModelError(
             f"{path} is not llama2.c's file: its header says {HEADER.unpack(head)}, and sizes are positive."
         )
     if width % heads or heads % key_heads or width // heads % 2:
-        raise ValueError(
+        raise ModelError(
             f"{path} is damaged: {heads} heads of an even width and {key_heads} key heads do not share a width of {width}."
         )
     config = Config(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade import text
 from saccade.attention.table import nearest
+from saccade.errors import ModelError
 from saccade.models import files, hub
 from saccade.models.cut import cut, read_kept
 from saccade.models.dropped_heads import count_outputs, describe_dropped_heads
@@ -108,7 +109,7 @@ def _opened(directory: Path, named: str | None = None) -> tuple[dict, Family, An
         kind = family(_kind(raw, directory, named))
         quantized = describe_quantization(raw)
         if quantized:
-            raise ValueError(quantized)
+            raise ModelError(quantized)
         return raw, kind, _capped(_read(kind, raw), directory)
 
 
@@ -128,7 +129,7 @@ def _fill(
             fill(model, found, published=published, other=said, relabelled=relabelled, dtype=dtype, directory=directory)
         except RuntimeError as error:
             whole = [f"{n} is of {x.dtype}" for n, x in found.items() if not x.is_floating_point()]
-            raise ValueError(f"the weights cannot be used ({error}): {', '.join(whole[:5]) or 'see there'}.") from error
+            raise ModelError(f"the weights cannot be used ({error}): {', '.join(whole[:5]) or 'see there'}.") from error
     stored = read_labels(raw, directory / "config.json") if relabelled and "id2label" in raw else model.labels
     if model.kind == said and len(stored) == len(model.labels) and stored != model.labels:
         model.report.said.append(f"renamed    {', '.join(stored[:6])} to {', '.join(model.labels[:6])}")
@@ -160,7 +161,7 @@ def _speak(model: Model, directory: Path) -> None:
         model.tokenizer.token(id) for id in range(vocab, last + 1) if id not in special
     )
     if not spare:
-        raise ValueError(
+        raise ModelError(
             f"{where} can give ids up to {last:,} ({shown(model.tokenizer.token(last))}), and the model has vectors for "
             f"{vocab:,} tokens; the tokenizer is another model's."
         )
@@ -175,18 +176,18 @@ def local(where: str | Path, wanted: Sequence[str] = hub.FILES) -> Path:
             return path
         if (path / "model" / "config.json").exists():  # a run
             return path / "model"
-        raise ValueError(_no_config(path))
+        raise ModelError(_no_config(path))
     if path.exists():
-        raise ValueError(
+        raise ModelError(
             describe_file(path)
             or f"{path}: is a file; a directory with config.json is needed. saccade import reads single files."
         )
     if isinstance(where, str) and hub.is_name(where):
         found = hub.fetch(where, wanted)
         if not (found / "config.json").exists():
-            raise ValueError(_no_config(found))
+            raise ModelError(_no_config(found))
         return found
-    raise ValueError(f"{where}: there is no such directory, and it is no name on the hub.")
+    raise ModelError(f"{where}: there is no such directory, and it is no name on the hub.")
 
 
 def _no_config(directory: Path) -> str:
@@ -201,23 +202,23 @@ def _kind(raw: dict, directory: Path, named: str | None = None) -> str:
     published = [entry.name for entry in FAMILIES if entry.keys]
     types = {entry.fixed.get("model_type", entry.name) for entry in FAMILIES}
     if named is not None and name not in (None, named):
-        raise ValueError(f"{where}: says that its model_type is {shown(name)}; the family {named!r} was named for it.")
+        raise ModelError(f"{where}: says that its model_type is {shown(name)}; the family {named!r} was named for it.")
     if isinstance(own, dict) or named is not None:
         name = name or named
     elif name is None:
         other = describe_directory(directory)
         if other:
-            raise ValueError(other)
-        raise ValueError(
+            raise ModelError(other)
+        raise ModelError(
             f"{where}: does not say its family; `model_type` is missing. Name it with saccade import --family or in Python with "
             f"load(..., family=...): {', '.join(published)}."
         )
     elif isinstance(name, str) and name not in types:
-        raise ValueError(
+        raise ModelError(
             f"{where}: model_type = {shown(name)} is no family that is built here. Published ones are {', '.join(published)}."
         )
     if not isinstance(name, str):
-        raise ValueError(f"{where}: its family (model_type) is {shown(name)}; a name is needed.")
+        raise ModelError(f"{where}: its family (model_type) is {shown(name)}; a name is needed.")
     return name
 
 
@@ -225,16 +226,16 @@ def _read(kind: Family, raw: dict) -> Any:
     own = raw.get("saccade")
     if not isinstance(own, dict):
         if kind.names is None:
-            raise ValueError(f"{kind.name} has no published form; its config.json has a table `saccade`.")
+            raise ModelError(f"{kind.name} has no published form; its config.json has a table `saccade`.")
         for theirs, ours in kind.keys.items():
             if ours == "activation" and not isinstance(raw.get(theirs, ""), str):
-                raise ValueError(f"{theirs} = {shown(raw[theirs])} where the name of an activation is needed.")
+                raise ModelError(f"{theirs} = {shown(raw[theirs])} where the name of an activation is needed.")
         return kind.read(raw)
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items() if key != "family"}
     known = [f.name for f in fields(kind.config)]
     for key in given:
         if key not in known:
-            raise ValueError(f"{kind.name} has no field {key!r}; {nearest(key, known)}")
+            raise ModelError(f"{kind.name} has no field {key!r}; {nearest(key, known)}")
     return kind.config(**given)
 
 
@@ -250,7 +251,7 @@ def _check_repeats(config: Any, tensors: int) -> None:
     for item in fields(config):
         value = getattr(config, item.name)
         if item.name in REPEATED and isinstance(value, int) and value > tensors:
-            raise ValueError(f"{item.name} = {value} and the files hold {tensors} tensors; they are of another model.")
+            raise ModelError(f"{item.name} = {value} and the files hold {tensors} tensors; they are of another model.")
 
 
 def _said(kind: Family, raw: dict) -> str | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from saccade.attention import Pattern, ScaledDot, Sight, positions
 from saccade.attention.windowed import Local
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models import bert, roberta
 from saccade.models.bert import Bert
 from saccade.models.family import Family, Head
@@ -103,7 +104,7 @@ def windows(config: Config) -> list[int]:
     """The window of each layer."""
     each = list(config.windows) * (config.layers if len(config.windows) == 1 else 1)
     if len(each) != config.layers or any(window < 2 or window % 2 for window in each):
-        raise ValueError(
+        raise ModelError(
             f"{config.layers} layers need one window for all or {config.layers} of them, each even (half of it lies on "
             f"either side); got {config.windows}."
         )
@@ -126,7 +127,7 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     window = raw["attention_window"]
     each = list(window) if isinstance(window, list | tuple) else [window]
     if any(type(one) is not int for one in each):
-        raise ValueError(f"longformer: attention_window is a whole number, or one for each layer; got {window!r}.")
+        raise ModelError(f"longformer: attention_window is a whole number, or one for each layer; got {window!r}.")
     same = len(each) == raw["num_hidden_layers"] and len(set(each)) == 1
     raw["attention_window"] = tuple(each[:1] if same else each)
     return raw

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.text import FRAMES, Tokenizer
 from saccade.text.files import read
 from saccade.text.pieces import Pieces, Source, open_model
@@ -55,7 +56,7 @@ class Cursor:
         """The next bytes, which are not copied."""
         left = len(self.content) - self.at
         if count > left:
-            raise ValueError(
+            raise ModelError(
                 f"{self.path}: {what} should take {count:,} bytes from byte {self.at:,} on, and {left:,} are left; "
                 "the file is damaged or cut short."
             )
@@ -83,24 +84,24 @@ def read_marian(path: str | Path) -> tuple[Settings, dict[str, Tensor]]:
         else:
             tensors[item.name] = _tensor(item, data, cursor.path)
     if settings is None:
-        raise ValueError(f"{path}: has no {SETTINGS}, so how the model is built is not known; convert it with Marian.")
+        raise ModelError(f"{path}: has no {SETTINGS}, so how the model is built is not known; convert it with Marian.")
     return settings, tensors
 
 
 def _items(cursor: Cursor) -> list[Item]:
     """The table in front; afterwards the cursor stands where the data begins."""
     if cursor.take(8, "the version").tobytes() != VERSION:
-        raise ValueError(f"{cursor.path}: does not begin with version 1, as Marian's binary files do.")
+        raise ModelError(f"{cursor.path}: does not begin with version 1, as Marian's binary files do.")
     count = cursor.number("the number of items")
     table = cursor.take(count * ITEM.size, f"a table of {count:,} items")
     if count > ITEMS:
-        raise ValueError(f"{cursor.path}: a table of {count:,} items; at most {ITEMS:,} are read.")
+        raise ModelError(f"{cursor.path}: a table of {count:,} items; at most {ITEMS:,} are read.")
     rows = list(ITEM.iter_unpack(table.tobytes()))
     names = [_name(cursor, length) for length, *_ in rows]
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{cursor.path}: the tensor {name[:60]} stands there twice; the file is damaged.")
+            raise ModelError(f"{cursor.path}: the tensor {name[:60]} stands there twice; the file is damaged.")
         seen.add(name)
     items = [Item(name, row[1], _shape(cursor, name, row[2]), row[3]) for name, row in zip(names, rows, strict=True)]
     cursor.take(cursor.number("the padding"), "the padding")
@@ -109,33 +110,33 @@ def _items(cursor: Cursor) -> list[Item]:
 
 def _name(cursor: Cursor, length: int) -> str:
     if not 1 < length <= NAME:
-        raise ValueError(f"{cursor.path}: a name of {length:,} bytes; names have from 1 to {NAME:,} and a zero.")
+        raise ModelError(f"{cursor.path}: a name of {length:,} bytes; names have from 1 to {NAME:,} and a zero.")
     raw = cursor.take(length, "a name").tobytes()
     name = raw[:-1].decode("ascii", errors="replace")
     if raw[-1] or not name.isprintable() or not name.isascii():
-        raise ValueError(f"{cursor.path}: {raw[:40]!r} is no name; plain letters and a zero at the end are needed.")
+        raise ModelError(f"{cursor.path}: {raw[:40]!r} is no name; plain letters and a zero at the end are needed.")
     return name
 
 
 def _shape(cursor: Cursor, name: str, rank: int) -> tuple[int, ...]:
     if not 1 <= rank <= RANK:
-        raise ValueError(f"{cursor.path}: {name} has {rank:,} axes; from 1 to {RANK} make sense.")
+        raise ModelError(f"{cursor.path}: {name} has {rank:,} axes; from 1 to {RANK} make sense.")
     shape = struct.unpack(f"<{rank}i", cursor.take(4 * rank, f"the shape of {name}").tobytes())
     if min(shape) < 1:
-        raise ValueError(f"{cursor.path}: {name} has the shape {shape}, and sizes are positive.")
+        raise ModelError(f"{cursor.path}: {name} has the shape {shape}, and sizes are positive.")
     return shape
 
 
 def _tensor(item: Item, data: np.ndarray, path: Path) -> Tensor:
     """The numbers of an item as float32."""
     if item.kind not in (FLOAT32, INTGEMM8):
-        raise ValueError(
+        raise ModelError(
             f"{path}: {item.name} is of kind {item.kind:#x}; float32 ({FLOAT32:#x}) and intgemm8 ({INTGEMM8:#x}) are read. "
             "Other kinds are laid out for one processor; convert the model with `marian-conv --gemm-type intgemm8`."
         )
     needed = 4 * item.count if item.kind == FLOAT32 else item.count + 4
     if item.size < needed:
-        raise ValueError(
+        raise ModelError(
             f"{path}: {item.name} has the shape {item.shape}, which takes {needed:,} bytes, and {item.size:,} are its own; "
             "the file is damaged."
         )
@@ -143,7 +144,7 @@ def _tensor(item: Item, data: np.ndarray, path: Path) -> Tensor:
         return torch.from_numpy(data[:needed].view("<f4").reshape(item.shape).astype(np.float32))
     scale = float(data[item.count : needed].view("<f4")[0])  # what the weights were multiplied by stands after them
     if not 1e-30 < scale < math.inf:
-        raise ValueError(
+        raise ModelError(
             f"{path}: {item.name} was scaled by {scale}; a positive number is needed. The file is damaged."
         )
     whole = data[: item.count].view(np.int8).astype(np.float32) / np.float32(scale)
@@ -157,7 +158,7 @@ def _settings(raw: bytes, path: Path) -> Settings:
     try:
         lines = raw.rstrip(b"\0").decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: {SETTINGS} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        raise ModelError(f"{path}: {SETTINGS} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
     found: Settings = {}
     key = ""
     for line in lines:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL
+from saccade.errors import ModelError
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.models.marian_bin import Settings, read_marian
@@ -75,7 +76,7 @@ class Student(EncoderDecoder):
 def waves(width: int) -> Sinusoidal:
     """Marian's positions: all sines first, and the slowest wave is 1/10,000 exactly, where others only come near it."""
     if width < 4:
-        raise ValueError(
+        raise ModelError(
             f"Positions that go from the fastest wave to the slowest need a width of 4 or more; got {width}."
         )
     return Sinusoidal(width, base=10_000.0 ** (width / (width - 2)), halves=True)
@@ -100,7 +101,7 @@ def read_student(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
     settings, tensors = read_marian(path)
     config = _config(settings, path)
     if config.layers + config.decoder_layers > len(tensors):
-        raise ValueError(
+        raise ModelError(
             f"{path}: {len(tensors)} tensors do not make {config.layers} and {config.decoder_layers} layers."
         )
     check_fields(config, f"{path}: ")  # so many tensors can be in the file, and layers take time to build
@@ -111,32 +112,32 @@ def read_student(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
         with torch.device("meta"):
             wanted = {name: tuple(p.shape) for name, p in Student(config).named_parameters()}
     except RuntimeError as error:  # sizes beyond what torch can count
-        raise ValueError(f"{path}: no model can be built of {config}.") from error
+        raise ModelError(f"{path}: no model can be built of {config}.") from error
     missing = [name for name in wanted if name not in read.found]
     left = read.left + [name for name in read.found if name not in wanted]
     if missing or left:
-        raise ValueError(
+        raise ModelError(
             f"{path}: these weights of a student are missing: {', '.join(missing[:6]) or 'none'}; and these have no "
             f"place: {', '.join(left[:6]) or 'none'}. Is it another kind of model, or another number of layers?"
         )
     for name, shape in wanted.items():
         found = tuple(read.found[name].shape)
         if found != shape:
-            raise ValueError(f"{path}: {name} is {found}, and by the settings {shape} is needed.")
+            raise ModelError(f"{path}: {name} is {found}, and by the settings {shape} is needed.")
     return config, read.found
 
 
 def _config(settings: Settings, path: str | Path) -> Config:
     for key, values in BUILT.items():
         if key in settings and settings[key] not in values:
-            raise ValueError(f"{path}: {key} = {settings[key]!r} is not built here; only {values[0]!r} is.")
+            raise ModelError(f"{path}: {key} = {settings[key]!r} is not built here; only {values[0]!r} is.")
     vocabs = settings.get("dim-vocabs", "").split()
     if len(set(vocabs)) != 1:
-        raise ValueError(f"{path}: one vocabulary for both languages is needed; dim-vocabs has {', '.join(vocabs)}.")
+        raise ModelError(f"{path}: one vocabulary for both languages is needed; dim-vocabs has {', '.join(vocabs)}.")
     numbers = {ours: settings.get(theirs, "") for theirs, ours in SIZES.items()} | {"vocab": vocabs[0]}
     for name, value in numbers.items():
         if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            raise ValueError(f"{path}: {name} is {value[:40]!r} in the settings; a size is needed.")
+            raise ModelError(f"{path}: {name} is {value[:40]!r} in the settings; a size is needed.")
     bend = BENDS[settings.get("transformer-ffn-activation", "relu")]
     return Config(**{name: int(value) for name, value in numbers.items()}, activation=bend)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from saccade.attention import Mechanism
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED, unnamed
 from saccade.models.pooling import Pooling
@@ -62,7 +63,7 @@ class Model(nn.Module):
             outputs = int(self.get_submodule("head.score").out_features)  # type: ignore[arg-type]
             self.labels = self.labels or unnamed(outputs)
             if len(self.labels) != outputs:
-                raise ValueError(f"The head tells {outputs} labels apart; got {len(self.labels)} names.")
+                raise ModelError(f"The head tells {outputs} labels apart; got {len(self.labels)} names.")
         self.tokenizer: Any = None
         self.pooling = Pooling()
         self.carried: dict[str, Tensor] = {}  # published tensors that our body has no use for, to be written again

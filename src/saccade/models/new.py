@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from saccade.errors import ModelError, UsageError
 from saccade.models.family import Family
 from saccade.models.labels import LABELLED, named
 from saccade.models.model import Model
@@ -21,8 +22,11 @@ def new(
     kind = family_of(family) if isinstance(family, str) else family
     config = kind.config() if config is None else config
     if not isinstance(config, kind.config):
-        raise ValueError(f"{kind.name} is built from its own Config; got {type(config).__name__}: {config!r}.")
-    body = kind.build(config)
+        raise ModelError(f"{kind.name} is built from its own Config; got {type(config).__name__}: {config!r}.")
+    try:
+        body = kind.build(config)
+    except ValueError as error:  # the parts tell a programmer of a wrong argument; here it is a setting
+        raise UsageError(f"{kind.name} cannot be built with these settings: {error}") from error
     if head is None:
         model = Model(kind, config, body)
     else:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from saccade.attention import CAUSAL
 from saccade.attention.table import nearest
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models import transformer
 from saccade.models.family import Family
 from saccade.parts.embed import Words
@@ -50,9 +51,9 @@ class Painter(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         if config.choice not in CHOICES:
-            raise ValueError(f"Unknown choice {config.choice!r}; {nearest(config.choice, list(CHOICES))}")
+            raise ModelError(f"Unknown choice {config.choice!r}; {nearest(config.choice, list(CHOICES))}")
         if config.size % config.cell:
-            raise ValueError(f"Squares of {config.cell} do not tile a picture of {config.size}; choose a divisor.")
+            raise ModelError(f"Squares of {config.cell} do not tile a picture of {config.size}; choose a divisor.")
         self.width, self.side = config.width, config.size // config.cell
         self.begin = config.vocab  # words come first, then this, then the codes
         choice = CHOICES[config.choice](config.codes, config.code_width)
@@ -101,7 +102,7 @@ class Painter(nn.Module):
         """What was written, as pixels."""
         short = [len(row) for row in rows if len(row) != self.cells]
         if short:
-            raise ValueError(f"A picture has {self.cells} codes; got {short[0]}. Generate with limit={self.cells}.")
+            raise ModelError(f"A picture has {self.cells} codes; got {short[0]}. Generate with limit={self.cells}.")
         codes = torch.tensor(rows, device=self.words.vectors.weight.device) - self.begin - 1
         return self.autoencoder.decode(codes.view(-1, self.side, self.side))
 

@@ -7,6 +7,7 @@ arXiv 1911.03894), are RoBERTa; Mistral without a sliding window (Jiang et al. 2
 from dataclasses import dataclass, replace
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.models import llama, roberta
 from saccade.models.family import Family
 
@@ -68,7 +69,7 @@ def adapt_mistral(raw: dict[str, Any]) -> dict[str, Any]:
     """As LLaMA's; a sliding window, which is there unless it is said to be null, is refused by name."""
     raw = llama.adapt(MISTRAL_UNSAID | raw)
     if raw["sliding_window"] is not None:
-        raise ValueError(
+        raise ModelError(
             f"mistral: sliding_window = {raw['sliding_window']!r} is not built here; only models without a window are, whose "
             "config.json says null (Mistral 7B from version 0.2 on)."
         )

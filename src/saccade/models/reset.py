@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from saccade.attention.table import nearest
+from saccade.errors import ModelError
 
 
 def loose(config: Any) -> tuple[str, ...]:
@@ -37,12 +38,12 @@ def reset(config: Any, given: Mapping[str, Any], where: str) -> Any:
     known, free, anew = [item.name for item in fields(config)], loose(config), {}
     for name, value in given.items():
         if name not in known:
-            raise ValueError(f"{where} has no setting {name!r}; {nearest(name, known)}")
+            raise ModelError(f"{where} has no setting {name!r}; {nearest(name, known)}")
         stored = getattr(config, name)
         if (tuple(value) if isinstance(value, list) else value) == stored:
             continue
         if name not in free:
-            raise ValueError(
+            raise ModelError(
                 f"{where} has its sizes already: its {name} is {stored!r}, and {value!r} is for a new model; leave it out, "
                 f"or name a family with --model. Of a stored model {', '.join(free) or 'nothing'} can be set."
             )
@@ -58,4 +59,4 @@ def _check(name: str, value: Any) -> None:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
         wanted = "a share from 0 up to, but not including, 1"
     if not fits:
-        raise ValueError(f"{name} is {value!r}; {wanted} is needed.")
+        raise ModelError(f"{name} is {value!r}; {wanted} is needed.")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from saccade.attention import FULL, MECHANISMS, Additive, Mechanism, Sight, Spatial, mechanism
 from saccade.attention.table import nearest
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models import reading
 from saccade.models.family import Family
 from saccade.parts.dropout import Dropout
@@ -44,7 +45,7 @@ class Deep(nn.Module):
     def __init__(self, config: Config, enter: int, *, both: bool = False):
         super().__init__()
         if both and config.width % 2:
-            raise ValueError(f"Two directions share the width, so it is even; got {config.width}.")
+            raise ModelError(f"Two directions share the width, so it is even; got {config.width}.")
         widths = [enter] + [config.width] * (config.layers - 1)
         units = config.width // 2 if both else config.width
         self.layers = nn.ModuleList(Recurrent(width, units, config.cell, both=both) for width in widths)
@@ -192,7 +193,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config, how: Mechanism, words: Words | None = None):
         super().__init__()
         if config.decoder not in DECODERS:
-            raise ValueError(f"Unknown decoder {config.decoder!r}; {nearest(config.decoder, list(DECODERS))}")
+            raise ModelError(f"Unknown decoder {config.decoder!r}; {nearest(config.decoder, list(DECODERS))}")
         self.words = words or Words(config.vocab, config.width, scaled=True)
         self.body = DECODERS[config.decoder](config, Across(how))
         tied = self.words.vectors if config.tied else None
@@ -268,7 +269,7 @@ def looking(name: str, width: int) -> Mechanism:
     entry = mechanism(name)
     if not {"cross", "permutation"} <= entry.honours:
         able = [other.name for other in MECHANISMS if {"cross", "permutation"} <= other.honours]
-        raise ValueError(f"{name} cannot look across from a decoder to its source; choose one of {', '.join(able)}.")
+        raise ModelError(f"{name} cannot look across from a decoder to its source; choose one of {', '.join(able)}.")
     return entry.make(width, 1, 512)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from saccade.errors import ModelError
 from saccade.models import bert
 from saccade.models.bert import Bert, head_drop
 from saccade.models.family import Family, Head
@@ -52,7 +53,7 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     raw = UNSAID | raw
     places, padding, vocab = (raw[key] for key in ("max_position_embeddings", "pad_token_id", "vocab_size"))
     if not all(isinstance(number, int) for number in (places, padding, vocab)) or not 0 <= padding < vocab:
-        raise ValueError(
+        raise ModelError(
             f"Positions start after that of padding: max_position_embeddings = {places!r} needs to be a whole number, "
             f"pad_token_id = {padding!r} one of the {vocab!r} ids."
         )

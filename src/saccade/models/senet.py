@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from saccade.attention.table import nearest
 from saccade.data import Batch, Image
+from saccade.errors import ModelError
 from saccade.models.family import Family, Head
 from saccade.parts.heads import LabelHead
 from saccade.parts.squeeze import SqueezeExcite
@@ -61,7 +62,7 @@ class Inception(nn.Module):
         super().__init__()
         part = width // 4
         if not part:
-            raise ValueError(f"Four views side by side need a width of at least 4; got {width}.")
+            raise ModelError(f"Four views side by side need a width of at least 4; got {width}.")
         # each wide view is narrowed first: that is what makes it cheap
         self.one = convolution(channels, width - 3 * part, 1, stride)
         self.three = nn.Sequential(convolution(channels, part, 1), nn.ReLU(), convolution(part, part, 3, stride))
@@ -83,9 +84,9 @@ class SENet(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         if config.block not in BLOCKS:
-            raise ValueError(f"Unknown block {config.block!r}; {nearest(config.block, list(BLOCKS))}")
+            raise ModelError(f"Unknown block {config.block!r}; {nearest(config.block, list(BLOCKS))}")
         if config.width % 2 ** (config.stages - 1):
-            raise ValueError(
+            raise ModelError(
                 f"{config.stages} stages halve the width {config.stages - 1} times, and {config.width} cannot be; "
                 f"choose a multiple of {2 ** (config.stages - 1)}."
             )

@@ -11,6 +11,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.models import files
 from saccade.models.pooling import ACTIVATIONS, MODES, Dense, Normalize, Pooling
 from saccade.text.files import parse, shown, stay_inside
@@ -48,7 +49,7 @@ def read_pooling(directory: Path, width: int) -> Pooling:
     pooling = Pooling(**found)
     _check_widths(pooling, width, directory)
     if pooling.prompt and not pooling.include_prompt:
-        raise ValueError(
+        raise ModelError(
             f"{directory}: pooling leaves out the tokens of the default prompt (include_prompt = false), which is not built "
             f"here; remove default_prompt_name from {ABOUT} and put the prompt in front of your texts yourself."
         )
@@ -60,15 +61,15 @@ def _modules(path: Path) -> list[tuple[str, str]]:
     found = parse(files.read_text(path), str(path))
     if not isinstance(found, list) or len(found) > 10:
         size = f"{len(found):,} entries" if isinstance(found, list) else type(found).__name__
-        raise ValueError(f"{path}: a list of up to 10 modules is needed; found {size}.")
+        raise ModelError(f"{path}: a list of up to 10 modules is needed; found {size}.")
     steps = []
     for entry in found:
         kind, home = (entry.get(key) for key in ("type", "path")) if isinstance(entry, dict) else (None, None)
         name = kind.rpartition(".")[2] if isinstance(kind, str) and kind.startswith("sentence_transformers.") else None
         if name not in MODULES:
-            raise ValueError(f"{path}: the module {shown(kind)} is not built here; {', '.join(MODULES)} are.")
+            raise ModelError(f"{path}: the module {shown(kind)} is not built here; {', '.join(MODULES)} are.")
         if not isinstance(home, str) or not re.fullmatch(f"({files.MODULE_FOLDER})?", home):
-            raise ValueError(
+            raise ModelError(
                 f"{path}: the module {name} is in {shown(home)}; a directory such as '1_Pooling' is needed."
             )
         steps.append((name, home))
@@ -79,7 +80,7 @@ def _check_order(kinds: list[str], path: Path) -> None:
     """A transformer, one pooling, and then dense layers and normalization."""
     order = "".join(kind[0] for kind in kinds)
     if not re.fullmatch("T?(P[DN]*)?", order):
-        raise ValueError(
+        raise ModelError(
             f"{path}: the modules {', '.join(kinds)} in this order are not built here; "
             "a Transformer, one Pooling, then Dense and Normalize are."
         )
@@ -91,7 +92,7 @@ def _check_widths(pooling: Pooling, width: int, directory: Path) -> None:
     for layer in pooling.layers:
         if isinstance(layer, Dense):
             if layer.weight.size(1) != given:
-                raise ValueError(
+                raise ModelError(
                     f"{directory}: a dense layer behind the pooling takes vectors of {layer.weight.size(1)}, and they have "
                     f"{given}; its files are of another model."
                 )
@@ -104,7 +105,7 @@ def _read_module(directory: Path, home: str) -> tuple[Path, dict[str, Any]]:
     raw = files.read_json(path, inside=directory) if path.exists() else {}
     for key in ("module_input_name", "module_output_name"):
         if raw.get(key) not in (None, "sentence_embedding"):
-            raise ValueError(f"{path}: {key} = {shown(raw[key])} is not built here; 'sentence_embedding' is.")
+            raise ModelError(f"{path}: {key} = {shown(raw[key])} is not built here; 'sentence_embedding' is.")
     return path, raw
 
 
@@ -113,21 +114,21 @@ def _read_modes(directory: Path, home: str) -> dict[str, Any]:
     flags = {key: value for key, value in raw.items() if key.startswith("pooling_mode_")}
     for key, value in flags.items():
         if not isinstance(value, bool) or (value and key not in FLAGS):
-            raise ValueError(f"{path}: {key} = {shown(value)} is not built here; {', '.join(FLAGS)} = true are.")
+            raise ModelError(f"{path}: {key} = {shown(value)} is not built here; {', '.join(FLAGS)} = true are.")
     named = raw.get("pooling_mode")
     if named is None:
         modes = [mode for key, mode in FLAGS.items() if flags.get(key)] or ["mean"]
     else:
         modes = named if isinstance(named, list) else [named]
     if not modes or len(modes) > len(MODES) or not all(isinstance(mode, str) and mode in MODES for mode in modes):
-        raise ValueError(f"{path}: pooling_mode = {shown(named)} is not built here; {', '.join(MODES)} are.")
+        raise ModelError(f"{path}: pooling_mode = {shown(named)} is not built here; {', '.join(MODES)} are.")
     return {"modes": tuple(modes), "include_prompt": _flag(raw, "include_prompt", True, path)}
 
 
 def _flag(raw: dict[str, Any], key: str, usual: bool, path: Path) -> bool:
     value = raw.get(key, usual)
     if not isinstance(value, bool):
-        raise ValueError(f"{path}: {key} = {shown(value)} where true or false is needed.")
+        raise ModelError(f"{path}: {key} = {shown(value)} where true or false is needed.")
     return value
 
 
@@ -137,7 +138,7 @@ def _read_dense(directory: Path, home: str) -> Dense:
     kind = raw.get("activation_function", "torch.nn.modules.activation.Tanh")
     name = kind.rpartition(".")[2] if isinstance(kind, str) and kind.startswith("torch.nn.") else None
     if name not in ACTIVATIONS:
-        raise ValueError(
+        raise ModelError(
             f"{path}: activation_function = {shown(kind)} is not built here; {', '.join(ACTIVATIONS)} of torch.nn are."
         )
     stay_inside(directory / home, directory)
@@ -151,7 +152,7 @@ def _read_dense(directory: Path, home: str) -> Dense:
         wanted["residual.weight"] = sizes
     shapes = {name: tuple(x.shape) for name, x in found.items()}
     if shapes != wanted or not all(x.is_floating_point() for x in found.values()):
-        raise ValueError(f"{path}: the tensors {wanted} are needed beside it; found {shown(shapes, 300)}.")
+        raise ModelError(f"{path}: the tensors {wanted} are needed beside it; found {shown(shapes, 300)}.")
     bias = found.get("linear.bias")
     return Dense(found["linear.weight"], bias, name, found.get("residual.weight", residual))
 
@@ -164,7 +165,7 @@ def _read_length(directory: Path) -> dict[str, Any]:
     raw = files.read_json(path)
     length = raw.get("max_seq_length")
     if length is not None and (type(length) is not int or not 0 < length <= 1_000_000):
-        raise ValueError(f"{path}: max_seq_length = {shown(length)} where a number from 1 to 1,000,000 is needed.")
+        raise ModelError(f"{path}: max_seq_length = {shown(length)} where a number from 1 to 1,000,000 is needed.")
     return {"max_tokens": length, "lowercase": _flag(raw, "do_lower_case", False, path)}
 
 
@@ -180,7 +181,7 @@ def _read_prompts(directory: Path) -> dict[str, Any]:
     if any(text is not None and (not isinstance(text, str) or len(text) > MAX_TEXT) for text in short) or (
         isinstance(default, str) and default not in dict(pairs)
     ):
-        raise ValueError(
+        raise ModelError(
             f"{path}: prompts is a table of names and texts, default_prompt_name one of its names and similarity_fn_name a "
             f"name; got {shown(prompts)}, {shown(default)} and {shown(similarity)}."
         )

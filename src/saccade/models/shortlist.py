@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from saccade.data import Text
+from saccade.errors import ModelError
 
 HEADER = struct.Struct("<6Q")  # magic, checksum, frequent words, words for each, starts, words in all lists
 MAGIC = 0xF11A48D5013417F5
@@ -63,17 +64,17 @@ def read_shortlist(path: str | Path) -> Shortlist:
     path = Path(path)
     size = path.stat().st_size
     if not HEADER.size <= size <= LIMIT:
-        raise ValueError(f"{path}: {size:,} bytes; a shortlist has from {HEADER.size} to {LIMIT:,}.")
+        raise ModelError(f"{path}: {size:,} bytes; a shortlist has from {HEADER.size} to {LIMIT:,}.")
     content = path.read_bytes()
     magic, _, frequent, _, starts, words = HEADER.unpack_from(content)
     if magic != MAGIC:
-        raise ValueError(f"{path}: is no binary shortlist of Marian's: it begins with {magic:#x}, not with {MAGIC:#x}.")
+        raise ModelError(f"{path}: is no binary shortlist of Marian's: it begins with {magic:#x}, not with {MAGIC:#x}.")
     needed = HEADER.size + 8 * starts + 4 * words
     if size != needed or starts < 2:
-        raise ValueError(f"{path}: has {size:,} bytes, and its header asks for {needed:,}; the file is damaged.")
+        raise ModelError(f"{path}: has {size:,} bytes, and its header asks for {needed:,}; the file is damaged.")
     bounds = np.frombuffer(content, "<u8", starts, HEADER.size)
     lists = np.frombuffer(content, "<u4", words, HEADER.size + 8 * starts)
     rising = bool((bounds[1:] >= bounds[:-1]).all()) and bounds[0] == 0 and bounds[-1] == words
     if not rising or frequent >= starts or (words and int(lists.max()) >= starts - 1):
-        raise ValueError(f"{path}: its lists lead out of the file or out of the vocabulary; the file is damaged.")
+        raise ModelError(f"{path}: its lists lead out of the file or out of the vocabulary; the file is damaged.")
     return Shortlist(frequent, torch.from_numpy(bounds.astype(np.int64)), torch.from_numpy(lists.astype(np.int64)))

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.heap import available
 from saccade.models.model import Model
 from saccade.text.files import shown
@@ -64,7 +65,7 @@ def check_fields(config: Any, where: str) -> None:
         if not right:
             least = int(item.name in CAPS)
             wanted = f"a number from {least} to {cap:,}" if usual_kind in (int, float) else usual_kind.__name__
-            raise ValueError(f"{where}{item.name} = {shown(value)} where {wanted} is needed.")
+            raise ModelError(f"{where}{item.name} = {shown(value)} where {wanted} is needed.")
 
 
 def check_begin(config: Any, path: Path) -> None:
@@ -72,7 +73,7 @@ def check_begin(config: Any, path: Path) -> None:
     sizes = {item.name: getattr(config, item.name) for item in fields(config)}
     vocab, begin = sizes.get("target_vocab") or sizes.get("vocab"), sizes.get("begin")
     if begin is not None and vocab is not None and not 0 <= begin < vocab:
-        raise ValueError(
+        raise ModelError(
             f"{path}: begin = {begin:,} is no token of a vocabulary of {vocab:,}; ids go up to {vocab - 1:,}."
         )
 
@@ -99,7 +100,7 @@ def check_finite(weights: Mapping[str, Tensor], directory: Path) -> None:
     if bad:
         listed = ", ".join(f"{name} ({count:,} of {weights[name].numel():,})" for name, count in list(bad.items())[:5])
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-        raise ValueError(
+        raise ModelError(
             f"{directory}: weights that are not finite numbers (NaN or infinite): {listed}{more}. "
             "The training diverged or the file is damaged; use an earlier checkpoint, or fetch the file again."
         )
@@ -127,7 +128,7 @@ def check_segments(model: Model, directory: Path) -> None:
         return
     highest = max(_highest_segment(model, "a"), _highest_segment(model, "a", "a") if segments > 1 else 0)
     if highest >= segments:
-        raise ValueError(
+        raise ModelError(
             f"{directory}: the tokenizer gives the segment (token type) {highest}, and the model has vectors for {segments}, "
             "counted from 0; the tokenizer is another model's."
         )

@@ -1,6 +1,7 @@
 """Every family of the package, in order: the table that tests and tools run over."""
 
 from saccade.attention.table import nearest
+from saccade.errors import ModelError
 from saccade.models import (
     bart,
     bert,
@@ -66,4 +67,4 @@ def family(name: str) -> Family:
     for entry in FAMILIES:
         if name in (entry.name, entry.fixed.get("model_type")):
             return entry
-    raise ValueError(f"There is no family {name!r}; {nearest(name, [entry.name for entry in FAMILIES])}")
+    raise ModelError(f"There is no family {name!r}; {nearest(name, [entry.name for entry in FAMILIES])}")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL, Mechanism, Pattern, mechanism
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models import reading
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
@@ -124,7 +125,7 @@ def looking(config: Config, head_width: int, pattern: Pattern) -> Mechanism:
     """How tokens look at each other: the mechanism of the config, if it can hide the future where it must."""
     entry = mechanism(config.mechanism)
     if pattern != FULL and not {"causal", "step"} <= entry.honours:
-        raise ValueError(f"{entry.name} cannot hide the future, so it reads but does not write; use it in a reader.")
+        raise ModelError(f"{entry.name} cannot hide the future, so it reads but does not write; use it in a reader.")
     return entry.make(head_width, config.heads, config.length)
 
 

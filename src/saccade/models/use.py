@@ -7,6 +7,7 @@ from tokenizers.normalizers import Lowercase
 from torch import Tensor
 
 from saccade.data import Batch, Text
+from saccade.errors import ModelError
 from saccade.models.model import Model
 
 BATCH = 8192  # tokens at a time, padding counted
@@ -43,7 +44,7 @@ def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tenso
 
 def _refuse_text(texts: Sequence[str]) -> None:
     if isinstance(texts, str):
-        raise ValueError(f"A list of texts is needed; got one text. Write [{texts[:20]!r}...].")
+        raise ModelError(f"A list of texts is needed; got one text. Write [{texts[:20]!r}...].")
 
 
 def _read(
@@ -52,13 +53,13 @@ def _read(
     """Texts in batches of like length: their numbers, their tokens, `most` of them, and what the body makes of them."""
     _refuse_text(texts)
     if model.tokenizer is None:
-        raise ValueError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
+        raise ModelError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
     encoded = model.tokenizer.encode_batch(list(texts))
     limit = min((n for n in (model.limit, most) if n is not None), default=None)
     if limit is not None:
         for number, item in enumerate(encoded):
             if len(item.ids) > limit and not truncate:
-                raise ValueError(
+                raise ModelError(
                     f"Text {number} has {len(item.ids)} tokens and the model reads at most {limit}; "
                     "shorten it, or say truncate=True."
                 )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Image
+from saccade.errors import ModelError
 from saccade.models.bert import pooler
 from saccade.models.family import Family, Head
 from saccade.models.fresh import widened
@@ -89,7 +90,7 @@ class ViT(nn.Module):
         grid, size = self.grid(), self.patches.size
         rows, columns = picture.pixels.shape[-2:]
         if (rows, columns) != (grid.rows * size, grid.columns * size):
-            raise ValueError(
+            raise ModelError(
                 f"This model reads pictures of {grid.rows * size} x {grid.columns * size} pixels and this one has "
                 f"{rows} x {columns}; resize the picture, or the model with `resized({rows}, {columns})`."
             )
@@ -139,7 +140,7 @@ def cells(config: Config) -> tuple[int, int]:
     sides = (config.side, config.side if config.breadth is None else config.breadth)
     for side in sides:
         if config.patch < 1 or side < 1 or side % config.patch:
-            raise ValueError(f"Patches of {config.patch} pixels do not tile a side of {side}; choose a multiple.")
+            raise ModelError(f"Patches of {config.patch} pixels do not tile a side of {side}; choose a multiple.")
     return sides[0] // config.patch, sides[1] // config.patch
 
 
@@ -150,10 +151,10 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(pair, list | tuple):
             continue
         if len(pair) != 2 or any(type(side) is not int for side in pair):
-            raise ValueError(f"vit: {key} is a number of pixels, or two of them; got {str(pair)[:80]}.")
+            raise ModelError(f"vit: {key} is a number of pixels, or two of them; got {str(pair)[:80]}.")
         if pair[0] != pair[1]:
             if key == "patch_size":
-                raise ValueError(f"vit: {key} = {list(pair)} is not square; only square patches are built here.")
+                raise ModelError(f"vit: {key} = {list(pair)} is not square; only square patches are built here.")
             raw["image_size.columns"] = pair[1]
         raw[key] = pair[0]
     return raw

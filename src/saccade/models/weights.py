@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from saccade.errors import ModelError
+
 
 @dataclass(frozen=True)
 class Step:
@@ -155,7 +157,7 @@ def to_theirs(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
         else:
             unknown.append(name)
     if unknown:
-        raise ValueError(
+        raise ModelError(
             f"No published name is known for {', '.join(unknown[:8])}; add them to the family's weight map."
         )
     return out

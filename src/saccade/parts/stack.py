@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import FULL, Pattern, Sight
+from saccade.errors import ModelError
 from saccade.parts.layer import Layer, Scene
 from saccade.parts.position import Position
 from saccade.parts.state import State
@@ -69,7 +70,7 @@ class Stack(nn.Module):
         if limit is not None and clock.length > limit and not torch.compiler.is_compiling():
             longest = int(pos.max()) + 1
             if longest > limit:
-                raise ValueError(
+                raise ModelError(
                     f"This model has {limit} positions and the text has {longest} tokens; shorten the text, resize the "
                     "positions (`position.resized`), or choose a scheme without a limit (sinusoidal, rotary, alibi)."
                 )

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Path, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from saccade.errors import UsageError
 from saccade.explain.grid import LEVELS, shades
 from saccade.explain.page import POLICY
 from saccade.serving.demos import Demos
@@ -80,7 +81,7 @@ def _looks(app: FastAPI, rooms: dict[str, Room]) -> None:
 
     def room(name: str) -> Room:
         if name not in rooms:
-            raise ValueError(f"There is no model {name!r} here.")
+            raise UsageError(f"There is no model {name!r} here.")
         return rooms[name]
 
     @app.post("/api/look/{name}")
@@ -132,7 +133,7 @@ def _lessons(app: FastAPI, demos: Demos) -> None:
     @app.get("/api/lesson/{name}")
     def lesson(name: str, set: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006 - the framework copies it
         if name not in LESSONS:
-            raise ValueError(f"There is no lesson {name!r}.")
+            raise UsageError(f"There is no lesson {name!r}.")
         return LESSONS[name].shown({one.partition(":")[0]: one.partition(":")[2] for one in set})
 
     @app.get("/api/demo")

@@ -6,6 +6,8 @@ from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Lock, Thread
 from typing import Any
 
+from saccade.errors import UsageError
+
 KNOWN = ("dates", "lengths")  # what `saccade demo` trains
 COMMAND = (sys.executable, "-m", "saccade", "demo")
 
@@ -21,10 +23,10 @@ class Demos:
     def begin(self, name: str) -> dict[str, Any]:
         """Start to train, unless something is trained already."""
         if name not in KNOWN:
-            raise ValueError(f"There is no demo {name!r}; known are {', '.join(KNOWN)}.")
+            raise UsageError(f"There is no demo {name!r}; known are {', '.join(KNOWN)}.")
         with self.lock:
             if self.running:
-                raise ValueError(f"The demo {self.name!r} is being trained; wait until it has ended.")
+                raise UsageError(f"The demo {self.name!r} is being trained; wait until it has ended.")
             self.name, self.line = name, "beginning"
             asked = [*COMMAND, name, "--out", str(self.out)]
             pipes: dict[str, Any] = {"stdin": DEVNULL, "stdout": PIPE, "stderr": STDOUT}

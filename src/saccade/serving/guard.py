@@ -7,6 +7,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
+from saccade.errors import SaccadeError, UsageError
+
 MOST = 24 * 2**20  # bytes of a request: a picture of 16 MB as base64, and its words
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
@@ -22,8 +24,10 @@ HEADERS = {
 told = logging.getLogger("saccade.serving")
 
 
-class Gone(ValueError):
+class Gone(UsageError):
     """What is asked for was there, and is not kept any more; the page asks for it anew."""
+
+    http_status = 410
 
 
 def guard(app: FastAPI) -> FastAPI:
@@ -43,13 +47,10 @@ def guard(app: FastAPI) -> FastAPI:
         where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
         return said(400, f"{where}: {first['msg']}.")
 
-    @app.exception_handler(ValueError)
+    @app.exception_handler(SaccadeError)
     async def _(request: Request, error: Exception) -> Response:
-        return said(400, str(error))
-
-    @app.exception_handler(Gone)
-    async def _(request: Request, error: Exception) -> Response:
-        return said(410, str(error))
+        assert isinstance(error, SaccadeError)
+        return said(error.http_status, str(error))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:

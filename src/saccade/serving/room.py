@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from saccade.decoding.settings import Decoding
+from saccade.errors import UsageError
 from saccade.explain.ablate import Switch, switches, without
 from saccade.explain.agreement import Evidence, agree, evidence_of, judged
 from saccade.explain.asked import Input, ask, opened, sees
@@ -58,10 +59,10 @@ class Asking:
             try:
                 seen = base64.b64decode(self.picture, validate=True)
             except binascii.Error:
-                raise ValueError("The picture is no base64; send the bytes of a PNG or JPEG file that way.") from None
+                raise UsageError("The picture is no base64; send the bytes of a PNG or JPEG file that way.") from None
             return {"image": seen} | ({} if self.second is None else {"caption": self.second})
         if not self.text.strip():
-            raise ValueError("There is nothing to look at; type a text.")
+            raise UsageError("There is nothing to look at; type a text.")
         return self.text if self.second is None else (self.text, self.second)
 
 
@@ -179,11 +180,11 @@ class Room:
                 kept.evidence = evidence_of(ask(self.task, self.model, kept.asking.input()), kept.asking.decoding)
             found = next((one for one in judged(kept.evidence) if one.name == seen.name), None)
             if found is None:
-                raise ValueError(
+                raise UsageError(
                     f"{seen.title} does not look at tokens that were read, or is pooled, so none can be taken away to see."
                 )
             if not 0 <= head < len(found.heads):
-                raise ValueError(f"{seen.title} has {len(found.heads)} heads, from 0; asked for {head}.")
+                raise UsageError(f"{seen.title} has {len(found.heads)} heads, from 0; asked for {head}.")
             one = agree(kept.evidence, found, head)
         numbers = {"gradients": one.gradients, "deletion": one.deletion}
         return {"title": one.title, "label": one.label} | {k: None if v != v else v for k, v in numbers.items()}
@@ -192,14 +193,14 @@ class Room:
         """What is shown is the model that lies in its directory, or else it is said."""
         changed = [path for path, state in file_states(self._files).items() if state != self._files[path]]
         if changed:
-            raise ValueError(
+            raise UsageError(
                 f"{changed[0]} has changed since the model was loaded, so its maps would be those of the former weights; "
                 "start saccade serve again."
             )
 
     def _switch(self, name: str) -> Switch:
         if name not in self.switches:
-            raise ValueError(f"The model has no head {name!r} to switch off.")
+            raise UsageError(f"The model has no head {name!r} to switch off.")
         return self.switches[name]
 
     def _kept(self, number: int) -> Kept:
@@ -211,7 +212,7 @@ class Room:
     def _map(self, number: int, map: int) -> Seen:
         found = self._kept(number).looks
         if not 0 <= map < len(found):
-            raise ValueError(f"Look {number} has {len(found)} maps, from 0; asked for {map}.")
+            raise UsageError(f"Look {number} has {len(found)} maps, from 0; asked for {map}.")
         return found[map]
 
 

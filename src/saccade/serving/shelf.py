@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import UsageError
 from saccade.explain.curve import thin
 from saccade.explain.page import page
 from saccade.explain.svg import escape
@@ -52,20 +53,20 @@ class Shelf:
     def _run(self, name: str) -> Path:
         path = {shown_name(one): one for one in self._found()}.get(name)
         if path is None:
-            raise ValueError(f"There is no run {name!r} here.")
+            raise UsageError(f"There is no run {name!r} here.")
         return path
 
     def _file(self, name: str, file: str) -> Path:
         run = self._run(name)
         path = run / file
         if not os.path.isfile(path):
-            raise ValueError(f"The run {name!r} has no {file}.")
+            raise UsageError(f"The run {name!r} has no {file}.")
         if not os.access(path, os.R_OK):
-            raise ValueError(f"{file} of the run {name!r} cannot be read: permission denied.")
+            raise UsageError(f"{file} of the run {name!r} cannot be read: permission denied.")
         if not stays(path, run):
-            raise ValueError(f"{file} of the run {name!r} is a link that leads out of the run, so it is not shown.")
+            raise UsageError(f"{file} of the run {name!r} is a link that leads out of the run, so it is not shown.")
         if path.stat().st_size > LARGEST:
-            raise ValueError(f"{file} of the run {name!r} is larger than {LARGEST // 2**20} MB, so it is not shown.")
+            raise UsageError(f"{file} of the run {name!r} is larger than {LARGEST // 2**20} MB, so it is not shown.")
         return path
 
     def _found(self) -> list[Path]:

@@ -10,6 +10,8 @@ from urllib.parse import urlencode
 import uvicorn
 from fastapi import FastAPI
 
+from saccade.errors import UsageError
+
 HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
 PATIENCE = 5  # seconds that requests may take to end after Ctrl-C
@@ -59,7 +61,7 @@ def listening(port: int) -> socket.socket:
         door.bind((HOST, port))
     except OSError as error:
         door.close()
-        raise ValueError(
+        raise UsageError(
             f"--port: {port} is taken ({error.strerror}); give another, or 0 for any that is free."
         ) from error
     door.listen(64)

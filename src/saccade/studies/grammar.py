@@ -16,7 +16,7 @@ import numpy as np
 
 from saccade.audit.likelihood import Row, beginning, fit, written
 from saccade.audit.stats import share
-from saccade.data.item import DataError
+from saccade.errors import DataError
 from saccade.models.model import Model
 from saccade.studies import grammar_shown
 from saccade.studies.study import Member, Plan, Record, Study, Told

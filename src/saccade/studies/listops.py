@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from saccade.data.item import DataError
 from saccade.data.parting import Parts, part
+from saccade.errors import DataError
 from saccade.studies import listops_shown, lists, peak
 from saccade.studies.lists import Lists
 from saccade.studies.readers import READERS, Fitted, equal

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from saccade.data import DataError, Example, Role
+from saccade.data import Example, Role
 from saccade.data.item import LABEL, TEXT
 from saccade.data.read import read
+from saccade.errors import DataError
 
 END = "X"
 OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from saccade.errors import UsageError
 from saccade.heap import available, lines
 
 OK, REFUSED, NO_MEMORY, NO_TIME, SKIPPED, FAILED = "ok", "refused", "out of memory", "over time", "skipped", "failed"
@@ -85,13 +86,13 @@ class Plan:
         least = {"width": 1, "heads": 1, "batch": 1, "repeats": 1, "rounds": 1, "threads": 0}
         for name, value in least.items():
             if getattr(self, name) < value:
-                raise ValueError(f"{name} is {value} or more; got {getattr(self, name)}.")
+                raise UsageError(f"{name} is {value} or more; got {getattr(self, name)}.")
         if not self.lengths or min(self.lengths) < 2:
-            raise ValueError(f"Lengths are one or more numbers from 2 on; got {self.lengths}.")
+            raise UsageError(f"Lengths are one or more numbers from 2 on; got {self.lengths}.")
         if self.seconds <= 0:
-            raise ValueError(f"seconds is a positive number; got {self.seconds:g}.")
+            raise UsageError(f"seconds is a positive number; got {self.seconds:g}.")
         if self.width % self.heads:
-            raise ValueError(f"{self.heads} heads cannot share a width of {self.width} evenly; use a divisor.")
+            raise UsageError(f"{self.heads} heads cannot share a width of {self.width} evenly; use a divisor.")
 
     def cases(self, names: Sequence[str]) -> Iterator[tuple[int, Case]]:
         """Round by round and from short to long, the mechanisms taking turns: a machine that slows down slows all alike."""

@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+from saccade.errors import UsageError
 from saccade.studies.table import STUDIES, study
 
 NONE = "Not measured yet."
@@ -23,7 +24,7 @@ def page(text: str, records: Path) -> str:
     def made(found: re.Match[str]) -> str:
         name = found[2]
         if name not in STUDIES:
-            raise ValueError(f"the page has a place for the study {name!r}; known are {', '.join(STUDIES)}.")
+            raise UsageError(f"the page has a place for the study {name!r}; known are {', '.join(STUDIES)}.")
         return f"{found[1]}{section(name, records / f'{name}.json')}\n{found[3]}"
 
     return PLACE.sub(made, text)

@@ -12,10 +12,11 @@ from typing import Any
 
 from saccade.audit.stats import mean, share
 from saccade.audit.suite import Figure
-from saccade.data import DataError, Example
+from saccade.data import Example
 from saccade.data.split import Splits, open_data
 from saccade.decoding.settings import Decoding
 from saccade.decoding.ways import Ways
+from saccade.errors import DataError, UsageError
 from saccade.models.model import Model
 from saccade.studies.peptides_shown import draw, tables
 from saccade.studies.residues import apart, lengths, looks, nearest, shuffled
@@ -153,14 +154,14 @@ def invented(task: Task, writer: Model, learnt: Sequence[str], seed: int) -> tup
     good = [kind.same(one.text) for one in found if one.ended and not kind.fault(one.text)]
     new = [text for text in dict.fromkeys(good) if text not in known]
     if not new:
-        raise ValueError(f"None of {COUNT:,} peptides is valid and new, so there is nothing to judge; train longer.")
+        raise UsageError(f"None of {COUNT:,} peptides is valid and new, so there is nothing to judge; train longer.")
     return new, verdict.as_dict()
 
 
 def chances(task: Task, model: Model, texts: Sequence[str]) -> list[float]:
     """How likely each peptide is active, as the judge says."""
     if ACTIVE not in task.labels:
-        raise ValueError(f"The judge tells {', '.join(task.labels)} apart; a label {ACTIVE!r} for active is needed.")
+        raise UsageError(f"The judge tells {', '.join(task.labels)} apart; a label {ACTIVE!r} for active is needed.")
     found, _ = answers(task, model, [Example({"text": text}) for text in texts])
     return [answer["scores"][ACTIVE] for answer in found]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saccade.errors import UsageError
 from saccade.models.new import new
 from saccade.models.table import family
 
@@ -62,7 +63,7 @@ def equal(readers: tuple[Reader, ...], common: Mapping[str, Any], labels: int) -
     ]
     for one in found:
         if abs(one.parameters / target - 1) > CLOSE:
-            raise ValueError(
+            raise UsageError(
                 f"{one.reader.name} has {one.parameters:,} parameters with {one.reader.turned} "
                 f"{one.fields[one.reader.turned]}, and the others {target:,}; no size of it is within {CLOSE:.0%}."
             )

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from saccade.errors import UsageError
+
 
 class Llama:
     """A model of llama.cpp with room for all rows; greedy, in one call for each new token of all of them."""
@@ -23,7 +25,7 @@ class Llama:
         how.n_threads = how.n_threads_batch = threads
         self.context = llama_cpp.llama_init_from_model(self.model, how)
         if not self.context:
-            raise ValueError(f"{path}: llama.cpp could not open it for {len(rows)} texts of {longest + new} tokens.")
+            raise UsageError(f"{path}: llama.cpp could not open it for {len(rows)} texts of {longest + new} tokens.")
         self.batch = llama_cpp.llama_batch_init(how.n_batch, 0, 1)
 
     def write(self, new: int) -> list[list[int]]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from saccade.errors import UsageError
+
 END = 0  # the token that ends a text, which nobody may write here: all write equally much
 
 
@@ -27,7 +29,7 @@ class Shape:
     def check(self) -> None:
         """Refuse what no rival could build."""
         if min(self.vocab - 256, self.width, self.layers, self.heads, self.length) < 1 or self.width % self.heads:
-            raise ValueError(
+            raise UsageError(
                 f"A model needs sizes of 1 or more, a vocabulary above 256 and a width that its heads can share; got {self}."
             )
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from saccade.data import Batch, Example
+from saccade.errors import ModelError
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score
 from saccade.tasks.task import Item, Task
@@ -64,7 +65,7 @@ def check_answers(found: Iterable[Any]) -> None:
     >>> check_answers([{"label": "good", "chances": [0.2, float("nan")]}])
     Traceback (most recent call last):
     ...
-    ValueError: The model answers with numbers that are not finite, so its answers mean nothing; its training diverged or ...
+    saccade.errors.ModelError: The model answers with numbers that are not finite, so its answers mean nothing; ...
     """
     rest = list(found)
     while rest:
@@ -74,7 +75,7 @@ def check_answers(found: Iterable[Any]) -> None:
         elif isinstance(one, list | tuple):
             rest += one
         elif isinstance(one, float) and not math.isfinite(one):
-            raise ValueError(
+            raise ModelError(
                 "The model answers with numbers that are not finite, so its answers mean nothing; "
                 "its training diverged or its weights are damaged."
             )

@@ -17,6 +17,7 @@ from saccade.data.item import CAPTION, IMAGE
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import follow, generate
 from saccade.decoding.ways import Ways
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
@@ -185,7 +186,7 @@ def seeing_shape(model: Model) -> tuple[int | None, int | None, int | None]:
     """The shape of the pictures that a model reads; a model that reads none is refused by name."""
     shape = picture_shape(model)
     if shape[0] is None:
-        raise ValueError(
+        raise UsageError(
             f"caption needs a model that sees; {model.family.name} reads text. Choose captioner_transformer."
         )
     return shape

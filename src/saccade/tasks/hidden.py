@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from saccade.data import DataError, Example, Role, Table
+from saccade.data import Example, Role, Table
 from saccade.data.split import Splits
+from saccade.errors import DataError
 from saccade.tasks.task import Task
 
 MARKS = ("-1", "-1.0", "?")

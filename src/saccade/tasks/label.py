@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saccade.data import Batch, DataError, Example, Image, Role
+from saccade.data import Batch, Example, Image, Role
 from saccade.data.guess import pictured
 from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
+from saccade.errors import DataError, UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
@@ -186,7 +187,7 @@ def pictures(examples: Sequence[Example], model: Model) -> list[np.ndarray]:
     """The pictures of examples in the shape that a model reads; of very many, what is read when it is made an array."""
     shape = picture_shape(model)
     if shape[0] is None:
-        raise ValueError(f"The data are pictures, and {model.family.name} reads none; choose a model such as vit.")
+        raise UsageError(f"The data are pictures, and {model.family.name} reads none; choose a model such as vit.")
     found = cast(list[np.ndarray], held([example["image"] for example in examples], shape))
     sizes = dict.fromkeys(array.shape[1:] for array in found)
     if len(sizes) > 1:

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.data import Batch, DataError, Example, Role, Text
+from saccade.data import Batch, Example, Role, Text
 from saccade.data.item import LINE
+from saccade.errors import DataError, UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.losses import word_costs, word_loss
@@ -55,7 +56,7 @@ class Language(Task):
         """Nothing; but a tokenizer that drops the border between records could never end one."""
         border = kind_of(self.config.check).border
         if border and not need_tokenizer(model).encode(border, special=False).ids:
-            raise ValueError(
+            raise UsageError(
                 f"task.check is {self.config.check}, whose records end with {border!r}, and a tokenizer of {self.config.pieces} "
                 "drops that; use task.pieces characters, bytes or bpe."
             )
@@ -77,9 +78,9 @@ class Language(Task):
         ids = self.ids(examples, model)
         length, context = self.window(model), self.context
         if not 0 <= context < length:
-            raise ValueError(f"task.context is {context}; it has to be below the {length} tokens of a window.")
+            raise UsageError(f"task.context is {context}; it has to be below the {length} tokens of a window.")
         if self.recall < 0:
-            raise ValueError(f"task.recall is {self.recall}; it is a number of tokens, or 0 for none.")
+            raise UsageError(f"task.recall is {self.recall}; it is a number of tokens, or 0 for none.")
         starts = range(0, max(1, len(ids) - 1 - context), length - context)
         windows = [(ids[start : start + length + 1], context if start else 0) for start in starts]
         return [Item(Example({"ids": ids, "known": known}), ids[:-1], gold=ids[1:]) for ids, known in windows]

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.models.painter import Painter
@@ -31,12 +32,12 @@ def open_run(
     once as it was trained with (`task.length`); a model from elsewhere as many as it can, up to MAX_WINDOW.
     """
     if Path(where).is_dir() and is_run(where) and not (Path(where) / "model").is_dir():
-        raise ValueError(f"{where}: this run has no model yet; the command that began it goes on with it.")
+        raise ModelError(f"{where}: this run has no model yet; the command that began it goes on with it.")
     raw = read_run_settings(where)
     model = load(where)
     name = raw.get("run", {}).get("task") or _task_of(model)
     if verb is not None and name != verb:
-        raise ValueError(f"{where} was made to {name}, not to {verb}; say saccade predict {where}, or train another.")
+        raise ModelError(f"{where} was made to {name}, not to {verb}; say saccade predict {where}, or train another.")
     kind = task_class(name)
     known = {item.name for item in fields(kind.Config)}
     given = {key: value for key, value in raw.get("task", {}).items() if key in known}
@@ -70,7 +71,7 @@ def check_task(task: Task, model: Model, where: str | Path) -> None:
     else:
         fits, has = _generates(model) == GENERATES.get(name, name), "its model does something else"
     if not fits:
-        raise ValueError(
+        raise ModelError(
             f"{Path(where) / FILE}: run.task is {task.name}, and the model beside it is a {model.family.name} that does not "
             f"fit it: {has}. Put the config.toml back that belongs to the model, or take it away to use the model alone."
         )
@@ -99,7 +100,7 @@ def _task_of(model: Model) -> str:
     if model.kind in HEADS:
         return HEADS[model.kind]
     if not hasattr(model.body, "start"):
-        raise ValueError(
+        raise ModelError(
             f"This {model.family.name} has no head that answers, so it has no task; "
             "saccade train TASK --model DIR gives it one, and saccade.encode and saccade.embed use it as it is."
         )

@@ -18,6 +18,7 @@ from saccade.data import Batch, Example, Role, Text
 from saccade.data.item import CAPTION, IMAGE
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Choose, follow, generate
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.models.painter import Painter
 from saccade.tasks.caption import captions
@@ -64,7 +65,7 @@ class Paint(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         if not 0 <= self.config.first < 1 or self.config.temperature < 0:
-            raise ValueError(
+            raise UsageError(
                 f"task.first is a share of the steps below 1, and task.temperature 0 or more; got {self.config.first} "
                 f"and {self.config.temperature}."
             )

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from saccade.data import Text
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.models.painter import Painter
 
@@ -59,5 +60,5 @@ def from_png(png: str) -> np.ndarray:
 def need_painter(model: Model) -> Painter:
     """The body of a model that paints; others are refused by name."""
     if not isinstance(model.body, Painter):
-        raise ValueError(f"paint needs a model that paints; {model.family.name} does not. Choose painter.")
+        raise UsageError(f"paint needs a model that paints; {model.family.name} does not. Choose painter.")
     return model.body

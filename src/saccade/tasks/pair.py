@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.attention.table import nearest
-from saccade.data import Batch, DataError, Example, Role
+from saccade.data import Batch, Example, Role
 from saccade.data.item import FIRST, GRADED, JUDGED, SECOND
+from saccade.errors import DataError, UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
@@ -57,9 +58,9 @@ class Pair(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         if self.config.gold not in GOLD:
-            raise ValueError(f"task.gold is {self.config.gold!r}; known are {', '.join(GOLD)}.")
+            raise UsageError(f"task.gold is {self.config.gold!r}; known are {', '.join(GOLD)}.")
         if self.config.threshold is not None and not 0 < self.config.threshold < 1:
-            raise ValueError(f"task.threshold is {self.config.threshold:g}; a chance between 0 and 1 is needed.")
+            raise UsageError(f"task.threshold is {self.config.threshold:g}; a chance between 0 and 1 is needed.")
         if self.labels and self.config.gold == "auto":  # a model that was made elsewhere: one output is a number
             self.config = replace(self.config, gold="number" if len(self.labels) == 1 else "label")
 
@@ -77,7 +78,7 @@ class Pair(Task):
         known = OF_NUMBERS if self.graded else OF_LABELS
         if self.config.metric not in ("auto", *known):
             said = f"task.metric is {self.config.metric!r} for a gold that is a {self.config.gold}"
-            raise ValueError(f"{said}; {nearest(self.config.metric, ['auto', *known])}")
+            raise UsageError(f"{said}; {nearest(self.config.metric, ['auto', *known])}")
         if self.graded:
             self._fit_numbers(examples)
         else:
@@ -91,15 +92,15 @@ class Pair(Task):
             )
             raise DataError(f"{what}, so there is nothing to learn", cure="give pairs of at least two labels")
         if self.config.threshold is not None and len(self.labels) != 2:
-            raise ValueError(f"task.threshold is of two labels, and there are {len(self.labels)}; leave it out.")
+            raise UsageError(f"task.threshold is of two labels, and there are {len(self.labels)}; leave it out.")
         if self.config.metric == "f1" and len(self.labels) != 2:
-            raise ValueError(
+            raise UsageError(
                 f"task.metric is f1, which is of two labels, and there are {len(self.labels)}; use macro_f1."
             )
 
     def _fit_numbers(self, examples: Sequence[Example]) -> None:
         if self.config.threshold is not None:
-            raise ValueError("task.threshold is of two labels, and the gold is a number; leave it out.")
+            raise UsageError("task.threshold is of two labels, and the gold is a number; leave it out.")
         found = [_number(example) for example in examples]
         centre, spread = (fmean(found), pstdev(found)) if found else (0.0, 0.0)
         if not spread > 1e-12 * max(1.0, abs(centre)):
@@ -126,7 +127,7 @@ class Pair(Task):
         tokenizer, limit = need_tokenizer(model), min(self.config.length, model.limit or self.config.length)
         around = sum(tokenizer.encode("", "").special)
         if limit < around + 2:
-            raise ValueError(
+            raise UsageError(
                 f"{limit} tokens leave no room for two texts, as {around} go around them; raise --task.length."
             )
         number = {label: i for i, label in enumerate(self.labels)}

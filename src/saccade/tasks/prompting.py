@@ -9,6 +9,7 @@ from torch import Tensor
 
 from saccade.attention.table import nearest
 from saccade.data import Batch, Text
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.parts.state import State
 
@@ -31,11 +32,11 @@ class Template:
         slots = SLOT.findall(text)
         odd = next((slot for slot in slots if slot not in names), None)
         if odd is not None:
-            raise ValueError(f"The template {text!r} has a slot {{{odd}}}; {nearest(odd, list(names))}")
+            raise UsageError(f"The template {text!r} has a slot {{{odd}}}; {nearest(odd, list(names))}")
         missing = [name for name in names if name not in slots]
         if missing or slots.count(answer) != 1 or slots[-1] != answer:
             wanted = " and ".join(f"{{{name}}}" for name in names)
-            raise ValueError(f"The template {text!r} needs {wanted}, {{{answer}}} once and last of them.")
+            raise UsageError(f"The template {text!r} needs {wanted}, {{{answer}}} once and last of them.")
         front, self.after = text.split(f"{{{answer}}}")
         self.front = front.rstrip(" ")
         self.lead = front[len(self.front) :]  # tokenizers write a space into the word after it

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from saccade.data import DataError, Example, Role, Table, read, stream
+from saccade.data import Example, Role, Table, read, stream
+from saccade.errors import DataError
 from saccade.tasks.task import Task
 
 

@@ -10,6 +10,7 @@ from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import Choose
 from saccade.decoding.rules import Ruling
 from saccade.decoding.stop import written
+from saccade.errors import ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.task import need_tokenizer
 
@@ -38,16 +39,16 @@ def write_records(
 ) -> list[Written]:
     """So many records that begin with `begin` and end with `border`, or before one of `stop`, within `length` tokens."""
     if count < 1:
-        raise ValueError(f"At least one text has to be asked for; got {count}.")
+        raise UsageError(f"At least one text has to be asked for; got {count}.")
     tokenizer = need_tokenizer(model)
     prompt = tokenizer.encode(border + begin, special=False).ids
     if not prompt:
-        raise ValueError(
+        raise ModelError(
             "The model's tokenizer has no token for an empty beginning; give the text some words to go on with."
         )
     limit = length if model.limit is None else min(length, model.limit - len(prompt))
     if limit < 1:
-        raise ValueError(f"The model reads {model.limit} tokens and the beginning has {len(prompt)}; shorten it.")
+        raise UsageError(f"The model reads {model.limit} tokens and the beginning has {len(prompt)}; shorten it.")
     device = next(model.parameters()).device
     model.eval()
     bounds = Bounds(tokenizer.end, limit, rules)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.data import Batch, DataError, Example, Points, Role
+from saccade.data import Batch, Example, Points, Role
 from saccade.data.item import LABEL, X, Y
+from saccade.errors import DataError
 from saccade.models.kernel import Pool
 from saccade.models.model import Model
 from saccade.tasks import metrics

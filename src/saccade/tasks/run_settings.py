@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from saccade.attention.table import nearest
+from saccade.errors import ModelError
 from saccade.models.files import read_toml
 from saccade.tasks.table import TASKS, task_class
 from saccade.text.files import shown
@@ -43,29 +44,29 @@ def read_run_settings(where: str | Path) -> dict[str, dict[str, Any]]:
     tables = read_toml(path)
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise ValueError(f"{path}: {shown(name)} is {shown(table)} where a table [{name[:20]}] is needed.")
+            raise ModelError(f"{path}: {shown(name)} is {shown(table)} where a table [{name[:20]}] is needed.")
     for name in TABLES:
         tables.setdefault(name, {})
     run, task = tables["run"], tables["task"]
     for name in ("task", "model", "family", "digest"):
         if not isinstance(run.setdefault(name, ""), str):
-            raise ValueError(f"{path}: run.{name} = {shown(run[name])} where a text is needed.")
+            raise ModelError(f"{path}: run.{name} = {shown(run[name])} where a text is needed.")
     _check_texts(path, "run.data", run.setdefault("data", []))
     _check_texts(path, "task.labels", task.get("labels", []))
     columns = run.setdefault("columns", {})
     if not isinstance(columns, dict) or not all(isinstance(one, str) for one in columns.values()):
-        raise ValueError(f"{path}: run.columns = {shown(columns)} where a table from roles to columns is needed.")
+        raise ModelError(f"{path}: run.columns = {shown(columns)} where a table from roles to columns is needed.")
     if run["task"]:
         known = [entry.name for entry in TASKS]
         if run["task"] not in known:
-            raise ValueError(f"{path}: run.task = {shown(run['task'])}; {nearest(run['task'][:40], known)}")
+            raise ModelError(f"{path}: run.task = {shown(run['task'])}; {nearest(run['task'][:40], known)}")
         check_values(task_class(run["task"]).Config, task, f"{path}: task")
     return tables
 
 
 def _check_texts(path: Path, name: str, value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"{path}: {name} = {shown(value)} where a list of texts is needed.")
+        raise ModelError(f"{path}: {name} = {shown(value)} where a list of texts is needed.")
 
 
 def check_values(kind: type, given: Mapping[str, Any], where: str) -> None:
@@ -74,7 +75,7 @@ def check_values(kind: type, given: Mapping[str, Any], where: str) -> None:
     for name in (item.name for item in fields(kind) if item.name in given):
         value, wanted = given[name], _wanted(hints[name], name)
         if not _is_of(value, hints[name]) or not _in_range(name, value):
-            raise ValueError(f"{where}.{name} = {shown(value)} where {wanted} is needed.")
+            raise ModelError(f"{where}.{name} = {shown(value)} where {wanted} is needed.")
 
 
 def _is_of(value: Any, hint: Any) -> bool:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from saccade.data import Batch, DataError, Example, Role, Text
+from saccade.data import Batch, Example, Role, Text
 from saccade.data.guess import guess
 from saccade.data.item import FIRST, JUDGED, LABEL, SECOND, SOURCE, TARGET, TEXT
 from saccade.data.read import read
 from saccade.decoding import Bounds, written
+from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
@@ -69,7 +70,7 @@ class Shots(Task):
         if not self.free:
             self.labels = self.labels or tuple(dict.fromkeys(shot["label"] for shot in self.shots))
             if len(set(self.labels)) < 2:
-                raise ValueError(
+                raise UsageError(
                     f"There is nothing to choose from: the labels are {list(self.labels)}. Name two or more with "
                     "--labels, or give examples of two or more with --shots."
                 )
@@ -140,7 +141,7 @@ class Shots(Task):
             border = shared(rows)
             source, endings = rows[0][:border], [row[border:] for row in rows[1:]]
         if not source or not all(endings):
-            raise ValueError(
+            raise UsageError(
                 f"The template {self.template.text!r} or one of the labels {list(self.labels)} has no tokens; write text "
                 "in front of the answer, and labels that the tokenizer knows."
             )
@@ -191,7 +192,7 @@ def shots_task(
     """The task that files of solved examples show, or a template alone; refused for a model that writes no text."""
     config = config or Config()
     if not hasattr(model.body, "think") or model.tokenizer is None:
-        raise ValueError(
+        raise ModelError(
             f"Examples are shown to a model that writes text; this {model.family.name} does not. Train a language model, "
             "saccade train language, or load one."
         )

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from saccade.data import Batch, Example, Role
 from saccade.data.item import ANSWERS, CONTEXT, QUESTION
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
@@ -41,7 +42,7 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("length", "stride", "question", "answer"):
             if getattr(self, name) < 1:
-                raise ValueError(f"task.{name} is {getattr(self, name)}; at least 1 token is needed.")
+                raise UsageError(f"task.{name} is {getattr(self, name)}; at least 1 token is needed.")
 
 
 class Span(Task):

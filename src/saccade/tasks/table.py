@@ -1,6 +1,7 @@
 """Every task, a line each."""
 
 from saccade.attention.table import nearest
+from saccade.errors import UsageError
 from saccade.tasks.caption import Caption
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
@@ -21,4 +22,4 @@ def task_class(name: str) -> type:
     for entry in TASKS:
         if entry.name == name:
             return entry
-    raise ValueError(f"There is no task {name!r}; {nearest(name, [entry.name for entry in TASKS])}")
+    raise UsageError(f"There is no task {name!r}; {nearest(name, [entry.name for entry in TASKS])}")

@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saccade.data import Batch, DataError, Example, Role
+from saccade.data import Batch, Example, Role
 from saccade.data.item import TAGS, WORDS
+from saccade.errors import DataError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score

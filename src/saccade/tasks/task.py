@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from saccade.data import Batch, DataError, Example, Role, Text
+from saccade.data import Batch, Example, Role, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.ways import Ways
+from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score
 from saccade.text.tokenizer import LIMIT
@@ -79,7 +80,7 @@ class Task:
         self.config = config or self.Config()
         metric = getattr(self.config, "metric", "")
         if self.watched and metric not in self.watched:
-            raise ValueError(f"task.metric is {metric!r}; known are {', '.join(self.watched)}.")
+            raise UsageError(f"task.metric is {metric!r}; known are {', '.join(self.watched)}.")
         self.labels = tuple(labels)
         self.tuned: dict[str, Any] = {}  # settings that `tune` chose; a finished run is opened with them
 
@@ -133,7 +134,7 @@ class Task:
 
     def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
         """What a model writes for each row in a way that the user chose, the best first; `answer` writes the likeliest."""
-        raise ValueError(f"{self.name} does not write, so there is no way to write to choose; leave those flags out.")
+        raise UsageError(f"{self.name} does not write, so there is no way to write to choose; leave those flags out.")
 
     def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
         """An answer for each example, where an example may have been several items."""
@@ -204,5 +205,5 @@ def check_length(text: str, example: Example, column: str) -> None:
 
 def need_tokenizer(model: Model) -> Any:
     if model.tokenizer is None:
-        raise ValueError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
+        raise ModelError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
     return model.tokenizer

@@ -13,6 +13,7 @@ from saccade.decoding.beam import Beams, Hypothesis, search
 from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import generate
 from saccade.decoding.ways import Ways, named_only
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.losses import written_loss
@@ -151,7 +152,7 @@ class Translate(Task):
 
 def check_beams(beams: int) -> None:
     if beams < 1:
-        raise ValueError(f"task.beams is {beams}; 1 or more are needed, and 1 takes the best word each time.")
+        raise UsageError(f"task.beams is {beams}; 1 or more are needed, and 1 takes the best word each time.")
 
 
 def _some(source: Text, numbers: Sequence[int]) -> Text:

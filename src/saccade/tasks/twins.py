@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from saccade.data import DataError, Example
+from saccade.data import Example
 from saccade.data.long import Long
 from saccade.data.twins import twin
+from saccade.errors import DataError
 from saccade.tasks.task import Task
 from saccade.text.swap import Dimension, dimensions, lexicon_mark, spoken
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from saccade.attention.table import nearest
 from saccade.data.read.midi import notes_of
+from saccade.errors import UsageError
 from saccade.tasks.checks import bars, syntax
 
 SHOWN = 3  # faults that are told
@@ -89,7 +90,7 @@ def judge(
 def kind_of(name: str) -> Kind:
     """The kind of a name; of molecules, by RDKit where it is installed."""
     if name not in KINDS:
-        raise ValueError(f"task.check is {name!r}; {nearest(name, list(KINDS))}")
+        raise UsageError(f"task.check is {name!r}; {nearest(name, list(KINDS))}")
     return KINDS[name]()
 
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.data import Example
+from saccade.errors import UsageError
 from saccade.tasks.task import Item
 from saccade.text.tokenizer import Encoded
 
@@ -39,7 +40,7 @@ def windows(example: Example, found: Encoded, *, limit: int, stride: int, questi
     question_end = int(np.flatnonzero(parts[before] == 0)[-1]) + 1 if (parts[before] == 0).any() else 1
     room = limit - len(before) - len(after)
     if room < 1:
-        raise ValueError(
+        raise UsageError(
             f"task.length is {limit}, and a question takes {len(before) + len(after)} of it; "
             "raise task.length or lower task.question."
         )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from saccade import text as tokenizers
-from saccade.data import DataError
+from saccade.errors import DataError, UsageError
 from saccade.text.tokenizer import Tokenizer
 from saccade.text.train import KINDS
 
@@ -19,7 +19,7 @@ def learn_tokenizer(
         size = sum(map(len, texts))
         pieces = "characters" if running and size < SMALL else "bpe"
     if pieces not in KINDS:
-        raise ValueError(f"task.pieces is {pieces!r}; known are auto, {', '.join(KINDS)}.")
+        raise UsageError(f"task.pieces is {pieces!r}; known are auto, {', '.join(KINDS)}.")
     if pieces in ("wordpiece", "unigram", "words") and not any(text and not text.isspace() for text in texts):
         what = f"there is nothing but white space to learn a tokenizer of {pieces} from"
         raise DataError(what, cure="give texts with words, or use --task.pieces bytes, which learns nothing")

@@ -14,6 +14,7 @@ from typing import Any
 import tokenizers
 from tokenizers import models
 
+from saccade.errors import ModelError
 from saccade.text.files import guarded, shown
 from saccade.text.spec import check_spec
 from saccade.text.tokenizer import Encoded
@@ -46,7 +47,7 @@ class Fast:
             name: str = token["content"]
             id = self._reader.token_to_id(hidden.get(name, name))
             if id != token.get("id", id):
-                raise ValueError(
+                raise ModelError(
                     f"{self.where}: the added token {shown(name)} has the id {token['id']}, and its place makes it {id}."
                 )
 
@@ -56,10 +57,10 @@ class Fast:
             with guarded(f"{self.where} failed on a text"):
                 framed = self._reader.encode("a", pair)
             if len(framed) > AROUND:
-                raise ValueError(f"{self.where} makes {len(framed):,} tokens of one letter and what it puts around it.")
+                raise ModelError(f"{self.where} makes {len(framed):,} tokens of one letter and what it puts around it.")
             beyond = max(framed.ids, default=0)
             if beyond >= self.vocab:
-                raise ValueError(
+                raise ModelError(
                     f"{self.where} puts the id {beyond:,} around a text; the vocabulary has ids up to {self.vocab - 1:,}."
                 )
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
+
 BYTES = 64 << 20  # the largest published tokenizer.json is about half of this
 TOKENS = 500_000  # the largest vocabulary of our families has 262,000
 SAID = 600  # characters of an error that another library gives
@@ -28,9 +30,9 @@ def stay_inside(path: Path, home: Path) -> Path:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"{path}: cannot be read ({said[:SAID]}).") from error
+        raise ModelError(f"{path}: cannot be read ({said[:SAID]}).") from error
     if not real.is_relative_to(real_home):
-        raise ValueError(f"{path}: leads out of the model directory, to {real}; copy the file there if you trust it.")
+        raise ModelError(f"{path}: leads out of the model directory, to {real}; copy the file there if you trust it.")
     return real
 
 
@@ -39,15 +41,15 @@ def read(path: Path, limit: int = BYTES) -> bytes:
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            raise ValueError(f"{path} is not a regular file; a tokenizer is read from regular files only.")
+            raise ModelError(f"{path} is not a regular file; a tokenizer is read from regular files only.")
         if info.st_size > limit:
-            raise ValueError(
+            raise ModelError(
                 f"{path} has {info.st_size:,} bytes; a tokenizer file may have {limit:,}. Is it the right file?"
             )
         with path.open("rb") as file:
             return file.read(limit)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def read_text(path: Path) -> str:
@@ -55,7 +57,7 @@ def read_text(path: Path) -> str:
     try:
         return read(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}.") from None
+        raise ModelError(f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}.") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -65,13 +67,13 @@ def read_json(path: Path) -> dict[str, Any]:
     text = read_text(path)
     found = parse(text, str(path))
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds a {type(found).__name__}; a JSON object is needed.")
+        raise ModelError(f"{path} holds a {type(found).__name__}; a JSON object is needed.")
     if re.search(r"\\u[dD][89a-fA-F]", text):  # half a character can be written in JSON, and nowhere else
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start]
-            raise ValueError(f"{path} has half a character, {half!r}; it is not valid text.") from None
+            raise ModelError(f"{path} has half a character, {half!r}; it is not valid text.") from None
     return found
 
 
@@ -80,11 +82,11 @@ def parse(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{where}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from None
+        raise ModelError(f"{where}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from None
     except RecursionError:
-        raise ValueError(f"{where}: JSON nested too deeply to be read.") from None
+        raise ModelError(f"{where}: JSON nested too deeply to be read.") from None
     except ValueError as error:  # a key twice, or a number of thousands of digits
-        raise ValueError(f"{where}: {error}.") from None
+        raise ModelError(f"{where}: {error}.") from None
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -97,24 +99,24 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     """
     too_deep = f"{where}: TOML nested too deeply to be read; at most {MAX_TOML_DEPTH} levels are."
     if DOTTED_KEY.search(TOML_STRING_OR_COMMENT.sub('"', text)):
-        raise ValueError(too_deep)
+        raise ModelError(too_deep)
     try:
         found = tomllib.loads(text)
     except RecursionError:
-        raise ValueError(too_deep) from None
+        raise ModelError(too_deep) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
         at = f"{place[1]}:{place[2]}" if place else text.count("\n") + 1  # else at the end of the document
         what = str(error).removesuffix(place[0]) if place else str(error)
-        raise ValueError(f"{where}:{at}: not TOML: {printable(what[:SAID])}.") from None
+        raise ModelError(f"{where}:{at}: not TOML: {printable(what[:SAID])}.") from None
     except ValueError as error:  # a number of thousands of digits
-        raise ValueError(f"{where}: {error}.") from None
+        raise ModelError(f"{where}: {error}.") from None
     level: list[Any] = [found]
     for _ in range(MAX_TOML_DEPTH):
         inner = [one.values() if isinstance(one, dict) else one for one in level]
         level = [one for some in inner for one in some if isinstance(one, dict | list)]
     if level:
-        raise ValueError(too_deep)
+        raise ModelError(too_deep)
     return found
 
 
@@ -123,7 +125,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {shown(twice)} comes twice")
+        raise ModelError(f"the key {shown(twice)} comes twice")
     return made
 
 
@@ -165,5 +167,5 @@ def guarded(doing: str) -> Iterator[None]:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             said = str(error).strip() or type(error).__name__
             said = printable(said[:SAID])
-            raise ValueError(said if said.startswith(doing) else f"{doing}: {said}") from error
+            raise ModelError(said if said.startswith(doing) else f"{doing}: {said}") from error
         raise

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.text.files import TOKENS, read_json, read_text, shown, stay_inside
 from saccade.text.frame import CLASSES, FRAMES, NAMES, ROLES, Frame
 from saccade.text.tokenizer import OURS, TEMPLATE, Kept
@@ -82,13 +83,13 @@ def open_folder(path: Path) -> Folder:
     for role, key in ROLES.items():
         for file, found in zip(SMALL, (config, listed), strict=False):
             if found.get(key) is not None and not isinstance(found[key], str | dict):
-                raise ValueError(f"{path / file}: {key} is {shown(found[key])}; a token is needed.")
+                raise ModelError(f"{path / file}: {key} is {shown(found[key])}; a token is needed.")
         name = _content(config.get(key)) or _content(listed.get(key))
         if name:
             stated[role] = name
     length = config.get("model_max_length")
     if length is not None and (type(length) not in (int, float) or not length > 0):
-        raise ValueError(f"{path / SMALL[0]}: model_max_length is {shown(length)}; a number above 0 is needed.")
+        raise ModelError(f"{path / SMALL[0]}: model_max_length is {shown(length)}; a number above 0 is needed.")
     added, special = _added(path, config)
     for more in (config, listed):
         for key in ("additional_special_tokens", "extra_special_tokens"):
@@ -127,7 +128,7 @@ def _added(path: Path, config: dict[str, Any]) -> tuple[dict[str, int], list[str
             special += [name] if isinstance(token, dict) and token.get("special") else []
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < 10 * TOKENS:
-            raise ValueError(
+            raise ModelError(
                 f"{path}: the added token {shown(name)} has the id {shown(id)}; a number from 0 is needed."
             )
     return ids, special

@@ -10,6 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer as Built
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from saccade.errors import ModelError
 from saccade.text.fast import Fast
 from saccade.text.files import guarded, read, read_json, read_text, shown, stay_inside
 from saccade.text.folder import Folder, open_folder
@@ -32,9 +33,9 @@ def load(where: str | Path) -> Tokenizer:
         for names, reader in READERS:
             if len(names) == 1 and path.match(names[0]):
                 return reader(folder, path)
-        raise ValueError(f"{path} is not a tokenizer file; known are {_known(single=True)}.")
+        raise ModelError(f"{path} is not a tokenizer file; known are {_known(single=True)}.")
     if not path.is_dir():
-        raise ValueError(f"{path} does not exist; a directory with tokenizer files is needed.")
+        raise ModelError(f"{path} does not exist; a directory with tokenizer files is needed.")
     for names, reader in READERS:
         found = [sorted(path.glob(name)) for name in names]
         if all(found):
@@ -44,7 +45,7 @@ def load(where: str | Path) -> Tokenizer:
             if not (reader is _json and folder.pieces):
                 return reader(folder, *(files[0] for files in found))
     there = ", ".join(sorted(file.name for file in path.iterdir())[:10]) or "nothing"
-    raise ValueError(f"{path} has no tokenizer files; it has {there}. Known are {_known()}.")
+    raise ModelError(f"{path} has no tokenizer files; it has {there}. Known are {_known()}.")
 
 
 def from_llama2c(path: str | Path) -> Tokenizer:
@@ -69,7 +70,7 @@ def _wordpiece(folder: Folder, path: Path) -> Tokenizer:
     """BERT's vocab.txt: one token a line."""
     content = read_text(path)
     if "\0" in content:
-        raise ValueError(f"{path} has a NUL at character {content.index(chr(0)):,}; a vocabulary is text.")
+        raise ModelError(f"{path} has a NUL at character {content.index(chr(0)):,}; a vocabulary is text.")
     lines = re.sub(r"\r\n?", "\n", content).removesuffix("\n").split("\n")
     built = Built(models.WordPiece({}, unk_token=folder.stated.get("unknown", "[UNK]")))
     built.normalizer = normalizers.BertNormalizer(
@@ -90,7 +91,7 @@ def _bpe(folder: Folder, path: Path, merges_path: Path) -> Tokenizer:
     check_vocab(vocab, str(path))
     content = read_text(merges_path)
     if content.count("\n") > MERGES + 1:
-        raise ValueError(f"{merges_path} has {content.count(chr(10)):,} lines; at most {MERGES:,} merges are read.")
+        raise ModelError(f"{merges_path} has {content.count(chr(10)):,} lines; at most {MERGES:,} merges are read.")
     merges = [line.rstrip("\r").split(" ") for line in content.split("\n") if line.strip() and line[:8] != "#version"]
     check_merges(merges, str(merges_path))
     frame = folder.frame("roberta" if {"<s>", "</s>"} <= vocab.keys() else "none")
@@ -110,7 +111,7 @@ def _from_vocab(folder: Folder, path: Path, built: Built, model: dict[str, Any],
     missing = sorted(frame.roles() - roles.keys())
     if missing:
         named = [f"{role} ({shown(folder.stated[role])})" if role in folder.stated else role for role in missing]
-        raise ValueError(f"{path}: the family puts {', '.join(named)} around a text; the vocabulary has no such token.")
+        raise ModelError(f"{path}: the family puts {', '.join(named)} around a text; the vocabulary has no such token.")
     names = {role: next(name for name in special if special[name] == roles[role]) for role in frame.roles()}
     ends = {role: (names[role], roles[role]) for role in frame.roles()}
     with guarded(f"{path} cannot be read"):
@@ -136,7 +137,7 @@ def _flagged(name: str, id: int) -> dict[str, Any]:
 
 def _fairseq(folder: Folder, path: Path) -> Tokenizer:
     """XLM-RoBERTa's and CamemBERT's model, whose ids are not those of the model file."""
-    raise ValueError(
+    raise ModelError(
         f"{path}: the ids of this tokenizer are made by a class of the transformers package and not by the file alone. Put a "
         f"tokenizer.json beside it: transformers.AutoTokenizer.from_pretrained({str(path.parent)!r}).save_pretrained(NEW)."
     )
@@ -156,7 +157,7 @@ def _from_model(folder: Folder, model: bytes, name: str, where: str) -> Tokenize
     if t5 and not any(token.startswith("<extra_id_") for token in added):
         count = folder.config.get("extra_ids", 100)
         if type(count) is not int or not 0 <= count <= 10_000:
-            raise ValueError(f"{where}: extra_ids is {count!r} in tokenizer_config.json; at most 10,000 are read.")
+            raise ModelError(f"{where}: extra_ids is {count!r} in tokenizer_config.json; at most 10,000 are read.")
         added |= {f"<extra_id_{i}>": len(processor) + count - 1 - i for i in range(count)}
     classes = {FRAMES["t5"]: "T5Tokenizer", FRAMES["marian"]: "T5Tokenizer", FRAMES["bert"]: "BigBirdTokenizer"}
     config = {"tokenizer_class": folder.kind or classes.get(frame, "LlamaTokenizer")}

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from saccade.errors import ModelError
+
 PATTERN = 2_000  # characters of a regular expression; GPT-4's has about 150
 DEPTH = 20  # of groups in groups
 RUN = 3  # unbounded repeats one after the other, each of which may take letters from the next; published ones have two
@@ -15,13 +17,13 @@ def check_pattern(pattern: str, where: str) -> None:
     >>> check_pattern(r"'s|'t| ?\\p{L}+|\\p{N}{1,3}|\\s+(?!\\S)|\\s+", "a.json")
     >>> check_pattern("(a+)+$", "a.json")
     Traceback (most recent call last):
-    ValueError: a.json: the pattern '(a+)+$' repeats a repetition, which can take for ever; such files are not read.
+    saccade.errors.ModelError: a.json: the pattern '(a+)+$' repeats a repetition, which can take for ever; such files are ...
     """
     if len(pattern) > PATTERN:
-        raise ValueError(f"{where} has a pattern of {len(pattern):,} characters; at most {PATTERN:,} are read.")
+        raise ModelError(f"{where} has a pattern of {len(pattern):,} characters; at most {PATTERN:,} are read.")
     wrong = _recalls(pattern) or _counts(_bare(pattern)) or _explodes(_bare(pattern))
     if wrong:
-        raise ValueError(f"{where}: the pattern {pattern[:60]!r} {wrong}; such files are not read.")
+        raise ModelError(f"{where}: the pattern {pattern[:60]!r} {wrong}; such files are not read.")
 
 
 def _bare(pattern: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import sentencepiece
 
+from saccade.errors import ModelError
 from saccade.text.files import guarded
 from saccade.text.frame import Frame
 from saccade.text.to_json import tokenizer_json
@@ -55,7 +56,7 @@ class Pieces:
         self.vocab = 1 + max(self._tokens)
         missing = sorted(frame.roles() - self._roles.keys())
         if missing:
-            raise ValueError(
+            raise ModelError(
                 f"{source.where}: the family puts {', '.join(missing)} around a text; the model has no such token."
             )
 

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.text.files import TOKENS
 
 # What a piece is, in sentencepiece_model.proto.
@@ -41,16 +42,16 @@ def llama2c_model(content: bytes, where: str) -> bytes:
     place = 4
     while place < len(content):
         if place + 8 > len(content):
-            raise ValueError(f"{where} ends inside piece {len(pieces)}, at byte {len(content)}; the file is not whole.")
+            raise ModelError(f"{where} ends inside piece {len(pieces)}, at byte {len(content)}; the file is not whole.")
         score, length = struct.unpack_from("<fi", content, place)
         place += 8 + max(length, 0)
         if not 0 < length <= 1024 or place > len(content) or len(pieces) >= TOKENS:
-            raise ValueError(
+            raise ModelError(
                 f"{where}: piece {len(pieces)} has a length of {length} at byte {place}; is this llama2.c's format?"
             )
         pieces.append((content[place - length : place], score))
     if len(pieces) < 3 + 256:
-        raise ValueError(f"{where} has {len(pieces)} pieces; three special ones and 256 bytes are needed at least.")
+        raise ModelError(f"{where} has {len(pieces)} pieces; three special ones and 256 bytes are needed at least.")
     raw = [text for text, _ in pieces[3 : 3 + 256]] == RAW_BYTES
     return model([_piece(id, text, score, raw) for id, (text, score) in enumerate(pieces)])
 
@@ -96,7 +97,7 @@ def read_fields(content: bytes) -> Iterator[tuple[int, Any]]:
             size = 8 if wire == 1 else 4
             value, place = struct.unpack_from("<d" if wire == 1 else "<f", content, place)[0], place + size
         else:
-            raise ValueError(f"A field of the wire type {wire} is not read here.")
+            raise ModelError(f"A field of the wire type {wire} is not read here.")
         yield number, value
 
 

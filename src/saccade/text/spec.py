@@ -5,6 +5,7 @@ import binascii
 import math
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.text.files import TOKENS, shown
 from saccade.text.pattern import check_pattern
 
@@ -22,16 +23,16 @@ def check_spec(spec: dict[str, Any], where: str) -> None:
     """Refuse a file with too many entries, with ids and tokens that do not agree, or with a pattern that can hang."""
     model = spec.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
-        raise ValueError(f"{where} has no model with a vocabulary; is it a tokenizer.json?")
+        raise ModelError(f"{where} has no model with a vocabulary; is it a tokenizer.json?")
     if model.get("type") is not None and model["type"] not in KINDS:
-        raise ValueError(f"{where}: a model of the type {shown(model['type'])} is not read; {', '.join(KINDS)} are.")
+        raise ModelError(f"{where}: a model of the type {shown(model['type'])} is not read; {', '.join(KINDS)} are.")
     check_vocab(model["vocab"], where)
     check_merges(model.get("merges") or [], where)
     added = spec.get("added_tokens") or []
     _check_added(added, model["vocab"], where)
     word = model.get("max_input_chars_per_word", 100)
     if type(word) is not int or not 0 < word <= WORD:
-        raise ValueError(
+        raise ModelError(
             f"{where}: max_input_chars_per_word is {shown(word)}; 1 to {WORD} is read, for the time is quadratic."
         )
     _check_unknown(model, added, where)
@@ -42,29 +43,29 @@ def check_spec(spec: dict[str, Any], where: str) -> None:
 def check_vocab(vocab: dict | list, where: str) -> None:
     """Refuse a vocabulary that is not tokens with ids of their own, or (Unigram) tokens with scores."""
     if not vocab:
-        raise ValueError(f"{where}: the vocabulary is empty.")
+        raise ModelError(f"{where}: the vocabulary is empty.")
     if len(vocab) > TOKENS:
-        raise ValueError(f"{where} has {len(vocab):,} tokens; at most {TOKENS:,} are read.")
+        raise ModelError(f"{where} has {len(vocab):,} tokens; at most {TOKENS:,} are read.")
     if isinstance(vocab, dict):
         whole = (
             set(map(type, vocab.values())) == {int} and 0 <= min(vocab.values()) <= max(vocab.values()) < 10 * TOKENS
         )
         for token, id in () if whole else vocab.items():  # all at a glance, and one by one only to name the one
             if type(id) is not int or not 0 <= id < 10 * TOKENS:
-                raise ValueError(
+                raise ModelError(
                     f"{where}: the token {shown(token)} has the id {shown(id)}; a number from 0 is needed."
                 )
         _check_ids(vocab, where)
     for i, entry in enumerate(vocab if isinstance(vocab, list) else ()):
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
-            raise ValueError(f"{where}: entry {i} of the vocabulary is not a pair of a token and a score.")
+            raise ModelError(f"{where}: entry {i} of the vocabulary is not a pair of a token and a score.")
         if type(entry[1]) not in (int, float) or not math.isfinite(entry[1]):
-            raise ValueError(
+            raise ModelError(
                 f"{where}: the token {shown(entry[0])} has the score {shown(entry[1])}, which is no number."
             )
     longest = max(map(len, vocab) if isinstance(vocab, dict) else (len(token) for token, _ in vocab))
     if longest > LETTERS:
-        raise ValueError(f"{where}: a token has {longest:,} characters; at most {LETTERS:,} are read.")
+        raise ModelError(f"{where}: a token has {longest:,} characters; at most {LETTERS:,} are read.")
 
 
 def _check_ids(vocab: dict[str, int], where: str) -> None:
@@ -75,38 +76,38 @@ def _check_ids(vocab: dict[str, int], where: str) -> None:
     for token, id in vocab.items():
         other = names.setdefault(id, token)
         if other != token:
-            raise ValueError(f"{where}: the tokens {shown(other)} and {shown(token)} have the same id, {id}.")
+            raise ModelError(f"{where}: the tokens {shown(other)} and {shown(token)} have the same id, {id}.")
 
 
 def check_merges(merges: Any, where: str) -> None:
     """Refuse merges that are not pairs of tokens."""
     if not isinstance(merges, list):
-        raise ValueError(f"{where}: merges is a {type(merges).__name__}; a list of pairs is needed.")
+        raise ModelError(f"{where}: merges is a {type(merges).__name__}; a list of pairs is needed.")
     if len(merges) > MERGES:
-        raise ValueError(f"{where} has {len(merges):,} merges; at most {MERGES:,} are read.")
+        raise ModelError(f"{where} has {len(merges):,} merges; at most {MERGES:,} are read.")
     for i, pair in enumerate(merges):
         words = pair.split(" ", 1) if isinstance(pair, str) else pair
         if not isinstance(words, list) or len(words) != 2 or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"{where}: merge {i} is {shown(pair)}; two tokens are needed.")
+            raise ModelError(f"{where}: merge {i} is {shown(pair)}; two tokens are needed.")
 
 
 def _check_added(added: Any, vocab: dict | list, where: str) -> None:
     """Added tokens have a text, an id of their own, and the id that the vocabulary gives them if it has them."""
     if not isinstance(added, list) or not all(isinstance(x, dict) and isinstance(x.get("content"), str) for x in added):
-        raise ValueError(f"{where}: added_tokens is not a list of tokens with a content.")
+        raise ModelError(f"{where}: added_tokens is not a list of tokens with a content.")
     if len(added) > ADDED:
-        raise ValueError(f"{where} has {len(added):,} added tokens; at most {ADDED:,} are read.")
+        raise ModelError(f"{where} has {len(added):,} added tokens; at most {ADDED:,} are read.")
     known: dict[str, int] = dict(vocab) if isinstance(vocab, dict) else {}
     for token in added:
         name, id = token["content"], token.get("id")
         if not 0 < len(name) <= LETTERS:
-            raise ValueError(f"{where}: an added token has {len(name):,} characters; 1 to {LETTERS:,} are read.")
+            raise ModelError(f"{where}: an added token has {len(name):,} characters; 1 to {LETTERS:,} are read.")
         if id is not None and (type(id) is not int or not 0 <= id < 10 * TOKENS):
-            raise ValueError(
+            raise ModelError(
                 f"{where}: the added token {shown(name)} has the id {shown(id)}; a number from 0 is needed."
             )
         if id is not None and known.setdefault(name, id) != id:
-            raise ValueError(f"{where}: the token {shown(name)} has two ids, {known[name]} and {id}.")
+            raise ModelError(f"{where}: the token {shown(name)} has two ids, {known[name]} and {id}.")
     if isinstance(vocab, dict):
         _check_ids(known, where)
 
@@ -116,9 +117,9 @@ def _check_unknown(model: dict[str, Any], added: list[dict[str, Any]], where: st
     vocab, name, id = model["vocab"], model.get("unk_token"), model.get("unk_id")
     known = {token["content"] for token in added}
     if name is not None and isinstance(vocab, dict) and name not in vocab and name not in known:
-        raise ValueError(f"{where}: the unknown token, {shown(name)}, is not in the vocabulary.")
+        raise ModelError(f"{where}: the unknown token, {shown(name)}, is not in the vocabulary.")
     if id is not None and (type(id) is not int or not 0 <= id < len(vocab)):
-        raise ValueError(f"{where}: unk_id is {shown(id)}; the vocabulary has {len(vocab):,} tokens.")
+        raise ModelError(f"{where}: unk_id is {shown(id)}; the vocabulary has {len(vocab):,} tokens.")
 
 
 def _check_parts(open_nodes: list[tuple[Any, int]], where: str) -> None:
@@ -127,9 +128,9 @@ def _check_parts(open_nodes: list[tuple[Any, int]], where: str) -> None:
     while open_nodes:
         node, depth = open_nodes.pop()
         if depth > 2 * DEPTH:  # an object and a list for each part
-            raise ValueError(f"{where} has parts in parts more than {DEPTH} deep.")
+            raise ModelError(f"{where} has parts in parts more than {DEPTH} deep.")
         if isinstance(node, list | dict) and len(node) > ENTRIES:
-            raise ValueError(
+            raise ModelError(
                 f"{where} has a list of {len(node):,} entries outside the vocabulary; at most {ENTRIES:,} are read."
             )
         if isinstance(node, dict):
@@ -140,7 +141,7 @@ def _check_parts(open_nodes: list[tuple[Any, int]], where: str) -> None:
         elif isinstance(node, list):
             open_nodes += [(inner, depth + 1) for inner in node]
     if growth > GROWTH:
-        raise ValueError(f"{where} can make a text {growth:,} times longer; at most {GROWTH} times is read.")
+        raise ModelError(f"{where} can make a text {growth:,} times longer; at most {GROWTH} times is read.")
 
 
 def _check_part(node: dict[str, Any], where: str) -> None:
@@ -150,7 +151,7 @@ def _check_part(node: dict[str, Any], where: str) -> None:
     if "precompiled_charsmap" in node:
         _check_table(node["precompiled_charsmap"], where)
     if node.get("type") == "FixedLength" and (type(node.get("length")) is not int or node["length"] < 1):
-        raise ValueError(f"{where} cuts pieces of the length {shown(node.get('length'))}; a number from 1 is needed.")
+        raise ModelError(f"{where} cuts pieces of the length {shown(node.get('length'))}; a number from 1 is needed.")
     if node.get("type") == "TemplateProcessing":
         _check_template(node, where)
 
@@ -163,7 +164,7 @@ def _check_template(node: dict[str, Any], where: str) -> None:
         token = slot.get("SpecialToken") if isinstance(slot, dict) else None
         name = token.get("id") if isinstance(token, dict) else None
         if name is not None and (not isinstance(known, dict) or name not in known):
-            raise ValueError(f"{where} puts {shown(name)} around a text and does not say which ids that has.")
+            raise ModelError(f"{where} puts {shown(name)} around a text and does not say which ids that has.")
 
 
 def _check_table(table: Any, where: str) -> None:
@@ -171,6 +172,6 @@ def _check_table(table: Any, where: str) -> None:
     try:
         content = base64.b64decode(table, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise ValueError(f"{where}: precompiled_charsmap is not base64.") from None
+        raise ModelError(f"{where}: precompiled_charsmap is not base64.") from None
     if content and int.from_bytes(content[:4], "little") > len(content) - 4:
-        raise ValueError(f"{where}: precompiled_charsmap is longer by its own account than the file has it.")
+        raise ModelError(f"{where}: precompiled_charsmap is longer by its own account than the file has it.")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from saccade.errors import DataError, ModelError
 from saccade.text.frame import ROLES
 
 OURS = "saccade"  # in tokenizer_config.json: what was said before a tokenizer.json was made of a SentencePiece model
@@ -22,8 +23,11 @@ TEMPLATE = "chat_template.jinja"
 LIMIT = 1_000_000  # characters of a text: measured, these take 0.1 GB (English) to 0.5 GB (emoji as bytes) and 1 to 3 s
 
 
-class BadText(ValueError):
+class BadText(DataError):
     """A text that no tokenizer reads: too long to be held as tokens, or not Unicode."""
+
+    def __init__(self, message: str):
+        super().__init__(message.rstrip("."))
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Encoded:
             return self
         left = [self.parts.count(0), self.parts.count(1)]
         if over > sum(left):
-            raise ValueError(
+            raise ModelError(
                 f"{len(self) - sum(left)} special tokens do not fit in a length of {length}; raise `truncate`."
             )
         for _ in range(over):
@@ -210,9 +214,9 @@ class Tokenizer:
         Where `truncate` cuts the end off anyway, only the first `limit` characters of a longer text are read.
         """
         if isinstance(texts, str):
-            raise ValueError("A batch is a list of texts; got one string. Use `encode` for a single text.")
+            raise ModelError("A batch is a list of texts; got one string. Use `encode` for a single text.")
         if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f"Every text needs its pair; got {len(texts)} texts and {len(pairs)} pairs.")
+            raise ModelError(f"Every text needs its pair; got {len(texts)} texts and {len(pairs)} pairs.")
         if truncate is not None:
             texts = [text[:limit] if isinstance(text, str) else text for text in texts]
             pairs = pairs and [pair[:limit] if isinstance(pair, str) else pair for pair in pairs]
@@ -263,7 +267,7 @@ class Tokenizer:
     def _check_ids(self, ids: Sequence[int]) -> None:
         for i, id in enumerate(ids):
             if not 0 <= id < self.vocab:
-                raise ValueError(f"Id {id} at place {i} is not in the vocabulary, whose ids are 0 to {self.vocab - 1}.")
+                raise ModelError(f"Id {id} at place {i} is not in the vocabulary, whose ids are 0 to {self.vocab - 1}.")
 
 
 def _chunks(texts: Sequence[str], pairs: Sequence[str] | None, limit: int) -> Iterable[tuple[int, int]]:
@@ -284,7 +288,7 @@ def _chunks(texts: Sequence[str], pairs: Sequence[str] | None, limit: int) -> It
 
 def _check(text: Any, i: int, limit: int) -> None:
     if not isinstance(text, str):
-        raise ValueError(f"Text {i} is a {type(text).__name__}; a string is needed.")
+        raise ModelError(f"Text {i} is a {type(text).__name__}; a string is needed.")
     if len(text) > limit:
         raise BadText(
             f"Text {i} has {len(text):,} characters; at most {limit:,} are tokenized as one text, to bound the memory. "

@@ -22,6 +22,7 @@ import sentencepiece
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Built
 
+from saccade.errors import ModelError
 from saccade.text.fast import Fast
 from saccade.text.files import TOKENS, guarded
 from saccade.text.frame import FRAMES, ROLES
@@ -56,9 +57,9 @@ def train(
         _known(role, ROLES, "role")
     missing = sorted(FRAMES[frame].roles() - special.keys())
     if missing:
-        raise ValueError(f"The frame {frame!r} needs {', '.join(missing)}, which `special` does not have.")
+        raise ModelError(f"The frame {frame!r} needs {', '.join(missing)}, which `special` does not have.")
     if isinstance(texts, str):
-        raise ValueError("Texts are a list or an iterator of strings; got one string. Put it in a list.")
+        raise ModelError("Texts are a list or an iterator of strings; got one string. Put it in a list.")
     names = list(dict.fromkeys([*special.values(), *extra]))
     with guarded(f"Training a {kind} tokenizer with {vocab} ids failed"):
         built = KINDS[kind](iter(texts), vocab, names)
@@ -103,7 +104,7 @@ def _wordpiece(texts: Iterator[str], vocab: int | None, special: list[str]) -> B
     pieces = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in learnt if piece != "▁"]
     tokens = list(dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *pieces]))
     if len(tokens) - len(pieces) > size:
-        raise ValueError(f"The texts have {len(letters)} letters, each of which takes two ids; raise `vocab`.")
+        raise ModelError(f"The texts have {len(letters)} letters, each of which takes two ids; raise `vocab`.")
     built.model = models.WordPiece({token: id for id, token in enumerate(tokens[:size])}, unk_token=_unknown(special))
     return built
 
@@ -184,7 +185,7 @@ def _bytes(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built
     """The 256 bytes of UTF-8; nothing is learnt and nothing is unknown."""
     size = len(special) + 256
     if vocab not in (None, size):
-        raise ValueError(f"bytes with these special tokens have {size} ids; leave `vocab` out.")
+        raise ModelError(f"bytes with these special tokens have {size} ids; leave `vocab` out.")
     tokens = special + _alphabet()
     built = Built(models.BPE({token: id for id, token in enumerate(tokens)}, []))
     built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -211,7 +212,7 @@ def _alphabet() -> list[str]:
 
 def _size(vocab: int | None, least: int) -> int:
     if vocab is None or not least <= vocab <= TOKENS:
-        raise ValueError(f"`vocab` is {vocab}; a number from {least} to {TOKENS:,} is needed.")
+        raise ModelError(f"`vocab` is {vocab}; a number from {least} to {TOKENS:,} is needed.")
     return vocab
 
 
@@ -219,7 +220,7 @@ def _unknown(special: list[str]) -> str:
     for name in ("<unk>", "[UNK]"):
         if name in special:
             return name
-    raise ValueError(f"This kind meets words it has no token for; `special` needs <unk> or [UNK], and has {special}.")
+    raise ModelError(f"This kind meets words it has no token for; `special` needs <unk> or [UNK], and has {special}.")
 
 
 def _stretches(texts: Iterator[str]) -> Iterator[str]:
@@ -243,4 +244,4 @@ def _known(name: Any, table: dict[str, Any], what: str) -> None:
     if name not in table:
         near = difflib.get_close_matches(str(name), table, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"There is no {what} {name!r}; known are {', '.join(table)}.{hint}")
+        raise ModelError(f"There is no {what} {name!r}; known are {', '.join(table)}.{hint}")

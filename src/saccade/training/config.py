@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, fields
 
+from saccade.errors import UsageError
+
 # what may change when a run goes on: these only say when to stop, to look, to save or to print, and where the work is done
 FREE = ("max_steps", "max_time", "save_minutes", "save_every", "patience", "device", "on_nan", "shard")
 
@@ -47,7 +49,7 @@ class Config:
                 and item.name != "freeze"
                 and (value < 0 or not math.isfinite(value) or (value == 0 and item.name in positive))
             ):
-                raise ValueError(
+                raise UsageError(
                     f"train.{item.name} is {value}; it has to be {'above 0' if item.name in positive else '0 or more'}."
                 )
         for name, known in (
@@ -58,13 +60,13 @@ class Config:
             ("on_nan", ("stop", "skip")),
         ):
             if getattr(self, name) not in known:
-                raise ValueError(f"train.{name} is {getattr(self, name)!r}; known are {', '.join(known)}.")
+                raise UsageError(f"train.{name} is {getattr(self, name)!r}; known are {', '.join(known)}.")
         if self.optimizer == "muon" and self.shard:
-            raise ValueError("train.optimizer muon needs whole matrices, and train.shard cuts them: leave one out.")
+            raise UsageError("train.optimizer muon needs whole matrices, and train.shard cuts them: leave one out.")
         if self.fit and not self.max_time:
-            raise ValueError("train.fit fits the schedule to train.max_time, which is 0: give it minutes, such as 10.")
+            raise UsageError("train.fit fits the schedule to train.max_time, which is 0: give it minutes, such as 10.")
         if not 0 <= self.average < 1:
-            raise ValueError(f"train.average is {self.average}; a share below 1 is needed, such as 0.999.")
+            raise UsageError(f"train.average is {self.average}; a share below 1 is needed, such as 0.999.")
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")

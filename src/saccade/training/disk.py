@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
+from saccade.errors import ResourceError
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 PIECE = (
     2**22
 )  # bytes hashed and written at a time, so that what is hashed is still in the processor's cache when written
 
 
-class DiskFull(OSError):
+class DiskFull(ResourceError, OSError):
     """There is no room for what has to be written; `needed` and `free` are bytes, None where nobody knows."""
 
     def __init__(self, where: Path, *, needed: int | None, free: int | None):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.data import DataError, Example
+from saccade.data import Example
 from saccade.data.item import several
 from saccade.engine import Fast, fast
+from saccade.errors import DataError
 from saccade.models.model import Model
 from saccade.notebook import html_table
 from saccade.tasks.answering import evaluate as score

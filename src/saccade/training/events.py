@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from saccade.errors import UsageError
 from saccade.notebook import html_table
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import CELLS_OF_A_SCORE
@@ -53,7 +54,7 @@ class Result:
         return html_table(["split", *CELLS_OF_A_SCORE], rows, caption=caption)
 
 
-class Refused(ValueError):
+class Refused(UsageError):
     """A run that cannot go on with what was asked for."""
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from saccade.attention.table import nearest
-from saccade.data import DataError, Example, Table, examine
+from saccade.data import Example, Table, examine
 from saccade.data.long import Long
 from saccade.data.samples import sample
 from saccade.data.shards import Shards
 from saccade.data.split import Splits, open_data, split_table
+from saccade.errors import DataError, UsageError
 from saccade.models.family import Family
 from saccade.models.load import load
 from saccade.models.model import Model
@@ -130,7 +131,7 @@ def prepare(job: Job) -> Ready:
     chosen = task.choices(splits.train.examples, stored)
     config = settled(filled(Config, {**chosen.train, **job.train_fields}, "train"))
     if task.lone and config.parts > 1:
-        raise ValueError(f"{task.name} learns from whole steps; leave out train.parts, or lower train.rows instead.")
+        raise UsageError(f"{task.name} learns from whole steps; leave out train.parts, or lower train.rows instead.")
     torch.manual_seed(config.seed)
     said: list[str] = []
     if stored:
@@ -140,7 +141,7 @@ def prepare(job: Job) -> Ready:
         model = _fresh(job, task, chosen, splits.train.examples if learnt is None else learnt.examples)
         said.append(f"a new {model.family.name} of {sum(p.numel() for p in model.parameters()):,} parameters")
     if task.writes and not hasattr(model.body, "think"):
-        raise ValueError(
+        raise UsageError(
             f"{task.name} needs a model that writes; {model.family.name} does not. Choose one such as {task.usual()}."
         )
     model.many = task.many
@@ -177,7 +178,7 @@ def filled(kind: type, given: Mapping[str, Any], where: str) -> Any:
     known = [item.name for item in fields(kind)]
     for name in given:
         if name not in known:
-            raise ValueError(f"{where} has no setting {name!r}; {nearest(name, known)}")
+            raise UsageError(f"{where} has no setting {name!r}; {nearest(name, known)}")
     return kind(**given)
 
 
@@ -243,7 +244,7 @@ def held_out(where: str | Path) -> Sequence[Example]:
     """What the run did not learn from: its test data, or else its dev data."""
     splits = data_of(where)
     if splits is None:
-        raise ValueError(f"{where}: is no run, so it has no held-out data of its own; give some with --data.")
+        raise UsageError(f"{where}: is no run, so it has no held-out data of its own; give some with --data.")
     return (splits.test or splits.dev).examples
 
 

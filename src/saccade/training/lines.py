@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from saccade.errors import ModelError
 from saccade.training.disk import full_told
 from saccade.training.packing import from_json, to_json
 
@@ -73,7 +74,7 @@ class Lines:
             if values is None:
                 broken = broken or number
             elif broken:
-                raise ValueError(
+                raise ModelError(
                     f"{self.path}:{broken}: not a line of metrics, though whole lines follow; the file was changed by "
                     "other means. Mend that line, or move the file away to go on without it."
                 )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch
+from saccade.errors import DivergedError
 from saccade.models.model import Model
 from saccade.tasks.feed import Feed
 from saccade.tasks.task import Task
@@ -43,7 +44,7 @@ class Step:
     seconds: float
 
 
-class Diverged(ArithmeticError):
+class Diverged(DivergedError):
     """A loss or a gradient that is not finite; the weights are as they were before the step."""
 
     def __init__(self, step: int, loss: float, norm: float, batches: list[Batch]):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from saccade.errors import UsageError
 from saccade.training.config import Config
 from saccade.training.muon import Muon
 
@@ -24,7 +25,7 @@ def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:
         turned = config.optimizer == "muon" and parameter.dim() == 2 and bool(LAYER.search(name))
         groups.setdefault((share, config.decay if matrix else 0.0, turned), []).append(parameter)
     if not groups:
-        raise ValueError(
+        raise UsageError(
             "Nothing is left to learn: every parameter is frozen. Lower train.freeze, or give the model a head."
         )
     made = [

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from saccade.errors import DivergedError, ModelError, UsageError
 from saccade.training.job import Ready
 from saccade.training.loop import Diverged, Learner
 
@@ -55,7 +56,7 @@ def rates(lowest: float = LOWEST, highest: float = HIGHEST, steps: int = STEPS) 
     ['1e-03', '1e-02', '1e-01', '1e+00']
     """
     if not (0 < lowest < highest and steps > 1):
-        raise ValueError(f"Rates from {lowest} to {highest} in {steps} steps do not grow; give 0 < lowest < highest.")
+        raise UsageError(f"Rates from {lowest} to {highest} in {steps} steps do not grow; give 0 < lowest < highest.")
     return [lowest * (highest / lowest) ** (step / (steps - 1)) for step in range(steps)]
 
 
@@ -97,7 +98,7 @@ def choose(tried: Sequence[Tried]) -> Choice:
     """The rate of the steepest fall before the smoothed loss is lowest."""
     half = WINDOW // 2
     if len(tried) < WINDOW:
-        raise ValueError(
+        raise DivergedError(
             f"The loss ran away after {len(tried)} rates, at {tried[-1].rate:.1e}; {WINDOW} are needed to choose one. "
             "Look at the data and at train.clip."
         )
@@ -109,7 +110,7 @@ def choose(tried: Sequence[Tried]) -> Choice:
     slopes = {i: slope(logs[i - half : i + half + 1], losses[i - half : i + half + 1]) for i in centres}
     steepest = min(slopes, key=slopes.__getitem__)
     if slopes[steepest] >= 0:
-        raise ValueError(
+        raise ModelError(
             f"The loss falls at no rate from {tried[0].rate:.1e} to {tried[-1].rate:.1e}: the model learns nothing here. "
             "Look at the data, at train.freeze and at train.tokens (more of them in a step are less noisy)."
         )

@@ -14,12 +14,14 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+from saccade.errors import ResourceError
+
 LOCK_FILE = ".lock"
 TRIES, SECONDS_BETWEEN_TRIES = 5, 0.05  # whoever only checks the lock holds it for an instant
 MAX_OWNER_BYTES = 1000
 
 
-class RunLocked(RuntimeError):
+class RunLocked(ResourceError):
     """Another process is training in, or saving to, the same directory."""
 
 

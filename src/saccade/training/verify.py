@@ -10,6 +10,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from saccade.errors import ModelError
 from saccade.training.disk import megabytes
 from saccade.training.packing import from_json, unseal
 
@@ -18,7 +19,7 @@ OFFSETS = "DCP_SHARDING_INFO"  # where torch writes down, in the header of a fil
 SMALL = 2**24  # bytes; no manifest comes near
 
 
-class Damaged(ValueError):
+class Damaged(ModelError):
     """A checkpoint that is torn or was changed; the message names the file and what is wrong with it."""
 
 
@@ -105,7 +106,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     if not isinstance(body.get("format"), int):
         raise Damaged(f"{path}: is no file of a checkpoint")
     if body["format"] > FORMAT:
-        raise ValueError(
+        raise ModelError(
             f"{path}: written by a newer saccade, in format {body['format']}; this one reads up to format {FORMAT}. "
             "Install the newer saccade to go on from it, or start a run in another directory."
         )

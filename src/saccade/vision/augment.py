@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from saccade.errors import UsageError
+
 REACH = 8  # a picture is moved by up to one part in so many of its side
 
 
@@ -45,7 +47,7 @@ def crop(pixels: Tensor) -> Tensor:
 def augmentation(name: str) -> Callable[[Tensor], Tensor]:
     """What is done to a batch of pictures under a name."""
     if name not in AUGMENTS:
-        raise ValueError(f"There is no way {name!r} to augment pictures; choose one of {', '.join(AUGMENTS)}.")
+        raise UsageError(f"There is no way {name!r} to augment pictures; choose one of {', '.join(AUGMENTS)}.")
     return AUGMENTS[name]
 
 

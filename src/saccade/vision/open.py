@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from saccade.errors import DataError
+
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST = 20_000_000  # pixels of a picture
@@ -27,12 +29,11 @@ AGAIN = "fetch it again or remove it"
 KNOWN = f"save it as one of {', '.join(FORMATS)}"
 
 
-class BadPicture(ValueError):
+class BadPicture(DataError):
     """What is wrong with a picture, and what to do about it."""
 
     def __init__(self, what: str, cure: str, name: object = ""):
-        self.what, self.cure = what, cure
-        super().__init__(f"{name or 'a picture'}: {what}. {cure[0].upper()}{cure[1:]}.")
+        super().__init__(what, file=name or "a picture", cure=cure)
 
 
 class Unpacked(NamedTuple):

@@ -11,7 +11,7 @@ from saccade.audit.gender.analyse import gender_of, is_led
 from saccade.audit.gender.ibm import align
 from saccade.audit.gender.lexicon import Gender, Language, Span, words_of
 from saccade.audit.gender.sentences import Sentence
-from saccade.data import DataError
+from saccade.errors import DataError
 from saccade.explain.align import read_pharaoh
 
 SURE = 0.15  # how much two words have to choose each other, where the lexicon knows neither

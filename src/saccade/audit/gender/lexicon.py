@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from saccade.attention.table import nearest
+from saccade.errors import UsageError
 
 Gender = Literal["male", "female", "neutral"]
 Kind = Literal[
@@ -118,7 +119,7 @@ def language(code: str) -> Language:
     """
     if code not in LANGUAGES:
         known = ", ".join(f"{short} ({name})" for short, name in LANGUAGES.items())
-        raise ValueError(
+        raise UsageError(
             f"The gender of nouns can be read in {known}; got {code!r}. {nearest(code, list(LANGUAGES))} "
             "A further language is one file of words beside these."
         )

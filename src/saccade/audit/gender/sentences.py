@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from saccade.audit.gender.lexicon import Gender, read_words, words_of
-from saccade.data import DataError
+from saccade.errors import DataError
 
 Side = Literal["pro", "anti", ""]
 

@@ -6,7 +6,7 @@ from saccade.audit.regard.classifier import Judge
 from saccade.audit.regard.examples import REGARDS, by_lexicon
 from saccade.audit.stats import share
 from saccade.audit.suite import Figure
-from saccade.data import DataError
+from saccade.errors import DataError
 
 LABELS = {"-1": "negative", "0": "neutral", "1": "positive"}
 MIXED = "2"  # both, which no judge of one label can say; such lines are left out

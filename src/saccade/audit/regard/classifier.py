@@ -14,6 +14,7 @@ import torch
 
 from saccade.audit.regard.examples import PERSON, REGARDS, by_lexicon, lexicon, own_examples, read_words, words_of
 from saccade.data import Example
+from saccade.errors import ModelError
 from saccade.models.model import Model
 from saccade.models.new import new
 from saccade.models.transformer import Config
@@ -59,7 +60,7 @@ def judge_of(asked: tuple[Task, Model] | None) -> Judge:
     task, model = asked
     if set(task.labels) != set(REGARDS):
         known, said = ", ".join(REGARDS), ", ".join(task.labels) or "no labels"
-        raise ValueError(f"A judge of regard says {known}; this one says {said}. saccade data get regard has lessons.")
+        raise ModelError(f"A judge of regard says {known}; this one says {said}. saccade data get regard has lessons.")
     return Judge(task, model.eval())
 
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from saccade.data.item import DataError
 from saccade.data.read.record import TEXTUAL, Ask, Record
 from saccade.data.read.source import Numbered, Source, lines
+from saccade.errors import DataError
 
 START = re.compile(r"X:\s*\d")
 FIELD = re.compile(r"[A-Za-z+]:")

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source
+from saccade.errors import DataError
 
 ROWS = 1_000
 

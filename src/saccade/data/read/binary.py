@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from saccade.data.item import DataError
+from saccade.errors import DataError
 
 EXPORT = "open it in its program and save it as CSV in UTF-8"
 UNPACK = "unpack it and give the files inside"

@@ -4,10 +4,10 @@ import csv
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from saccade.data.item import DataError
 from saccade.data.read.header import find_header
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import LINE, Numbered, Source, lines
+from saccade.errors import DataError
 
 SAMPLE = 200  # rows looked at before the first is given out
 COLUMNS = 10_000

@@ -6,11 +6,12 @@ from difflib import get_close_matches
 from shlex import quote
 from typing import Any
 
-from saccade.data.item import DataError, Role
+from saccade.data.item import Role
 from saccade.data.read.header import is_number
 from saccade.data.read.nested import is_object, other_of, text_pair
 from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import Source
+from saccade.errors import DataError
 
 PAIR = ("source", "target")
 SPANS = ("spans", "entities", "labels", "label", "annotations")

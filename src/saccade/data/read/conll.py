@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record, plain_name
 from saccade.data.read.source import Numbered, Source, lines
 from saccade.data.read.tags import SPLIT
 from saccade.data.read.values import MAX_WORD, Place, too_long
+from saccade.errors import DataError
 
 
 def looks(source: Source, ask: Ask) -> bool:

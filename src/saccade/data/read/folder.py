@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from saccade.data.item import DataError
 from saccade.data.read.picture import SUFFIXES
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import lines, open_text
+from saccade.errors import DataError
 
 TEXTS = (".txt", ".text")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")  # as Hugging Face's ImageFolder has it

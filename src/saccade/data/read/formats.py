@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from saccade.data.item import DataError
 from saccade.data.read import abc, arrow, cells, conll, fasta, idx, lines, midi, objects
 from saccade.data.read.binary import refuse_binary
 from saccade.data.read.record import TEXTUAL, Ask, Format
 from saccade.data.read.source import Source
+from saccade.errors import DataError
 
 TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 MARKS = "\t,;|"  # between cells, in the order in which they are tried

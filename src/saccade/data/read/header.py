@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from statistics import median_low
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Ask, plain_name
 from saccade.data.read.source import Source
+from saccade.errors import DataError
 
 NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")  # of a column, without the marks that end a sentence
 LONGEST = 100  # characters of any name: surveys write the question there

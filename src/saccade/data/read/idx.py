@@ -5,9 +5,9 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source, chunks
+from saccade.errors import DataError
 
 LARGEST = 1 << 32  # values
 

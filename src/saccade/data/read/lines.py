@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source, lines, parts_of_lines
+from saccade.errors import DataError
 
 
 def plain(source: Source, ask: Ask) -> Iterator[Record | DataError]:

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from saccade.data.item import DataError
 from saccade.data.read.record import TEXTUAL, Ask, Record
 from saccade.data.read.source import Source, chunks, whole_text
+from saccade.errors import DataError
 
 GRID = 12  # steps of a quarter: sixteenths and triplets both fall on it
 LONGEST = 16 * GRID  # of a note

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Ask, Record
 from saccade.data.read.source import Source, lines, whole_text
 from saccade.data.read.squad import questions
+from saccade.errors import DataError
 
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # the only way to write half a character
 SPACE = re.compile(r"[\s,]*")

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from saccade.data.item import DataError, Example, Role
+from saccade.data.item import Example, Role
+from saccade.errors import DataError
 from saccade.vision.open import SUFFIXES, BadPicture, unpack
 
 

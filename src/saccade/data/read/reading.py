@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from saccade.data.item import DataError, Example, Role, Table
+from saccade.data.item import Example, Role, Table
 from saccade.data.read import folder, idx, lines
 from saccade.data.read.columns import IDS, MISSING, Choice, choose, look_up
 from saccade.data.read.formats import find_format
@@ -19,6 +19,7 @@ from saccade.data.read.stretches import STRETCH, stretches
 from saccade.data.read.tags import in_bio
 from saccade.data.read.units import Unit, units
 from saccade.data.read.values import KINDS, LISTS, MAX_WORD, Place, is_nothing, too_long
+from saccade.errors import DataError
 
 SAMPLE = 200  # records looked at to choose the columns
 Paths = Sequence[str | Path]

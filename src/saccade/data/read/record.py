@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from saccade.data.item import DataError, Role
+from saccade.data.item import Role
 from saccade.data.read.source import Source
+from saccade.errors import DataError
 
 TEXTUAL = ("text", "line")
 REMARK = re.compile(r"(?<=\w)\s*\([^()]*\)\s*$")

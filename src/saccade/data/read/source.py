@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from saccade.data.item import DataError
 from saccade.data.read.binary import refuse_binary
+from saccade.errors import DataError
 
 HEAD = 1 << 16  # bytes looked at to tell what a file is
 CHUNK = 1 << 20

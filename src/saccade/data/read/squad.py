@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from saccade.data.item import DataError
 from saccade.data.read.record import Record
 from saccade.data.read.source import Source
+from saccade.errors import DataError
 
 STARTS = ("answer_start", "start", "answer_starts", "starts")  # columns beside one that has only the words
 SHAPE = "write SQuAD's paragraphs as {context, qas: [{question, answers: [{text, answer_start}]}]}"

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from saccade.data.item import DataError, Example
+from saccade.data.item import Example
 from saccade.data.read.record import Ask
+from saccade.errors import DataError
 
 WINDOW = 10_000  # sentences looked at to tell the scheme
 SPLIT = re.compile(r"([BIESLUM])-(.+)")

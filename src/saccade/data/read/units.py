@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from saccade.data.item import DataError
 from saccade.data.read import idx
 from saccade.data.read.folder import class_folders, metadata_of
 from saccade.data.read.formats import is_plain
 from saccade.data.read.record import Ask
 from saccade.data.read.source import Source, open_source
+from saccade.errors import DataError
 
 Unit = tuple[Path, ...]
 PLAIN = re.compile(r"(\.txt)?(\.gz)?$", re.IGNORECASE)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saccade.data.item import DataError
 from saccade.data.read.picture import inside, refuse_broken
 from saccade.data.read.squad import answers
+from saccade.errors import DataError
 
 MAX_WORD = 1_000  # characters of one word in a list of words
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from saccade.attention import Additive
 from saccade.data.samples import dates
+from saccade.errors import UsageError
 from saccade.explain.asked import ask, opened
 from saccade.explain.look import look_at
 from saccade.explain.looks import Seen
@@ -32,7 +33,7 @@ def draw(given: dict[str, str]) -> Shown:
         return missing(where)
     text = " ".join(given["text"].split())[:LONGEST]
     if not text:
-        raise ValueError("'text' has no letter; type a date, such as 3. Oktober 1990.")
+        raise UsageError("'text' has no letter; type a date, such as 3. Oktober 1990.")
     looks = look_at(ask(*opened(where), text))
     seen = looks.telling()
     head = seen.sharpest()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from saccade.attention.table import nearest
+from saccade.errors import UsageError
 
 LONGEST = 2000  # characters of a text
 DIGITS = 6  # that count: more than any screen shows
@@ -35,9 +36,9 @@ class Control:
     def check(self, value: str) -> None:
         """Refuse what this control cannot be set to."""
         if self.kind == "choice" and value not in self.choices:
-            raise ValueError(f"{self.name!r} cannot be {value!r}; {nearest(value, list(self.choices))}")
+            raise UsageError(f"{self.name!r} cannot be {value!r}; {nearest(value, list(self.choices))}")
         if self.kind == "text" and len(value) > LONGEST:
-            raise ValueError(f"{self.name!r} has {len(value):,} characters; give at most {LONGEST:,}.")
+            raise UsageError(f"{self.name!r} has {len(value):,} characters; give at most {LONGEST:,}.")
         if self.kind == "range":
             self._number(value)
 
@@ -47,9 +48,9 @@ class Control:
         try:
             number = float(value)
         except ValueError:
-            raise ValueError(f"{self.name!r} is {needed}; got {value!r}.") from None
+            raise UsageError(f"{self.name!r} is {needed}; got {value!r}.") from None
         if not self.low <= number <= self.high or (whole and not number.is_integer()):
-            raise ValueError(f"{self.name!r} is {needed}; got {value}.")
+            raise UsageError(f"{self.name!r} is {needed}; got {value}.")
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Lesson:
         controls = {control.name: control for control in self.controls}
         for name, value in given.items():
             if name not in controls:
-                raise ValueError(f"The lesson {self.name!r} has no control {name!r}; {nearest(name, list(controls))}")
+                raise UsageError(f"The lesson {self.name!r} has no control {name!r}; {nearest(name, list(controls))}")
             controls[name].check(value)
         found = self.draw({name: given.get(name, control.default) for name, control in controls.items()})
         parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in found.parts]

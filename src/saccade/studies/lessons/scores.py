@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention import Dot, Hard, Mechanism, Normaliser, PlainSum, ScaledDot, Softmax, Sparsemax
+from saccade.errors import UsageError
 from saccade.studies.lessons.lesson import Bars, Control, Curves, Lesson, Shown, Table, figure
 from saccade.studies.lessons.sentences import noise
 
@@ -105,9 +106,9 @@ def numbers(text: str) -> list[float]:
     try:
         found = [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
-        raise ValueError(f"'scores' is {text!r}; {needed}.") from None
+        raise UsageError(f"'scores' is {text!r}; {needed}.") from None
     if not 1 <= len(found) <= MANY or not all(abs(number) <= LARGEST for number in found):
-        raise ValueError(f"'scores' is {text!r}; {needed}.")
+        raise UsageError(f"'scores' is {text!r}; {needed}.")
     return found
 
 

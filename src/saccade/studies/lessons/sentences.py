@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import watch
+from saccade.errors import UsageError
 from saccade.studies.lessons.lesson import Control, Map
 
 MOST = 40  # words of a sentence that are read
@@ -33,7 +34,7 @@ def read(text: str) -> tuple[list[str], str]:
     """
     words = re.findall(r"[\w'’-]+|[^\w\s]", text)
     if not words:
-        raise ValueError(f"'text' is {text!r}, which has no word; type at least one.")
+        raise UsageError(f"'text' is {text!r}, which has no word; type at least one.")
     remark = f" Only the first {MOST} of {len(words):,} words are read." if len(words) > MOST else ""
     return words[:MOST], remark
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from saccade.errors import UsageError
 from saccade.tasks.metrics.score import ROUNDS, Score, check_pairs, measure, ratio
 from saccade.text.scripts import unspaced_script
 
@@ -48,9 +49,9 @@ def bleu_tokenizer(texts: Iterable[str]) -> str:
 def check_bleu_tokenizer(name: str) -> None:
     """Refuse a tokenizer that sacrebleu does not have, or that lacks its packages here."""
     if name not in BLEU_TOKENIZERS:
-        raise ValueError(f"There is no BLEU tokenizer {name!r}; known are auto, {', '.join(BLEU_TOKENIZERS)}.")
+        raise UsageError(f"There is no BLEU tokenizer {name!r}; known are auto, {', '.join(BLEU_TOKENIZERS)}.")
     if not _has_packages(name):
-        raise ValueError(
+        raise UsageError(
             f"The BLEU tokenizer {name} needs the packages {' and '.join(MECAB_PACKAGES[name])}; "
             f"pip install sacrebleu[{name[:2]}] brings them, and char needs none."
         )

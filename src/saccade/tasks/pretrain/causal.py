@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from saccade.data import Example
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks.language import Language
 from saccade.tasks.pretrain.config import Config
@@ -19,7 +20,7 @@ class Causal(Language):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         if self.config.texts != "running" or self.config.whole_words:
-            raise ValueError(
+            raise UsageError(
                 "causal reads one running text, token by token; leave out task.texts and task.whole_words."
             )
 

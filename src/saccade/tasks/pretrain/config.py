@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from saccade.errors import UsageError
+
 TEXTS = ("running", "packed", "alone")
 
 
@@ -19,13 +21,13 @@ class Config:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
-            raise ValueError(f"task.share is {self.share}; a share from 0 to below 1 is needed, such as 0.15.")
+            raise UsageError(f"task.share is {self.share}; a share from 0 to below 1 is needed, such as 0.15.")
         if not self.span >= 1:
-            raise ValueError(f"task.span is {self.span}; a mean length of 1 token or more is needed.")
+            raise UsageError(f"task.span is {self.span}; a mean length of 1 token or more is needed.")
         if self.length < 8:
-            raise ValueError(f"task.length is {self.length}; a row needs 8 tokens at least.")
+            raise UsageError(f"task.length is {self.length}; a row needs 8 tokens at least.")
         if not (0 < self.weight < float("inf") and self.shrink >= 1):
             said = f"task.weight is {self.weight} and task.shrink is {self.shrink}"
-            raise ValueError(f"{said}; a weight above 0 and a number from 1 up are needed, such as 50 and 3.")
+            raise UsageError(f"{said}; a weight above 0 and a number from 1 up are needed, such as 50 and 3.")
         if self.texts not in TEXTS:
-            raise ValueError(f"task.texts is {self.texts!r}; known are {', '.join(TEXTS)}.")
+            raise UsageError(f"task.texts is {self.texts!r}; known are {', '.join(TEXTS)}.")

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import numpy as np
 
 from saccade.data import Batch, Example
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.mending import Mending
@@ -26,7 +27,7 @@ class Denoise(Mending):
         return rows(examples, model, self.config, ends=sentences)
 
     def windows(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
-        raise ValueError("Sentences are told from the text, and this one is too large to be held; give less text.")
+        raise UsageError("Sentences are told from the text, and this one is too large to be held; give less text.")
 
     def count(self, batch: Batch) -> int:
         return sum(len(item.source) for item in batch.rows)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from saccade.data import Batch, Example, Text
+from saccade.errors import UsageError
 from saccade.models.electra import Config, Electra, share, word_head
 from saccade.models.fresh import spread
 from saccade.models.model import Model
@@ -87,7 +88,7 @@ class Replaced(Objective):
 
     def equip(self, model: Model) -> None:
         if not isinstance(model.body, Electra):
-            raise ValueError(
+            raise UsageError(
                 f"Replaced words are learnt by an electra, whose generator reads with the same vectors; this is a "
                 f"{model.family.name}. Say --model electra, or choose the objective masked."
             )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch, Text
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks.losses import word_loss
 from saccade.tasks.pretrain import noise
@@ -28,7 +29,7 @@ class Mending(Objective):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         if self.config.whole_words:
-            raise ValueError(
+            raise UsageError(
                 f"{self.name} takes out stretches of tokens; task.whole_words is for the objective masked."
             )
 

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from saccade.data import Example, Role
 from saccade.data.item import LINE
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.losses import rows_at_once
@@ -72,7 +73,7 @@ class Objective(Task):
     def windows(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
         """Tokens of a window of a text too large to be held, and what makes an item of such a window and the token after it."""
         if self.config.whole_words or self.config.texts != "running":
-            raise ValueError(
+            raise UsageError(
                 "Of a text that is too large to be held only the tokens are kept, as one running text; leave out "
                 "task.whole_words and task.texts, or give less text."
             )

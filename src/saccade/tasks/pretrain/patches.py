@@ -17,6 +17,7 @@ from torch import Tensor
 
 from saccade.data import Batch, Example, Image, Role
 from saccade.data.item import IMAGE
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.models.vit import PixelHead, ViT
 from saccade.tasks import metrics
@@ -52,7 +53,7 @@ class Patches(Objective):
 
     def equip(self, model: Model) -> None:
         if not isinstance(model.body, ViT):
-            raise ValueError(f"Patches are hidden from a vit; this is a {model.family.name}. Say --model vit.")
+            raise UsageError(f"Patches are hidden from a vit; this is a {model.family.name}. Say --model vit.")
 
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return iter(())
@@ -120,7 +121,7 @@ def _explained(sums: np.ndarray) -> np.ndarray:
 def body_of(model: Model) -> ViT:
     """The body, if it reads patches."""
     if not isinstance(model.body, ViT) or not isinstance(model.head, PixelHead):
-        raise ValueError("Hidden patches need a vit with the head pixels; load it with `head='pixels'`.")
+        raise UsageError("Hidden patches need a vit with the head pixels; load it with `head='pixels'`.")
     return model.body
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from saccade.attention.table import nearest
 from saccade.data import Batch, Example, Role
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score
 from saccade.tasks.pretrain.causal import Causal
@@ -102,4 +103,4 @@ def objective(name: str) -> type[Task]:
         if entry.name == name:
             return entry
     known = [entry.name for entry in OBJECTIVES]
-    raise ValueError(f"There is no objective {name!r}; {nearest(name, known)}")
+    raise UsageError(f"There is no objective {name!r}; {nearest(name, known)}")

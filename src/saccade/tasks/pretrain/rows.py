@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.data import Batch, DataError, Example, Text
+from saccade.data import Batch, Example, Text
 from saccade.data.pack import pack
+from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.pretrain.config import Config
 from saccade.tasks.task import Item, need_tokenizer
@@ -72,7 +73,7 @@ def rows(
     ends = ends or (words if config.whole_words else every_token)
     tokenizer, limit = need_tokenizer(model), longest(model, config)
     if config.texts == "packed" and not model.packs:
-        raise ValueError(
+        raise UsageError(
             f"A row of {model.family.name} cannot hold several texts that do not see each other; say --task.texts alone."
         )
     room, frame = _framing(tokenizer, limit, skip)
@@ -132,7 +133,7 @@ def mask_of(model: Model) -> int:
     """The id of the mask."""
     mask = need_tokenizer(model).mask
     if mask is None:
-        raise ValueError("This model's tokenizer has no mask token, so nothing can be hidden; choose another model.")
+        raise ModelError("This model's tokenizer has no mask token, so nothing can be hidden; choose another model.")
     return mask
 
 
@@ -168,7 +169,7 @@ def _framing(
     before, after = framing(tokenizer)
     room = limit - len(before) - len(after)
     if room < 1:
-        raise ValueError(f"A row of {limit} tokens has no room for a text; raise task.length.")
+        raise UsageError(f"A row of {limit} tokens has no room for a text; raise task.length.")
 
     def frame(ids: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, Marks]:
         units = np.cumsum(ends) - ends  # how many have ended before

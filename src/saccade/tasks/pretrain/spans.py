@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from saccade.data import Batch, Example
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.mending import Mending
@@ -44,7 +45,7 @@ def sentinels(model: Model) -> list[int]:
     tokenizer = need_tokenizer(model)
     found = [id for name in SENTINELS if (id := tokenizer.id(name)) is not None]
     if len(found) < len(SENTINELS):
-        raise ValueError(
+        raise UsageError(
             f"Spans are marked by {SENTINELS[0]} to {SENTINELS[-1]}, and this tokenizer has {len(found)} of them; "
             "begin from T5, or from a new model without --model."
         )

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from saccade.errors import ResourceError
 from saccade.training.packing import from_json, to_json
 from saccade.training.world.heart import Heart, silence
 
@@ -20,7 +21,7 @@ GOODBYE = 10.0  # seconds in which the others should have left
 WAIT = 0.02  # seconds between two questions whether the first has finished
 
 
-class Lost(RuntimeError):
+class Lost(ResourceError):
     """Another process of the run has gone away, so this one cannot go on."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from saccade.errors import UsageError
 from saccade.training import lastwords
 from saccade.training.world.link import Link, linked
 
@@ -71,7 +72,7 @@ def _device(device: str) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     able = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
     if device in able and not able[device]():
-        raise ValueError(
+        raise UsageError(
             f"The device {device} is asked for, which this machine or this build of torch does not have; use auto or cpu."
         )
     return torch.device(device)

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
 from saccade.data import Batch
+from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.parts.layer import Layer
 from saccade.tasks.task import Task
@@ -139,7 +140,7 @@ class Shards(Whole):
 
         for name, parameter in model.named_parameters():
             if parameter.dim() == 0:
-                raise ValueError(f"{name} is a single number, which cannot be shared out; leave --train.shard out.")
+                raise UsageError(f"{name} is a single number, which cannot be shared out; leave --train.shard out.")
         super().__init__(model, task, world)
         self.hollow = _hollow(model) if world.is_first else model
         mesh = init_device_mesh(world.device.type, (world.size,))
