@@ -19,8 +19,8 @@ from promise_table import pytest_terminal_summary as pytest_terminal_summary
 @pytest.fixture(scope="session", autouse=True)
 def _signals_as_at_a_terminal():
     """A background job, `nohup` and some services start what they run with signals ignored, and children inherit that."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-    usual |= {signal.SIGQUIT: signal.SIG_DFL}
+    usual = dict.fromkeys((signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), signal.SIG_DFL)
+    usual[signal.SIGINT] = signal.default_int_handler
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     for number, handler in before.items():
