@@ -33,7 +33,7 @@ def sizes(family: Any, task: str) -> dict[str, Any]:
     known = {item.name for item in fields(family.config)}
     given = {name: value for name, value in SIZES[family.name].items() if name in known - DATA_DECIDES}
     if "length" in given:
-        given["length"] = 64
+        given["length"] = 256
     return given
 
 

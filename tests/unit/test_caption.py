@@ -19,10 +19,11 @@ from saccade.explain.looking import seen
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.caption import Caption, Config, captions, new_sizes
 from saccade.tasks.losses import written_loss
+from saccade.tasks.needs import find_family
 from saccade.tasks.paint import Paint
 from saccade.training import job
 from saccade.training.config import Config as Train
-from saccade.training.job import Job, Ready, family_for
+from saccade.training.job import Job, Ready
 from saccade.training.run import run
 
 SMALL = {"width": 16, "layers": 1, "inner": 32, "heads": 2, "dropout": 0.0}
@@ -81,8 +82,8 @@ def test_a_batch_loses_what_its_pictures_lose_one_by_one(family):
 
 @pytest.mark.parametrize("name", ["rnn", "transformer", "patches"])
 def test_a_captioner_is_found_by_what_it_is_made_of(name):
-    assert family_for(name, Caption).name == f"captioner_{name}"
-    assert family_for(f"captioner_{name}", Caption).name == f"captioner_{name}"
+    assert find_family(name, Caption()).name == f"captioner_{name}"
+    assert find_family(f"captioner_{name}", Caption()).name == f"captioner_{name}"
 
 
 def test_hard_attention_learns_where_to_look_from_reward():
@@ -114,7 +115,10 @@ def test_a_new_model_sees_a_picture_in_a_size_that_suits_it(shape, size, channel
 
 def test_a_model_that_reads_text_is_refused_by_name():
     task = Caption()
-    with pytest.raises(ValueError, match="needs a model that sees; transformer"):
+    with pytest.raises(
+        ValueError,
+        match="transformer reads a text and writes a target text. Choose .* captioner_transformer for captions",
+    ):
         task.items(EXAMPLES, job.new("transformer", None))
 
 

@@ -16,9 +16,11 @@ from saccade.data import Example
 from saccade.data.samples import sample
 from saccade.models.load import load
 from saccade.models.new import new
+from saccade.models.table import family
 from saccade.models.vit import Config
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.feed import feed
+from saccade.tasks.needs import check_fit
 from saccade.tasks.opening import open_run
 from saccade.tasks.pretrain import config as settings
 from saccade.tasks.pretrain.patches import Patches, chosen, fixed, mended, normalised, patches, picture
@@ -240,8 +242,8 @@ def test_idx_files_need_no_labels(tmp_path):
 
 def test_what_cannot_be_is_said():
     task, _ = made()
-    with pytest.raises(ValueError, match=r"hidden from a vit; this is a senet. Say --model vit"):
-        task.equip(new("senet"))
+    with pytest.raises(ValueError, match=r"needs .* a head for 'pixels'; senet encodes an image, .* Choose vit\."):
+        check_fit(task, family("senet"))
     other = new("vit", Config(**SIZES), head="label")
     with pytest.raises(ValueError, match="a vit with the head pixels"):
         task.loss(other, task.batch(task.items(pictures(2), other)))

@@ -22,7 +22,7 @@ from saccade.models.model import Model
 from saccade.tasks.answering import answers
 from saccade.tasks.feed import feed
 from saccade.tasks.opening import open_run
-from saccade.tasks.span import Config, Span
+from saccade.tasks.span import ALWAYS_ANSWER, Config, Span
 from saccade.tasks.windows import NONE, NULL, Window, best_spans, joined, starts, windows
 from saccade.text.train import train
 from saccade.training import job
@@ -204,6 +204,16 @@ def test_no_answer_is_said_beyond_the_threshold_and_the_shares_agree():
     assert Span().told(Span().shown({"null": 0.0, "best": []}, example)) == "no answer  100%"
 
 
+def test_a_run_whose_questions_all_have_answers_can_be_opened(tmp_path):
+    examples = [asked("Ann is here.", "who is here?", (0, "Ann")), asked("It is Bob.", "who is it?", (6, "Bob"))] * 4
+    for _ in run(ready(examples), tmp_path / "run"):
+        pass
+    task, model = open_run(tmp_path / "run")
+    assert task.threshold == ALWAYS_ANSWER
+    found, _ = answers(task, model, examples[:2])
+    assert all(task.shown(answer, example)["answer"] for answer, example in zip(found, examples[:2], strict=True))
+
+
 def test_the_threshold_is_tuned_unless_it_is_set_or_every_question_has_an_answer():
     def answer(margin, text="Ann"):
         return {"null": margin, "best": [{"text": text, "start": 0, "end": 3, "score": 0.0}]}
@@ -216,7 +226,7 @@ def test_the_threshold_is_tuned_unless_it_is_set_or_every_question_has_an_answer
     assert task.threshold == 2.5
     assert task.score(found, examples)[0].value == 1.0
     task.tune(found[:2], examples[:2])
-    assert task.threshold == math.inf
+    assert task.threshold == ALWAYS_ANSWER
     fixed = Span(Config(threshold=0.25))
     fixed.tune(found, examples)
     assert (fixed.threshold, fixed.tuned) == (0.25, {})

@@ -37,7 +37,7 @@ def fit(ids: Sequence[int], model: Model) -> list[int]:
 @torch.inference_mode()
 def written(model: Model, rows: Sequence[Row], told: Told = lambda done, of: None) -> list[list[float]]:
     """The log-likelihood of the token at each place, given all before it; there is none of the first."""
-    body: Any = model.body
+    body = model.autoregressive
 
     def ask(batch: Batch) -> Tensor:
         state, first = body.start(batch)

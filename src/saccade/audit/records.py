@@ -82,7 +82,7 @@ def task_of(where: str | Path) -> Task | None:
     home, _ = model_of(where)
     if not (home / "config.toml").is_file():
         model = load(home)
-        if model.kind is None and not hasattr(model.body, "start"):
+        if model.kind is None and not model.capabilities.autoregressive:
             return None
     return open_run(home)[0]
 

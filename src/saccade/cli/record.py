@@ -103,10 +103,10 @@ def _same(run: Path, recipe: Recipe, settings: Mapping[str, Any]) -> None:
 
 def _dropped(recipe: Recipe, settings: Mapping[str, Any]) -> list[str]:
     """What a run of stored weights dropped otherwise than they do, where its recipe says nothing of it."""
-    from saccade.models.load import config_of
+    from saccade.models.load import family_and_config
     from saccade.models.reset import loose
 
-    stored = config_of(settings["run"]["model"])
+    _, stored = family_and_config(settings["run"]["model"])
     names = [name for name in loose(stored) if name not in recipe.tables["model"]]
     found = {name: settings["model"].get(name) for name in names}
     return [

@@ -148,19 +148,20 @@ def _usual(found: Recipe, model: str, data: Sequence[str], dotted: Sequence[str]
 
     Those of a name on the hub are asked for only where something is said of them.
     """
-    from saccade.models.load import config_of
+    from saccade.models.load import family_and_config
+    from saccade.tasks.needs import find_family
     from saccade.tasks.table import task_class
     from saccade.training.config import Config
-    from saccade.training.job import family_for, is_stored
+    from saccade.training.job import is_stored
 
     kind = _known(lambda: task_class(found.task))
     made = _known(lambda: kind(_chosen(kind.Config, found, dotted)))
     usual = {"task": kind.Config(), "train": Config()}
     if is_stored(model):
         said = Path(model).exists() or found.tables["model"] or any(word.startswith("--model.") for word in dotted)
-        return ({"model": config_of(model)} if said else {}) | usual
+        return ({"model": family_and_config(model)[1]} if said else {}) | usual
     made.roles(data)
-    return {"model": _known(lambda: family_for(model or made.usual(), made)).config()} | usual
+    return {"model": _known(lambda: find_family(model or made.usual(), made)).config()} | usual
 
 
 def _chosen(kind: type, found: Recipe, dotted: Sequence[str]) -> Any:

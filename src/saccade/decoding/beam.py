@@ -25,7 +25,7 @@ from saccade.decoding.rules import Sofar
 from saccade.decoding.settings import STEEPEST
 from saccade.decoding.stop import Written
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.parts.state import State
 
 Enough = Literal["first", "likely", "sure"]
@@ -131,7 +131,7 @@ class _Pool:
 
 @torch.no_grad()
 def search(
-    model: Writer,
+    model: AutoregressiveModel,
     batch: Batch,
     bounds: Bounds,
     beams: Beams = Beams(),
@@ -185,7 +185,7 @@ class _Run:
             return Offer.of(ranked(scores, self.count)).spread(self.beams.width)
         return Scores(scores.repeat_interleave(self.beams.width, dim=0), self.bounds.rules, sofar)
 
-    def ask(self, model: Writer, new: Text, state: State, sofar: Sofar) -> Offer | Scores:
+    def ask(self, model: AutoregressiveModel, new: Text, state: State, sofar: Sofar) -> Offer | Scores:
         """What follows the new token of each beam."""
         if self.few:
             return following(model, new, state, self.count)

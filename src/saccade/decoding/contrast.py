@@ -18,12 +18,12 @@ from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import Course, Step
 from saccade.decoding.stop import collect
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.models.model import Model
 from saccade.parts.state import State
 
 
-class Thinker(Writer, Protocol):
+class Thinker(AutoregressiveModel, Protocol):
     """A writer that also gives the vectors before its head."""
 
     def think(self, text: Text, state: State) -> Tensor:  # (B, T, W)
@@ -62,12 +62,7 @@ def contrast_steps(
 
 
 def _thinker(model: Model | Thinker) -> Thinker:
-    body = model.body if isinstance(model, Model) else model
-    if not hasattr(body, "think") or not hasattr(body, "start"):
-        raise UsageError(
-            f"Contrastive search needs a writer with `think`; {type(body).__name__} has none. Use `generate`."
-        )
-    return body  # type: ignore[return-value]
+    return model.autoregressive if isinstance(model, Model) else model
 
 
 def _read(writer: Thinker, batch: Batch) -> tuple[Tensor, Tensor]:

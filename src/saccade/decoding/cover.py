@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from saccade.attention import watch
 from saccade.attention.watch import Look, watchable
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.parts.state import State
 
 LEAST = 1e-9  # of a look: what was never looked at is punished, but not without end
@@ -66,7 +66,7 @@ class Covered(Cover):
 
 
 @contextmanager
-def watching(model: Writer, weight: float) -> Iterator[Cover]:
+def watching(model: AutoregressiveModel, weight: float) -> Iterator[Cover]:
     """Watch what looks across, if coverage has a weight; a model in which nothing does is refused."""
     if not weight:
         yield Cover()

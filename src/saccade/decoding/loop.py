@@ -22,7 +22,7 @@ from saccade.decoding.highest import log_probability
 from saccade.decoding.offers import Ranking
 from saccade.decoding.rules import Ruling, Sofar, need_numbers, obey
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.models.model import Model
 from saccade.parts.state import State
 
@@ -66,7 +66,7 @@ class Pick:
 
 
 def generate(
-    model: Writer,
+    model: AutoregressiveModel,
     batch: Batch,
     choose: Choose = greedy,
     *,
@@ -85,7 +85,7 @@ def generate(
 
 
 @torch.no_grad()
-def steps(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) -> Iterator[Step]:
+def steps(model: AutoregressiveModel, batch: Batch, bounds: Bounds, choose: Choose = greedy) -> Iterator[Step]:
     """Yield the tokens of all rows as they are chosen, with the scores before and after the rules."""
     course = Course(model, batch, bounds)
     while course.goes_on():
@@ -94,7 +94,7 @@ def steps(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) 
 
 
 @torch.no_grad()
-def picks(model: Writer, batch: Batch, bounds: Bounds, choose: Choose = greedy) -> Iterator[Step | Pick]:
+def picks(model: AutoregressiveModel, batch: Batch, bounds: Bounds, choose: Choose = greedy) -> Iterator[Step | Pick]:
     """As `steps`, for who does not ask for all scores: where nobody else does, and the writer can, it says the best by itself."""
     if choose is not greedy or bounds.rules or not (isinstance(model, Ranking) and model.ranks):
         yield from steps(model, batch, bounds, choose)
@@ -119,7 +119,7 @@ class Course:
     Whoever chooses asks `goes_on`, takes the `ruled` scores, and says with `take` what it chose.
     """
 
-    def __init__(self, model: Writer, batch: Batch, bounds: Bounds):
+    def __init__(self, model: AutoregressiveModel, batch: Batch, bounds: Bounds):
         self.model, self.bounds = model, bounds
         self.state, self.scores, self.sofar = begin(model, batch, bounds.limit)
         self.stops = bounds.stops(self.scores.size(-1)) if len(self.sofar) else frozenset()
@@ -162,7 +162,7 @@ class Course:
         return None if bool(self.going.all()) else self.going[:, None]
 
 
-def begin(model: Writer, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar]:
+def begin(model: AutoregressiveModel, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar]:
     """The state after the first step, the scores (B, V) of what follows it, and what stands there so far."""
     state, text = model.start(batch)
     prompt = _rows(text)
@@ -180,7 +180,7 @@ def begin(model: Writer, batch: Batch, limit: int) -> tuple[State, Tensor, Sofar
     return state, scores, Sofar(prompt, [[] for _ in prompt], limit)
 
 
-def follow(model: Writer, batch: Batch) -> Tensor:
+def follow(model: AutoregressiveModel, batch: Batch) -> Tensor:
     """The scores of each token of the target, given those before it, (B, T, V): all at once, as training asks for them."""
     target = batch.target
     if target is None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.data import Text
 from saccade.decoding.highest import highest, log_probability
 from saccade.decoding.rules import Ruling, Sofar
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.parts.state import State
 
 Best = tuple[
@@ -101,7 +101,7 @@ class Scores:
         return Offer(tokens, judged, ruled.gather(-1, tokens), own.gather(-1, tokens))
 
 
-def following(model: Writer, text: Text, state: State, count: int) -> Offer:
+def following(model: AutoregressiveModel, text: Text, state: State, count: int) -> Offer:
     """The best few words after one new token a row."""
     if isinstance(model, Ranking):
         return Offer.of(model.best(text, state, count))

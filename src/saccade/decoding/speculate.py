@@ -26,14 +26,16 @@ from saccade.decoding.loop import Step, begin
 from saccade.decoding.rules import Ruling, Sofar, obey
 from saccade.errors import UsageError
 from saccade.models.encoder_decoder import EncoderDecoder
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.models.model import Model
 from saccade.parts.embed import Words
 
 MOST = 8  # tokens that are proposed at a time, and that are read again after a proposal was wrong
 
 Propose = Callable[[list[int], int], list[int]]  # what is written so far and how many more to what may follow
-Drafter = Callable[[Writer, Batch], Propose]  # the model that will check, and a row, to what proposes for it
+Drafter = Callable[
+    [AutoregressiveModel, Batch], Propose
+]  # the model that will check, and a row, to what proposes for it
 
 
 @dataclass
@@ -72,7 +74,7 @@ class LookUp:
                 f"What is looked up is 1 token long or longer; got {self.shortest} to {self.longest} tokens."
             )
 
-    def __call__(self, model: Writer, batch: Batch) -> Propose:
+    def __call__(self, model: AutoregressiveModel, batch: Batch) -> Propose:
         given = batch.source
         source: list[int] = given.tokens[0].tolist() if isinstance(given, Text) and not _apart(model) else []
 
@@ -88,7 +90,7 @@ class LookUp:
         return propose
 
 
-def _apart(model: Writer) -> bool:
+def _apart(model: AutoregressiveModel) -> bool:
     """Whether the target has a vocabulary of its own; two tables of words under one tokenizer have the same."""
     body = model.body if isinstance(model, Model) else model
     if not isinstance(body, EncoderDecoder) or body.target_words is None:
@@ -101,9 +103,9 @@ def _apart(model: Writer) -> bool:
 class Drafted:
     """Proposes what a smaller model with the same tokens would write, as far as it has positions, and vectors for the text."""
 
-    model: Writer
+    model: AutoregressiveModel
 
-    def __call__(self, model: Writer, batch: Batch) -> Propose:
+    def __call__(self, model: AutoregressiveModel, batch: Batch) -> Propose:
         limit = self.model.limit if isinstance(self.model, Model) else None
         most = math.inf if limit is None else limit  # tokens that it can read
         vocab, source = _vocab(self.model), batch.source
@@ -131,14 +133,14 @@ class Drafted:
         return propose
 
 
-def _vocab(model: Writer) -> float:
+def _vocab(model: AutoregressiveModel) -> float:
     """How many tokens a model can read, on the side that has fewer; no end where it has no table of words."""
     parts = model.modules() if isinstance(model, nn.Module) else ()
     return min((part.vectors.num_embeddings for part in parts if isinstance(part, Words)), default=math.inf)
 
 
 def speculate(
-    model: Writer, batch: Batch, bounds: Bounds, drafter: Drafter, tally: Tally | None = None
+    model: AutoregressiveModel, batch: Batch, bounds: Bounds, drafter: Drafter, tally: Tally | None = None
 ) -> list[list[int]]:
     """What `generate` would write after each row, greedily, in fewer steps where the proposals are good."""
     rows = []
@@ -150,7 +152,7 @@ def speculate(
 
 @torch.no_grad()
 def steps_ahead(
-    model: Writer, batch: Batch, bounds: Bounds, drafter: Drafter, tally: Tally | None = None
+    model: AutoregressiveModel, batch: Batch, bounds: Bounds, drafter: Drafter, tally: Tally | None = None
 ) -> Iterator[Step]:
     """Yield the tokens of one row as `loop.steps` does, several after each step of the model."""
     tally = Tally() if tally is None else tally

@@ -16,7 +16,7 @@ from saccade.decoding.bounds import Bounds, Until
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Choose, Pick, Step, picks
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.text.stream import Stream
 from saccade.text.tokenizer import Tokenizer
 
@@ -133,7 +133,7 @@ class Written:
 
 
 def written(
-    model: Writer,
+    model: AutoregressiveModel,
     batch: Batch,
     bounds: Bounds,
     choose: Choose = greedy,
@@ -166,7 +166,7 @@ def collect(found: Iterable[Step | Pick], cutters: Cutters | None = None) -> lis
 
 
 def stream(
-    model: Writer,
+    model: AutoregressiveModel,
     batch: Batch,
     bounds: Bounds,
     tokenizer: Tokenizer,

@@ -85,13 +85,13 @@ def generate(
     if not isinstance(stop, str):
         ways.ends = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
     texts = [prompt] if isinstance(prompt, str) else list(prompt)
-    write = _answers if hasattr(model.body, "encoder") else _continuations
+    write = _continuations if model.capabilities.continues else _answers
     found = write(ways, tokenizer, texts, limit)
     return found[0] if isinstance(prompt, str) else found
 
 
 def _need_tokenizer(model: Any) -> Tokenizer:
-    if not (isinstance(model, Model) and hasattr(model.body, "start")):
+    if not (isinstance(model, Model) and model.capabilities.generates_text):
         name = model.family.name if isinstance(model, Model) else type(model).__name__
         raise ModelError(f"Text is written by a language model or an encoder-decoder; {name} does not write.")
     if model.tokenizer is None:

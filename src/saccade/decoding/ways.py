@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -164,8 +163,7 @@ class Named(Rule):
 
 def named_only(model: Model, tokenizer: Tokenizer) -> list[Ruling]:
     """The rule that a model needs which has more scores than its tokenizer has tokens; most need none."""
-    body: Any = model.body
-    return [Named(tokenizer.vocab)] if body.head.score.out_features > tokenizer.vocab else []
+    return [Named(tokenizer.vocab)] if model.autoregressive.head.score.out_features > tokenizer.vocab else []
 
 
 def spelt(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:

@@ -81,7 +81,7 @@ def choice(model: Model, precision: str = AUTO) -> Choice:
         return Choice("float32", f"a width of {width} is too narrow to gain from fewer bits")
     # int8 was measured with our own operators
     able = PRECISIONS if native.ready() else PRECISIONS[1:]
-    if hasattr(model.body, "start"):
+    if model.capabilities.autoregressive:
         return _for_writer(able)
     if not _is_tame(model):
         return Choice("float32", "some of its weights are larger than float16 has numbers for")

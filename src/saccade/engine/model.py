@@ -25,7 +25,6 @@ from saccade.errors import UsageError
 from saccade.heap import give_back
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.model import Model
-from saccade.models.painter import Painter
 from saccade.parts.heads import WordHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -55,7 +54,7 @@ class Fast(Model):
     @torch.no_grad()
     def step(self, text: Text, state: State) -> Tensor:
         body: Any = self.body
-        if text.tokens.size(1) > 1 or isinstance(body, Painter):
+        if text.tokens.size(1) > 1 or not self.capabilities.generates_text:
             return body.step(text, state)
         if text.keep is None or not isinstance(body.head.score, Tiles):
             return body.step(text, state)
@@ -80,7 +79,7 @@ class Fast(Model):
     @property
     def ranks(self) -> bool:
         """Whether our operator finds the best words without the scores of all; a painter's step masks words, so it needs them."""
-        head = None if isinstance(self.body, Painter) else getattr(self.body, "head", None)
+        head = self.autoregressive.head if self.capabilities.generates_text else None
         return type(head) is WordHead and isinstance(head.score, Tiles)
 
     def _thought(self, text: Text, state: State) -> Tensor:

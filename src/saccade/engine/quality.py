@@ -49,7 +49,7 @@ def quality(model: Model, texts: Sequence[str], precision: str = "auto") -> Qual
     A model that continues texts foresees theirs, token by token. One that reads a source and writes something else is held
     to what the plain model writes for it.
     """
-    if model.tokenizer is None or not hasattr(model.body, "start"):
+    if model.tokenizer is None or not model.capabilities.autoregressive:
         raise ModelError(f"{model.family.name}: a writer with a tokenizer is needed to compare what is written.")
     quick = fast(model, precision)
     tokens = equal = 0

@@ -20,7 +20,7 @@ from torch import Tensor
 from saccade.data import Image, Points, Text
 from saccade.engine.ticket import Ticket, values
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 from saccade.parts.state import Slot, State
 
 Source = list[int] | Image | Points
@@ -29,7 +29,7 @@ Source = list[int] | Image | Points
 class Loose:
     """A row for each request that is going on, and none else."""
 
-    def __init__(self, model: Writer, size: int, device: torch.device):
+    def __init__(self, model: AutoregressiveModel, size: int, device: torch.device):
         self.model, self.size, self.device = model, size, device
         self.seated: list[Ticket] = []
         self.state: State | None = None
@@ -91,7 +91,7 @@ class Loose:
 class Fixed:
     """Always `size` rows of `limit` columns."""
 
-    def __init__(self, model: Writer, size: int, limit: int, device: torch.device):
+    def __init__(self, model: AutoregressiveModel, size: int, limit: int, device: torch.device):
         self.model, self.size, self.limit, self.device = model, size, limit, device
         self.rows: list[Ticket | None] = [None] * size
         self.state: State | None = None

@@ -28,7 +28,7 @@ from saccade.decoding.loop import begin
 from saccade.engine.rows import Fixed, Loose, Source, together
 from saccade.engine.ticket import Event, Request, Ticket, one_row
 from saccade.errors import UsageError
-from saccade.models.family import Writer
+from saccade.models.family import AutoregressiveModel
 
 
 class Full(Exception):
@@ -42,7 +42,7 @@ class Slots:
     is a text of its own, each of the two.
     """
 
-    def __init__(self, model: Writer, size: int, limit: int, fixed: bool = False, *, waiting: int = 64):
+    def __init__(self, model: AutoregressiveModel, size: int, limit: int, fixed: bool = False, *, waiting: int = 64):
         _checked(model, size, limit, waiting)
         device = next((p.device for p in getattr(model, "parameters", tuple)()), torch.device("cpu"))
         self.model, self.size, self.limit, self.device = model, size, limit, device
@@ -199,7 +199,7 @@ class About:
 
 
 @torch.no_grad()
-def learn(model: Writer, source: Source, device: torch.device) -> About:
+def learn(model: AutoregressiveModel, source: Source, device: torch.device) -> About:
     """Let it read the shortest source of this kind."""
     state, text = model.start(Batch(together([[0]] if isinstance(source, list) else [source])).to(device))
     continues = not state.mark().slots
@@ -220,7 +220,7 @@ def _failed(tickets: list[Ticket], error: Exception) -> list[Event]:
     return [event for event in events if event is not None]
 
 
-def _checked(model: Writer, size: int, limit: int, waiting: int) -> None:
+def _checked(model: AutoregressiveModel, size: int, limit: int, waiting: int) -> None:
     if size < 1 or limit < 2 or waiting < 1:
         raise UsageError(
             f"Slots have at least one row, two tokens (one read, one written) and one place to wait; got size={size}, "

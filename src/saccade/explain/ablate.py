@@ -23,7 +23,7 @@ from saccade.attention.mechanism import Mechanism
 from saccade.attention.watch import watchable
 from saccade.data import Example
 from saccade.errors import UsageError
-from saccade.explain.places import FAR, LAYER, side_of
+from saccade.explain.places import FAR, locate
 from saccade.models import cut
 from saccade.models.model import Model
 from saccade.parts.multihead import Attention
@@ -76,20 +76,19 @@ class Importance:
         return f"{self.switch}: {self.metric} {self.score:.4g}, loses {self.loss:.4g} ({self.low:.4g} to {self.high:.4g}), {said}"
 
 
-def switches(model: nn.Module, *, layers: bool = False) -> list[Switch]:
+def switches(model: Model, *, layers: bool = False) -> list[Switch]:
     """Every head that can be switched off, or with `layers` every attention, gated layer and squeeze as a whole."""
     known = watchable(model)
     out: list[Switch] = []
     for name, module in known.items():
         if any(name.startswith(f"{other}.") for other in known) or FAR in name:
             continue
-        count, numbers = heads_of(model, name), LAYER.findall(name)
-        kind = _kind(module, name)
-        before = {one.names for one in out if (one.kind, one.side) == (kind, side_of(name))}
-        layer = int(numbers[-1]) if numbers else len(before)
+        count, kind, (side, number, _) = heads_of(model, name), _kind(module, name), locate(model, name)
+        before = {one.names for one in out if (one.kind, one.side) == (kind, side)}
+        layer = len(before) if number is None else number
         names = (name, name.replace(".near.", FAR)) if ".near." in name else (name,)
         many: Sequence[int | None] = [None] if layers or not isinstance(module, Mechanism) else range(count)
-        out += [Switch(names, kind, side_of(name), layer, head) for head in many]
+        out += [Switch(names, kind, side, layer, head) for head in many]
     return out
 
 

@@ -13,25 +13,23 @@ from PIL import Image as Pillow
 from saccade.data import Batch, Example, Image, Points, Text
 from saccade.errors import UsageError
 from saccade.explain.axis import Axis, Token, cells, numbered, read_axis
+from saccade.models.capabilities import Modality
 from saccade.models.load import load
 from saccade.models.model import Model
-from saccade.models.painter import Painter
 from saccade.models.vit import ViT
 from saccade.parts.position import Grid
 from saccade.parts.stack import Stack
 from saccade.tasks.caption import Caption
 from saccade.tasks.label import Label, picture_shape
 from saccade.tasks.language import Language
-from saccade.tasks.opening import HEADS, open_run
+from saccade.tasks.opening import open_run, task_for
 from saccade.tasks.paint import Paint
 from saccade.tasks.pair import Pair
 from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.regress import Regress
 from saccade.tasks.run_settings import is_run
-from saccade.tasks.table import task_class
 from saccade.tasks.tag import Tag, split_words
 from saccade.tasks.task import Item, Task, need_tokenizer
-from saccade.tasks.translate import Translate
 from saccade.vision.pixels import pixels
 
 Picture = str | os.PathLike[str] | bytes | np.ndarray
@@ -53,12 +51,12 @@ class Asked:
 
     @property
     def writes(self) -> bool:
-        return hasattr(self.model.body, "start")
+        return self.model.capabilities.autoregressive
 
     @property
     def alone(self) -> bool:
         """Whether what is written continues what is read, in one stack."""
-        return self.writes and not (hasattr(self.model.body, "encoder") or hasattr(self.model.body, "eye"))
+        return self.model.capabilities.continues
 
 
 def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
@@ -72,28 +70,6 @@ def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
     raise UsageError(f"A model or the path of a run is needed; got {type(model).__name__}.")
 
 
-def task_for(model: Model) -> Task | None:
-    """The task of a model that came without a run."""
-    if isinstance(model.body, Painter):
-        return Paint()
-    if model.kind in HEADS:
-        task = task_class(HEADS[model.kind])(labels=model.labels)
-        if isinstance(task, Label):
-            task = Label(Label.Config(many=model.many), labels=model.labels)
-            task.seen = sees(model)
-        return task
-    if model.family.name == "kernel":
-        return Regress()
-    if not hasattr(model.body, "start"):
-        return None
-    return Caption() if sees(model) else Translate() if hasattr(model.body, "encoder") else Language()
-
-
-def sees(model: Model) -> bool:
-    """Whether a model reads pictures."""
-    return picture_shape(model)[0] is not None and not isinstance(model.body, Painter)
-
-
 def ask(task: Task | None, model: Model, input: Input) -> Asked:
     """Make one row of whatever came."""
     if isinstance(input, Batch):
@@ -103,7 +79,7 @@ def ask(task: Task | None, model: Model, input: Input) -> Asked:
         task = None  # one text for a model of pairs: it can be read, and there is nothing to answer
     if isinstance(task, Label) and "second" in values:
         task = Pair(labels=model.labels)
-    if "image" in values and sees(model):
+    if "image" in values and model.capabilities.input is Modality.IMAGE:
         return _of_picture(task, model, values)
     if "x" in values:
         assert isinstance(task, Regress)
@@ -117,21 +93,21 @@ def _values(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
     if isinstance(input, Mapping):
         return {name: _plain_picture(value) if name == "image" else value for name, value in input.items()}
     first, second = input if isinstance(input, tuple) and len(input) == 2 else (input, None)
-    if sees(model):
+    if model.capabilities.input is Modality.IMAGE:
         return {"image": _plain_picture(first)} | ({"caption": second} if second is not None else {})
     if not isinstance(first, str) or not isinstance(second, str | None):
         raise UsageError(
             f"{model.family.name} reads text: a string, two strings, a record or a Batch; got {type(input).__name__}."
         )
     names = _names(task, model)
-    if second is None and len(names) > 1 and not hasattr(model.body, "start"):
+    if second is None and len(names) > 1 and not model.capabilities.autoregressive:
         return {"text": first}
     return dict(zip(names, (first, second) if second is not None else (first,), strict=False))
 
 
 def _names(task: Task | None, model: Model) -> tuple[str, ...]:
     """The roles of a first and a second text."""
-    if hasattr(model.body, "start"):
+    if model.capabilities.autoregressive:
         return ("caption",) if isinstance(task, Paint) else ("source", "target")
     roles = [] if task is None else [role.name for role in task.roles([]) if role.name in ("context", "question")]
     return tuple(roles) if roles else ("first", "second") if not isinstance(task, Tag) else ("text",)
@@ -177,7 +153,7 @@ def _of_text(task: Task | None, model: Model, values: Mapping[str, Any]) -> Aske
         texts = tuple(values[name] for name in known if isinstance(values.get(name), str))
     if not texts:
         raise UsageError(f"{model.family.name} reads text, and the record has {', '.join(values) or 'nothing'}.")
-    writes, alone = hasattr(model.body, "start"), not hasattr(model.body, "encoder")
+    writes, alone = model.capabilities.autoregressive, model.capabilities.continues
     found = tokenizer.encode(*texts[:2], special=not (writes and alone) or isinstance(task, Paint))
     item = _item(task, model, values, texts)
     limit = len(item.source) if item is not None else min(model.limit or len(found), len(found))

@@ -213,7 +213,7 @@ def _pass(asked: Asked, written: Written | None, chosen: Sequence[Place]) -> str
         item, answers = batch.rows[0], task.answer(model, batch)
         check_answers(answers)
         return task.told(task.shown(task.gathered(answers, [item])[0], item.example))
-    body: Any = model.body
+    body = model.autoregressive
     state, first = body.start(batch)
     ids = written.ids if asked.alone else written.ids[:-1]
     new = torch.tensor([ids], dtype=torch.long, device=first.tokens.device)

@@ -12,7 +12,7 @@ from saccade.tasks.task import Item, Task
 def seen(task: Task, model: Model, item: Item, target: list[int] | None = None) -> list[Seen]:
     """Every attention of a model over one item; a writer is watched while it writes `target`, or the item's own."""
     asked = of_batch(task, model, task.batch([item]))
-    if task.writes:
+    if model.capabilities.autoregressive:
         words = target if target is not None else [] if item.target is None else item.target.tolist()
         asked = replace(asked, target=tuple(words) if words or asked.alone else (0,))
     return [one for one in look_at(replace(asked, task=None)).maps if one.kind in ATTENTION]

@@ -1,6 +1,5 @@
-"""Where each watchable module of a model stands, and what its rows and columns are: told from its name, not from shapes."""
+"""Where each watchable module of a model stands, as its family declares it, and what its rows and columns are."""
 
-import re
 from dataclasses import dataclass
 
 from torch import nn
@@ -9,8 +8,6 @@ from saccade.attention.watch import watchable
 from saccade.explain.axis import Axis, numbered
 from saccade.models.model import Model
 
-LAYER = re.compile(r"layers\.(\d+)")
-STACKED = re.compile(r"layers\.\d+\.(attention|across)\b")  # asked once for all rows, so that rows can be chosen
 FAR = ".far."  # Longformer's second look, of the marked tokens alone
 
 
@@ -35,10 +32,7 @@ class Place:
     query: Axis
     key: Axis
     gates: tuple[str, ...] = ()
-
-    @property
-    def stacked(self) -> bool:
-        return bool(STACKED.search(self.name)) and FAR not in self.name
+    stacked: bool = False  # the attention of a layer, which is asked once for all rows, so that rows can be chosen
 
 
 def places(model: Model, sides: Sides) -> list[Place]:
@@ -48,11 +42,11 @@ def places(model: Model, sides: Sides) -> list[Place]:
     for name, module in known.items():
         if any(name.startswith(f"{other}.") for other in known):
             continue  # seen with what holds it
-        kind, side = _kind(module, name, sides), side_of(name)
-        numbers = LAYER.findall(name)
+        kind, (side, number, inside) = _kind(module, name, sides), locate(model, name)
         before = [place for place in found if (place.kind, place.side) == (kind, side)]
-        layer = int(numbers[-1]) if numbers else len(before)
-        found.append(Place(name, kind, side, layer, *_axes(kind, side, name, sides), _gates(module)))
+        layer = len(before) if number is None else number
+        stacked = inside.startswith(("attention.", "across.")) and FAR not in name
+        found.append(Place(name, kind, side, layer, *_axes(kind, side, name, sides), _gates(module), stacked))
     return found
 
 
@@ -69,11 +63,11 @@ def _kind(module: nn.Module, name: str, sides: Sides) -> str:
     return "self"
 
 
-def side_of(name: str) -> str:
-    """The stack that a module is in: encoder, decoder, the eye of a captioner, or nothing where there is one."""
-    if ".encoder." in name or ".decoder." in name:
-        return "encoder" if ".encoder." in name else "decoder"
-    return "eye" if ".eye." in name else ""
+def locate(model: Model, name: str) -> tuple[str, int | None, str]:
+    """The side that a module is on, the number of its layer there, and its path within the layer, as the family declares them."""
+    path, capabilities = name.removeprefix("body."), model.capabilities
+    number, inside = capabilities.layer_of(path) or (None, "")
+    return capabilities.side_of(path), number, inside
 
 
 def _axes(kind: str, side: str, name: str, sides: Sides) -> tuple[Axis, Axis]:

@@ -20,8 +20,6 @@ from saccade.explain.asked import Asked, ask, opened
 from saccade.explain.look import look_at, still
 from saccade.explain.looks import Seen
 from saccade.models.model import Model
-from saccade.parts.recurrent import Recurrent
-from saccade.parts.stack import Stack
 
 Links = tuple[tuple[str, float], ...]  # words, and how much of them is taken
 
@@ -99,27 +97,23 @@ def _most(seen: Seen, asked: Asked, numbers: Sequence[int], count: int = 3) -> L
 
 def _read(asked: Asked) -> None:
     """One pass over what is read, and nothing more."""
-    body: Any = asked.model.body
-    batch = asked.batch.to(next(body.parameters()).device)
+    model = asked.model
+    batch = asked.batch.to(next(model.parameters()).device)
     if not asked.writes:
-        body(batch)
+        model.body(batch)
         return
-    state, first = body.start(batch)
+    state, first = model.start(batch)
     if asked.alone:
-        body.think(Text(first.tokens), state)
+        model.autoregressive.think(Text(first.tokens), state)
 
 
 @contextmanager
 def _seen(model: Model) -> Iterator[list[Tensor]]:
     """What goes into the first layer that reads, and what comes out of each."""
     found: list[Tensor] = []
-    stacks = [m for m in model.body.modules() if isinstance(m, Stack)]
-    if stacks:
-        layers: list[nn.Module] = list(stacks[0].layers)
-    else:
-        every = [(name, m) for name, m in model.body.named_modules() if isinstance(m, Recurrent)]
-        reading = [m for name, m in every if "encoder" in name] or [m for name, m in every if "decoder" not in name]
-        layers = list(reading)
+    capabilities = model.capabilities
+    reading = [path for path in capabilities.layers if capabilities.side_of(f"{path}.") in ("", "encoder")]
+    layers = [layer for path in reading for layer in model.body.get_submodule(path).children()]
     if not layers:
         raise ModelError(f"{model.family.name} has no layers that read a text.")
 

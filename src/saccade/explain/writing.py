@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -70,9 +69,8 @@ def _after(asked: Asked) -> tuple[int, tuple[Sequence[int], int]]:
 
 def _begin(asked: Asked) -> Token:
     """The token that a target begins with, which nobody wrote."""
-    body: Any = asked.model.body
-    batch = asked.batch.to(next(body.parameters()).device)
-    first = int(body.start(batch)[1].tokens[0, 0])
+    batch = asked.batch.to(next(asked.model.parameters()).device)
+    first = int(asked.model.start(batch)[1].tokens[0, 0])
     tokenizer = None if asked.model.tokenizer is None else asked.model.tokenizer.target
     return Token("[begin]" if tokenizer is None or first >= tokenizer.vocab else tokenizer.token(first))
 

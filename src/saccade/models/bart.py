@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from saccade.attention import CAUSAL, FULL, ScaledDot
+from saccade.models.capabilities import ENCODER_DECODER
 from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
 from saccade.models.family import Family
 from saccade.models.fresh import spread
@@ -152,6 +153,7 @@ FAMILY = Family(
     said="encoder and decoder: learned positions, norm after",
     config=Config,
     build=Bart,
+    capabilities=lambda config: ENCODER_DECODER,
     names=lambda config: {**WORDS, **ENDS, **LAYERS},
     keys=KEYS,
     fixed=FIXED | {"normalize_embedding": True, "static_position_embeddings": False},

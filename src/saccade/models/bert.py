@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Text
+from saccade.models.capabilities import ENCODER
 from saccade.models.family import Family, Head, Spares
 from saccade.models.fresh import dense, spread
 from saccade.models.weights import Names
@@ -42,8 +43,6 @@ class Config:
 
 class Bert(nn.Module):
     """Words, segments and positions, summed and normalised; then the stack."""
-
-    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config, position: Learned | None = None, look: Look | None = None):
         super().__init__()
@@ -152,6 +151,7 @@ FAMILY = Family(
     said="encoder: words, segments, learned positions, norm after",
     config=Config,
     build=Bert,
+    capabilities=lambda config: ENCODER,
     names=lambda config: EMBEDDINGS | LAYERS,  # type: ignore[operator]
     keys=KEYS,
     fixed={

@@ -13,6 +13,7 @@ from saccade.attention import Links, Mechanism, RandomBlocks, ScaledDot
 from saccade.errors import ModelError
 from saccade.models import bert
 from saccade.models.bert import Bend, Bert, head_drop
+from saccade.models.capabilities import UNPACKED_ENCODER
 from saccade.models.family import Family, Head
 from saccade.models.fresh import dense, spread
 from saccade.parts.dropout import Dropout
@@ -97,6 +98,7 @@ FAMILY = Family(
     said="encoder: BERT for long texts, neighbours, both ends and random blocks",
     config=Config,
     build=BigBird,
+    capabilities=lambda config: UNPACKED_ENCODER,
     names=lambda config: {**bert.EMBEDDINGS, "embeddings.LayerNorm": "stack.enter.1", **bert.LAYERS},
     keys={
         **bert.KEYS,

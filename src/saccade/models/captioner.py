@@ -13,7 +13,7 @@ Hard attention learns with `draws` and `reinforce`; the reward is what the capti
     loss = -likely.mean() + reinforce(log, likely.detach(), baseline=running_mean)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from saccade.attention import FULL, Additive, Hard, Spatial
 from saccade.data import Batch, Image, Text
 from saccade.errors import ModelError
 from saccade.models import rnn, senet, transformer
+from saccade.models.capabilities import ENCODER_DECODER, Capabilities, Modality
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.parts.embed import Patches, Words
@@ -149,18 +150,47 @@ def _pixels(batch: Batch) -> Tensor:
     return batch.source.pixels
 
 
+def capabilities(config: Config) -> Capabilities:
+    return replace(
+        ENCODER_DECODER,
+        input=Modality.IMAGE,
+        image_shape=(config.channels, config.size, config.size),
+        sides={**ENCODER_DECODER.sides, "eye": "image encoder"},
+        layers=("eye.0.body.stages", *ENCODER_DECODER.layers),
+        embeddings=(*ENCODER_DECODER.embeddings, "eye"),
+    )
+
+
+def recurrent_capabilities(config: Config) -> Capabilities:
+    return replace(
+        capabilities(config),
+        sides={"eye": "image encoder", "decoder": "decoder"},
+        layers=("eye.body.stages", "decoder.body.layers.layers"),
+        embeddings=("eye", "decoder.words"),
+    )
+
+
 FAMILY = Family(
     name="captioner_rnn",
     said="captioner: convolutions, recurrent decoder, soft or hard attention over the grid",
     config=Config,
     build=SpatialCaptioner,
+    capabilities=recurrent_capabilities,
+    short_names=("rnn",),
 )
 TRANSFORMER = Family(
     name="captioner_transformer",
     said="captioner: convolutions, then a transformer",
     config=Config,
     build=with_transformer,
+    capabilities=capabilities,
+    short_names=("transformer",),
 )
 PATCHES = Family(
-    name="captioner_patches", said="captioner: a transformer alone, on patches", config=Config, build=with_patches
+    name="captioner_patches",
+    said="captioner: a transformer alone, on patches",
+    config=Config,
+    build=with_patches,
+    capabilities=capabilities,
+    short_names=("patches",),
 )

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from saccade.data import Batch, Text
 from saccade.models.bert import stack, word_head
+from saccade.models.capabilities import ENCODER
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
@@ -34,8 +35,6 @@ class Config:
 
 class DistilBert(nn.Module):
     """Words and positions, summed and normalised; then the stack."""
-
-    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config):
         super().__init__()
@@ -73,6 +72,7 @@ FAMILY = Family(
     said="encoder: half of BERT's layers, no segments",
     config=Config,
     build=DistilBert,
+    capabilities=lambda config: ENCODER,
     names=lambda config: NAMES,
     keys={
         "vocab_size": "vocab",

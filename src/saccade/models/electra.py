@@ -13,6 +13,7 @@ from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models import bert
 from saccade.models.bert import Bend, head_drop, stack
+from saccade.models.capabilities import ENCODER
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
 from saccade.parts.dropout import Dropout
@@ -32,8 +33,6 @@ class Config(bert.Config):
 
 class Electra(nn.Module):
     """Words, segments and positions, summed, normalised and made as wide as the layers; then BERT's stack."""
-
-    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config):
         super().__init__()
@@ -106,6 +105,7 @@ FAMILY = Family(
     said="encoder: BERT with narrow word vectors, trained to spot replaced words",
     config=Config,
     build=Electra,
+    capabilities=lambda config: ENCODER,
     names=lambda config: {**bert.EMBEDDINGS, "embeddings_project": "stack.enter.2", **bert.LAYERS},
     keys=bert.KEYS | {"embedding_size": "word_width"},
     fixed={**bert.FAMILY.fixed, "tie_word_embeddings": True},

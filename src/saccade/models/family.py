@@ -8,12 +8,13 @@ from torch import Tensor, nn
 
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
+from saccade.models.capabilities import Capabilities
 from saccade.models.weights import Names
 from saccade.parts.feedforward import ACTIVATIONS
 from saccade.parts.state import State
 
 
-class Reader(Protocol):
+class Encoder(Protocol):
     """A model that turns an input into vectors."""
 
     width: int
@@ -22,8 +23,8 @@ class Reader(Protocol):
         ...
 
 
-class Writer(Protocol):
-    """A model that continues a text: one loop serves all of them."""
+class AutoregressiveModel(Protocol):
+    """A model that generates one token after the other: one loop serves all of them."""
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         """Read the input; gives the memory, and the text that the first step takes."""
@@ -31,6 +32,17 @@ class Writer(Protocol):
 
     def step(self, text: Text, state: State) -> Tensor:
         """(B, T) new tokens to (B, T, V) scores of what follows each; the state moves on."""
+        ...
+
+
+class AutoregressiveBody(AutoregressiveModel, Protocol):
+    """A body that generates: its hidden states can be had before the head makes scores of them."""
+
+    width: int
+    head: Any  # WordHead: (..., W) to (..., V)
+
+    def think(self, text: Text, state: State) -> Tensor:
+        """(B, T) new tokens to (B, T, W) hidden states; the state moves on."""
         ...
 
 
@@ -61,6 +73,8 @@ class Family:
     said: str  # one line for a person
     config: type
     build: Callable[[Any], nn.Module]
+    capabilities: Callable[[Any], Capabilities]  # what models of a config can do
+    short_names: tuple[str, ...] = ()  # what it answers to as well, where the family of that name does not fit a task
     names: Callable[[Any], Names] | None = None  # published names -> ours; None where there is no published form
     unpublished: Callable[[Any], bool] = lambda config: False  # configs that have none, though others have one
     read_only: bool = False  # published, in a form that `saccade import` reads and nobody writes

@@ -72,15 +72,14 @@ def write_generation(model: Model, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def writes(model: Model) -> bool:
     """Whether a model generates text."""
-    return hasattr(model.body, "step")
+    return model.capabilities.autoregressive
 
 
 def _nameless(model: Model) -> range:
     """The ids that have a score and no token, which we never write."""
     if model.tokenizer is None:
         return range(0)
-    body: Any = model.body
-    found = range(model.tokenizer.target.vocab, body.head.score.out_features)
+    found = range(model.tokenizer.target.vocab, model.autoregressive.head.score.out_features)
     return found if len(found) <= MAX_SUPPRESSED else range(0)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, ScaledDot
 from saccade.data import Batch, Text
+from saccade.models.capabilities import DECODER
 from saccade.models.family import Family
 from saccade.models.fresh import STD, spread
 from saccade.models.weights import Names, Split, Transposed
@@ -39,8 +40,6 @@ class Config:
 
 class GPT2(nn.Module):
     """Words in, scores of the next word out, with one table for both."""
-
-    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config):
         super().__init__()
@@ -100,6 +99,7 @@ FAMILY = Family(
     said="decoder: words, learned positions, norm before",
     config=Config,
     build=GPT2,
+    capabilities=lambda config: DECODER,
     names=lambda config: NAMES,
     keys={
         "vocab_size": "vocab",

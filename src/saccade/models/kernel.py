@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from saccade.attention import Kernel
 from saccade.attention.pool import AttentionPool, Others, rule_of_thumb
 from saccade.data import Batch, Points
+from saccade.models.capabilities import Capabilities, Modality
 from saccade.models.family import Family
 
 
@@ -71,4 +72,5 @@ FAMILY = Family(
     said="kernel pooling (Nadaraya-Watson): keeps the data, learns one width",
     config=Config,
     build=Pool,
+    capabilities=lambda config: Capabilities(Modality.POINTS, layers=(), embeddings=()),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from saccade.attention import LowRank
 from saccade.models import bert
 from saccade.models.bert import Bert
+from saccade.models.capabilities import UNPACKED_ENCODER
 from saccade.models.family import Family
 from saccade.models.fresh import spread
 from saccade.parts.multihead import Attention
@@ -37,6 +38,7 @@ FAMILY = Family(
     said="encoder: low-rank attention, cost in proportion to the length",
     config=Config,
     build=build,
+    capabilities=lambda config: UNPACKED_ENCODER,
     heads={name: replace(head, names={}, architecture="") for name, head in bert.FAMILY.heads.items()},
     fresh=spread,
 )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from saccade.attention import CAUSAL
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
+from saccade.models.capabilities import DECODER
 from saccade.models.family import Family
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
@@ -45,8 +46,6 @@ class Config:
 
 class Llama(nn.Module):
     """Words in, scores of the next word out; nothing has a bias, and order is in the turning of queries and keys alone."""
-
-    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config):
         super().__init__()
@@ -158,6 +157,7 @@ FAMILY = Family(
     said="decoder: rotary positions, RMS norm before, gated, keys shared by heads",
     config=Config,
     build=Llama,
+    capabilities=lambda config: DECODER,
     names=lambda config: NAMES if config.tied else {**NAMES, "lm_head": "head.score"},
     keys={
         "vocab_size": "vocab",

@@ -97,9 +97,10 @@ def load(
     return model.eval()
 
 
-def config_of(where: str | Path) -> Any:
-    """The config of a stored model; of one on the hub nothing else is fetched."""
-    return _opened(local(where, ("config.json",)))[-1]
+def family_and_config(where: str | Path) -> tuple[Family, Any]:
+    """The family and the config of a stored model; of one on the hub nothing else is fetched."""
+    _, kind, config = _opened(local(where, ("config.json",)))
+    return kind, config
 
 
 def _opened(directory: Path, named: str | None = None) -> tuple[dict, Family, Any]:

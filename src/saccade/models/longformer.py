@@ -16,6 +16,7 @@ from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models import bert, roberta
 from saccade.models.bert import Bert
+from saccade.models.capabilities import UNPACKED_ENCODER
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
@@ -148,6 +149,7 @@ FAMILY = Family(
     said="encoder: RoBERTa for long texts, neighbours and a few global tokens",
     config=Config,
     build=Longformer,
+    capabilities=lambda config: UNPACKED_ENCODER,
     names=lambda config: {**bert.EMBEDDINGS, **bert.LAYERS, **LOOKS},
     keys={**roberta.FAMILY.keys, "attention_window": "windows"},
     fixed={"tie_word_embeddings": True},

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from saccade.attention import CAUSAL, FULL
 from saccade.models import bart
+from saccade.models.capabilities import ENCODER_DECODER
 from saccade.models.encoder_decoder import EncoderDecoder, ShiftedWordHead
 from saccade.models.family import Family, Spares
 from saccade.models.fresh import spread
@@ -90,6 +91,7 @@ FAMILY = Family(
     said="encoder and decoder: sinusoidal positions, norm after, for translation",
     config=Config,
     build=Marian,
+    capabilities=lambda config: ENCODER_DECODER,
     names=lambda config: {**(bart.WORDS if config.shared else APART), **bart.LAYERS},
     keys=bart.KEYS | {"decoder_vocab_size": "target_vocab", "share_encoder_decoder_embeddings": "shared"},
     fixed=bart.FIXED | {"normalize_embedding": False, "static_position_embeddings": True},

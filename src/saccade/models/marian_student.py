@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL
 from saccade.errors import ModelError
+from saccade.models.capabilities import ENCODER_DECODER
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.models.marian_bin import Settings, read_marian
@@ -213,5 +214,6 @@ FAMILY = Family(
     said="encoder and recurrent (SSRU) decoder that looks across; read from Marian's .bin (Bergamot, Firefox)",
     config=Config,
     build=Student,
+    capabilities=lambda config: ENCODER_DECODER,
     read_only=True,
 )

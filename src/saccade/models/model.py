@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from saccade.attention import Mechanism
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
-from saccade.models.family import Family
+from saccade.models.capabilities import Capabilities, Generates
+from saccade.models.family import AutoregressiveBody, Family
 from saccade.models.labels import LABELLED, unnamed
 from saccade.models.pooling import Pooling
 from saccade.notebook import html_text
@@ -82,8 +83,19 @@ class Model(nn.Module):
     @property
     def packs(self) -> bool:
         """Whether a row that it reads may hold several texts which do not see each other (`Text.packed`)."""
-        apart = all(m.separates for m in self.body.modules() if isinstance(m, Mechanism))
-        return apart and getattr(self.body, "packs", False)
+        return self.capabilities.packs and all(m.separates for m in self.body.modules() if isinstance(m, Mechanism))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, as its family declares it for its config."""
+        return self.family.capabilities(self.config)
+
+    @property
+    def autoregressive(self) -> AutoregressiveBody:
+        """The body of a model that generates; an encoder is refused by name."""
+        if not self.capabilities.autoregressive:
+            raise ModelError(f"{self.family.name} {self.capabilities.describe()}; it does not generate anything.")
+        return cast(AutoregressiveBody, self.body)
 
     def forward(self, batch: Batch) -> Tensor:
         x = self.body(batch)
@@ -91,15 +103,17 @@ class Model(nn.Module):
         return x if self.head is None else self.head(x, keep)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
-        return self.body.start(batch)  # type: ignore[operator]
+        return self.autoregressive.start(batch)
 
     def step(self, text: Text, state: State) -> Tensor:
-        return self.body.step(text, state)  # type: ignore[operator]
+        return self.autoregressive.step(text, state)
 
     def last(self, text: Text, state: State) -> Tensor:
         """What `step` says after the last real token of each row, (B, V): of a prompt, no other score is needed."""
-        body: Any = self.body
-        return body.last(text, state) if hasattr(body, "last") else body.head(text.last(body.think(text, state)))
+        body = self.autoregressive
+        if self.capabilities.generates is Generates.IMAGE_CODES:  # what may follow depends on the token
+            return text.last(body.step(text, state))
+        return body.head(text.last(body.think(text, state)))
 
     def save(self, directory: str | Path) -> Path:
         """Write config, weights and tokenizer; where the family is published, in the published form."""

@@ -18,6 +18,7 @@ from saccade.attention.table import nearest
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models import transformer
+from saccade.models.capabilities import Capabilities, Generates, Modality
 from saccade.models.family import Family
 from saccade.parts.embed import Words
 from saccade.parts.heads import WordHead
@@ -90,9 +91,6 @@ class Painter(nn.Module):
         codes = torch.arange(scores.size(-1), device=scores.device) > self.begin
         return scores.masked_fill(painting & ~codes, -torch.inf)
 
-    def last(self, text: Text, state: State) -> Tensor:
-        return text.last(self.step(text, state))  # since what may follow depends on the token
-
     def target(self, pixels: Tensor) -> Text:
         """A picture as what the painter should write."""
         with torch.no_grad():
@@ -117,9 +115,11 @@ class Painter(nn.Module):
         return torch.where(code.unsqueeze(-1), self.place.place(vectors, painted - 1), vectors)
 
 
+IMAGE_WRITER = Capabilities(Modality.TEXT, Generates.IMAGE_CODES)
 FAMILY = Family(
     name="painter",
     said="DALL-E: text, then a picture's codes, in one decoder over one vocabulary",
     config=Config,
     build=Painter,
+    capabilities=lambda config: IMAGE_WRITER,
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from saccade.attention import Hashed
 from saccade.models import bert
 from saccade.models.bert import Bert
+from saccade.models.capabilities import UNPACKED_ENCODER
 from saccade.models.family import Family
 from saccade.models.fresh import spread
 from saccade.parts.multihead import Attention
@@ -51,6 +52,7 @@ FAMILY = Family(
     said="encoder: attention within the buckets of a hash, cost almost in proportion to the length",
     config=Config,
     build=build,
+    capabilities=lambda config: UNPACKED_ENCODER,
     heads={name: replace(head, names={}, architecture="") for name, head in bert.FAMILY.heads.items()},
     fresh=spread,
 )

@@ -16,6 +16,7 @@ from saccade.attention.table import nearest
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models import reading
+from saccade.models.capabilities import Capabilities, Generates, Modality
 from saccade.models.family import Family
 from saccade.parts.dropout import Dropout
 from saccade.parts.embed import Words
@@ -37,6 +38,17 @@ class Config:
     tied: bool = False  # one table of words for source, target and output
     dropout: float = 0.1
     begin: int = 1  # the token that a translation begins with
+
+
+SEQUENCE_TO_SEQUENCE = Capabilities(
+    Modality.TEXT,
+    Generates.TARGET,
+    sides={"encoder": "encoder", "decoder": "decoder"},
+    layers=("encoder.layers.layers", "decoder.body.layers.layers"),
+    embeddings=("encoder.words", "decoder.words"),
+)
+LANGUAGE_MODEL = Capabilities(Modality.TEXT, Generates.CONTINUATION, layers=("layers.layers",), embeddings=("words",))
+RECURRENT_ENCODER = Capabilities(Modality.TEXT, layers=("layers.layers",), embeddings=("words",))
 
 
 class Deep(nn.Module):
@@ -278,14 +290,22 @@ FAMILY = Family(
     said="recurrent encoder-decoder: one vector (Sutskever), or attention before (Bahdanau) or after the step (Luong)",
     config=Config,
     build=Translator,
+    capabilities=lambda config: SEQUENCE_TO_SEQUENCE,
 )
 LANGUAGE = Family(
-    name="rnn_language", said="recurrent language model: LSTM or GRU, left to right", config=Config, build=Language
+    name="rnn_language",
+    said="recurrent language model: LSTM or GRU, left to right",
+    config=Config,
+    build=Language,
+    capabilities=lambda config: LANGUAGE_MODEL,
+    short_names=("rnn",),
 )
 READER = Family(
     name="rnn_reader",
     said="recurrent reader: LSTM or GRU, in both directions",
     config=Config,
     build=Reader,
+    capabilities=lambda config: RECURRENT_ENCODER,
+    short_names=("rnn",),
     heads=reading.HEADS,
 )

@@ -8,6 +8,7 @@ from torch import nn
 from saccade.errors import ModelError
 from saccade.models import bert
 from saccade.models.bert import Bert, head_drop
+from saccade.models.capabilities import ENCODER
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
 from saccade.parts.dropout import Dropout
@@ -65,6 +66,7 @@ FAMILY = Family(
     said="encoder: BERT, with positions that start after padding's",
     config=Config,
     build=build,
+    capabilities=lambda config: ENCODER,
     names=bert.FAMILY.names,
     keys=bert.KEYS | {"pad_token_id": "padding"},
     fixed={**bert.FAMILY.fixed, "tie_word_embeddings": True},

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from saccade.attention.table import nearest
 from saccade.data import Batch, Image
 from saccade.errors import ModelError
+from saccade.models.capabilities import Capabilities, Modality
 from saccade.models.family import Family, Head
 from saccade.parts.heads import LabelHead
 from saccade.parts.squeeze import SqueezeExcite
@@ -113,10 +114,16 @@ def stage(config: Config, channels: int, width: int) -> nn.Sequential:
     return nn.Sequential(first, *(block(width, width, 1, config.reduction) for _ in range(config.blocks - 1)))
 
 
+def capabilities(config: Config) -> Capabilities:
+    shape = (config.channels, None, None)  # convolutions read images of any size
+    return Capabilities(Modality.IMAGE, image_shape=shape, layers=("stages",), embeddings=("enter",))
+
+
 FAMILY = Family(
     name="senet",
     said="convolutional encoder of pictures: plain, SE-Inception or SE-ResNet",
     config=Config,
     build=SENet,
+    capabilities=capabilities,
     heads={"label": Head(lambda config, body, labels: LabelHead(config.width, labels))},
 )

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL, Buckets, ScaledDot
+from saccade.models.capabilities import ENCODER_DECODER
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.models.weights import Names
@@ -163,6 +164,7 @@ FAMILY = Family(
     said="encoder and decoder: tilts by distance, RMS norm before, text in and text out",
     config=Config,
     build=T5,
+    capabilities=lambda config: ENCODER_DECODER,
     names=names,
     keys={
         "vocab_size": "vocab",

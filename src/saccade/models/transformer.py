@@ -12,6 +12,7 @@ from saccade.attention import CAUSAL, FULL, Mechanism, Pattern, mechanism
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models import reading
+from saccade.models.capabilities import DECODER, ENCODER, ENCODER_DECODER
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
 from saccade.parts.dropout import Dropout
@@ -44,8 +45,6 @@ class Config:
 class Reader(nn.Module):
     """The encoder: a vector for each word, from all the others."""
 
-    packs = True  # a row may hold several texts
-
     def __init__(self, config: Config):
         super().__init__()
         self.words = Words(config.vocab, config.width, scaled=True)
@@ -59,8 +58,6 @@ class Reader(nn.Module):
 
 class Language(nn.Module):
     """The decoder without a memory: a language model."""
-
-    packs = True  # a row may hold several texts
 
     def __init__(self, config: Config):
         super().__init__()
@@ -142,14 +139,22 @@ FAMILY = Family(
     said="encoder-decoder from scratch: any mechanism, any positions, norm before or after",
     config=Config,
     build=transformer,
+    capabilities=lambda config: ENCODER_DECODER,
 )
 LANGUAGE = Family(
-    name="transformer_language", said="the transformer's decoder alone: a language model", config=Config, build=Language
+    name="transformer_language",
+    said="the transformer's decoder alone: a language model",
+    config=Config,
+    build=Language,
+    capabilities=lambda config: DECODER,
+    short_names=("transformer",),
 )
 READER = Family(
     name="transformer_reader",
     said="the transformer's encoder alone",
     config=Config,
     build=Reader,
+    capabilities=lambda config: ENCODER,
+    short_names=("transformer",),
     heads=reading.HEADS,
 )

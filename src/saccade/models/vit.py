@@ -13,6 +13,7 @@ from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Image
 from saccade.errors import ModelError
 from saccade.models.bert import pooler
+from saccade.models.capabilities import Capabilities, Modality
 from saccade.models.family import Family, Head
 from saccade.models.fresh import widened
 from saccade.models.weights import Names, Row
@@ -172,11 +173,18 @@ def current(config: Config, body: ViT) -> Config:
     return replace(config, side=rows, breadth=None if rows == columns else columns)
 
 
+def capabilities(config: Config) -> Capabilities:
+    rows, columns = config.side, config.side if config.breadth is None else config.breadth
+    embeddings = ("whole", "patches", "stack.position", "stack.enter")
+    return Capabilities(Modality.IMAGE, image_shape=(config.channels, rows, columns), embeddings=embeddings)
+
+
 FAMILY = Family(
     name="vit",
     said="encoder of pictures: patches, learned positions on a grid, norm before",
     config=Config,
     build=ViT,
+    capabilities=capabilities,
     names=lambda config: {**NAMES, **NEWER},
     keys={
         "image_size": "side",

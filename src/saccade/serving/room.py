@@ -14,20 +14,20 @@ from saccade.decoding.settings import Decoding
 from saccade.errors import UsageError
 from saccade.explain.ablate import Switch, switches, without
 from saccade.explain.agreement import Evidence, agree, evidence_of, judged
-from saccade.explain.asked import Input, ask, opened, sees
+from saccade.explain.asked import Input, ask, opened
 from saccade.explain.gallery import sections
 from saccade.explain.heads import heads_of
 from saccade.explain.look import look_at
 from saccade.explain.looks import Looks, Seen
 from saccade.explain.naming import Wanted
 from saccade.explain.page import page
+from saccade.models.capabilities import Modality
 from saccade.models.files import file_states, tensor_files
 from saccade.models.load import local
 from saccade.models.model import Model
 from saccade.models.sound import copy_weights
 from saccade.serving.describe import describe_look, special_shares
 from saccade.serving.guard import Gone
-from saccade.tasks.regress import Regress
 from saccade.tasks.task import Task
 
 KEPT = 6  # looks that can still be asked about
@@ -89,9 +89,9 @@ def name_of(run: str | Path | Model) -> str:
 
 def unavailable(task: Task | None, model: Model) -> str | None:
     """Why a model cannot be looked at on the page, or None where it can: it takes a text or a picture there."""
-    if isinstance(task, Regress):
+    if model.capabilities.input is Modality.POINTS:
         return "it reads numbers, and Look takes a text or a picture; Runs shows its curves and its report"
-    if not sees(model) and model.tokenizer is None:
+    if model.capabilities.input is Modality.TEXT and model.tokenizer is None:
         return "it came without a tokenizer; load it from a directory that has tokenizer files"
     return None
 
@@ -112,14 +112,15 @@ class Room:
 
     def about(self) -> dict[str, Any]:
         """What the page has to know before anything is asked."""
-        body: Any = self.model.body
+        capabilities = self.model.capabilities
+        reads_images = capabilities.input is Modality.IMAGE
         return {
             "run": self.name,
             "family": self.model.family.name,
             "task": None if self.task is None else self.task.name,
-            "sees": sees(self.model),
-            "writes": hasattr(body, "start"),
-            "answers": not sees(self.model) and (hasattr(body, "start") or self.model.head is not None),
+            "sees": reads_images,
+            "writes": capabilities.autoregressive,
+            "answers": not reads_images and (capabilities.autoregressive or self.model.head is not None),
             "reads": self.model.limit,
             "unavailable": unavailable(self.task, self.model),
             "heads": [switched(name, one) for name, one in self.switches.items()],

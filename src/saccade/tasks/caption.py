@@ -17,12 +17,13 @@ from saccade.data.item import CAPTION, IMAGE
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.loop import follow, generate
 from saccade.decoding.ways import Ways
-from saccade.errors import UsageError
+from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
 from saccade.tasks.losses import written_loss
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer
 from saccade.vision.pixels import held, pixels
 
@@ -43,7 +44,7 @@ class Caption(Task):
     watched = ("cider", "bleu", "exact_match")
     said = "a picture in words"
     Config = Config
-    writes = True
+    needs = Needs(Modality.IMAGE, Generates.TARGET)
     frame = "t5"
     sample = "pictures"
 
@@ -68,7 +69,7 @@ class Caption(Task):
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
         """One for each caption, so that each is learnt; `gold` is its number, and a picture is asked about once, as 0."""
-        shape = seeing_shape(model)
+        shape = picture_shape(model)
         out: list[Item] = []
         pictures = iter(held([example["image"] for example in examples], shape))
         for start in range(0, len(examples), 1000):
@@ -180,16 +181,6 @@ def new_sizes(picture: str | np.ndarray) -> dict[str, int]:
     channels, rows, columns = pixels(picture).shape
     size = next((side for side in SIDES if side >= max(rows, columns)), SIDES[-1])
     return {"channels": channels, "size": size, "cell": size // CELLS}
-
-
-def seeing_shape(model: Model) -> tuple[int | None, int | None, int | None]:
-    """The shape of the pictures that a model reads; a model that reads none is refused by name."""
-    shape = picture_shape(model)
-    if shape[0] is None:
-        raise UsageError(
-            f"caption needs a model that sees; {model.family.name} reads text. Choose captioner_transformer."
-        )
-    return shape
 
 
 def rewarded_loss(model: Model, batch: Batch, smoothing: float) -> Tensor:

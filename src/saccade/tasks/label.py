@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -14,10 +14,12 @@ from saccade.data import Batch, Example, Image, Role
 from saccade.data.guess import pictured
 from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
 from saccade.errors import DataError, UsageError
+from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, sources
 from saccade.vision.augment import augmentation
 from saccade.vision.pixels import held, pixels
@@ -42,7 +44,7 @@ class Label(Task):
     exchanged = ("text",)
     said = "one label, or several, for a text or a picture: sentiment, topic, kind"
     Config = Config
-    head = "label"
+    needs = Needs((Modality.TEXT, Modality.IMAGE), head="label")
     frame = "both"
     sample = "topics"
 
@@ -52,15 +54,34 @@ class Label(Task):
         self.seen: bool | None = None  # a picture, not a text; None until data or a model say
         self.altered = augmentation("none" if self.config.augment == "swap" else self.config.augment)
 
+    @classmethod
+    def from_head(cls, model: Model) -> Self | None:
+        made = cls(Config(many=model.many), model.labels)
+        if not made.suits(model) or compares_texts(model):
+            return None
+        made.meet(model)
+        return made
+
+    def stored_settings(self, model: Model) -> dict[str, Any]:
+        return {"many": model.many}
+
+    def meet(self, model: Model) -> None:
+        self._read(images=model.capabilities.input is Modality.IMAGE)
+
+    def _read(self, *, images: bool) -> None:
+        """Settle what is labelled: texts or images."""
+        self.seen = images
+        self.needs = replace(self.needs, input=Modality.IMAGE if images else Modality.TEXT)
+
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         if paths and self.seen is None:
-            self.seen = pictured(paths, self.named)
+            self._read(images=pictured(paths, self.named))
         return (IMAGE if self.seen else TEXT, LABELS if self.many else LABEL)
 
     def fit(self, examples: Sequence[Example]) -> None:
         found = Counter(label for example in examples for label in self._gold(example))
         self.labels = tuple(sorted(found, key=_numbers_first))
-        self.seen = bool(examples) and "image" in examples[0]
+        self._read(images=bool(examples) and "image" in examples[0])
         if len(self.labels) < (1 if self.many else 2):
             what = (
                 f"all {len(examples)} examples have the label {self.labels[0]!r}"
@@ -176,19 +197,25 @@ class Label(Task):
         return number[example["label"]]
 
 
-def picture_shape(model: Model) -> tuple[int | None, int | None, int | None]:
-    """(channels, rows, columns) of the pictures that a model reads; None where it takes any."""
-    sizes = asdict(model.config)
-    side = sizes.get("side") or sizes.get("size")
-    return sizes.get("channels"), side, sizes.get("breadth") or side
+def picture_shape(model: Model) -> ImageShape:
+    """(channels, rows, columns) of the images that a model reads, None where it takes any; a model of texts is refused."""
+    shape = model.capabilities.image_shape
+    if shape is None:
+        raise UsageError(
+            f"The data are images, and {model.family.name} {model.capabilities.describe()}. Choose a family that reads images, "
+            "such as vit for labels or captioner_transformer for captions."
+        )
+    return shape
+
+
+def compares_texts(model: Model) -> bool:
+    """Whether a head is for two texts: one output, which is a number, or a class by the name of entailment."""
+    return (len(model.labels) == 1 and not model.many) or any("entail" in label.lower() for label in model.labels)
 
 
 def pictures(examples: Sequence[Example], model: Model) -> list[np.ndarray]:
     """The pictures of examples in the shape that a model reads; of very many, what is read when it is made an array."""
-    shape = picture_shape(model)
-    if shape[0] is None:
-        raise UsageError(f"The data are pictures, and {model.family.name} reads none; choose a model such as vit.")
-    found = cast(list[np.ndarray], held([example["image"] for example in examples], shape))
+    found = cast(list[np.ndarray], held([example["image"] for example in examples], picture_shape(model)))
     sizes = dict.fromkeys(array.shape[1:] for array in found)
     if len(sizes) > 1:
         one, other = (f"{rows} x {columns}" for rows, columns in list(sizes)[:2])

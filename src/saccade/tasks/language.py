@@ -16,10 +16,12 @@ from torch import Tensor
 from saccade.data import Batch, Example, Role, Text
 from saccade.data.item import LINE
 from saccade.errors import DataError, UsageError
+from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.losses import word_costs, word_loss
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.recall import recalled
 from saccade.tasks.task import Choices, Item, Task, need_tokenizer
 from saccade.tasks.validity import kind_of
@@ -40,7 +42,7 @@ class Language(Task):
     exchanged = ("text",)
     said = "the next word, character or byte of a running text"
     Config = Config
-    writes = True
+    needs = Needs(Modality.TEXT, Generates.CONTINUATION)
     frame = "none"
     sample = "docs"
     running = True
@@ -158,7 +160,7 @@ class Language(Task):
 
     def _thought(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """The vectors before the head and the tokens that follow, (N, W) and (N,)."""
-        body: Any = model.body
+        body = model.autoregressive
         text, target = batch.source, batch.target
         assert isinstance(text, Text)
         assert target is not None

@@ -128,7 +128,7 @@ def written_loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
     """The summed loss of a writer on the targets of a batch: the vocabulary is scored at real tokens only."""
     target = batch.target
     assert target is not None, "a batch to learn from has targets"
-    body: Any = model.body
+    body = model.autoregressive
     state, first = body.start(batch)
     length = first.tokens.size(1)
     tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)

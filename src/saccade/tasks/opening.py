@@ -9,18 +9,12 @@ from typing import Any
 from saccade.errors import ModelError
 from saccade.models.load import load
 from saccade.models.model import Model
-from saccade.models.painter import Painter
-from saccade.tasks.label import Label, picture_shape
-from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.run_settings import FILE, is_run, read_run_settings
-from saccade.tasks.table import task_class
+from saccade.tasks.table import TASKS, task_class
 from saccade.tasks.task import Task
 from saccade.text.files import guarded
 
 MAX_WINDOW = 2048  # tokens that are read at once, of a model that came from elsewhere and could read more
-HEADS = {"words": "pretrain", "label": "label", "tag": "tag", "span": "span"}
-# what a model without a head has to do, for each task and objective that asks one
-GENERATES = {"summarise": "translate", "spans": "translate", "denoise": "translate", "causal": "language"}
 
 
 def open_run(
@@ -35,15 +29,14 @@ def open_run(
         raise ModelError(f"{where}: this run has no model yet; the command that began it goes on with it.")
     raw = read_run_settings(where)
     model = load(where)
-    name = raw.get("run", {}).get("task") or _task_of(model)
+    name = raw.get("run", {}).get("task") or _need_task(model).name
     if verb is not None and name != verb:
         raise ModelError(f"{where} was made to {name}, not to {verb}; say saccade predict {where}, or train another.")
     kind = task_class(name)
     known = {item.name for item in fields(kind.Config)}
     given = {key: value for key, value in raw.get("task", {}).items() if key in known}
-    if name == "label" and "many" not in given:
-        given["many"] = model.many
-    if "length" in known - given.keys() and (kind.running or (kind.cuts and kind.head)):
+    given = kind().stored_settings(model) | given
+    if "length" in known - given.keys() and (kind.running or (kind.cuts and kind.needs.head)):
         given["length"] = context_length(model)
     with guarded(str(Path(where) / FILE)) if raw else nullcontext():
         stored = kind.Config(**given)
@@ -52,8 +45,7 @@ def open_run(
     if changes:
         task = kind(replace(stored, **changes), labels=model.labels)
     task.named = raw.get("run", {}).get("columns", {})
-    if isinstance(task, Label):
-        task.seen = picture_shape(model)[0] is not None
+    task.meet(model)
     return task, model
 
 
@@ -65,43 +57,27 @@ def context_length(model: Model) -> int:
 
 def check_task(task: Task, model: Model, where: str | Path) -> None:
     """Refuse a model that cannot do a task: that has another head, or generates something else."""
-    name = task.doing.name if isinstance(task, Pretrain) else task.name
-    if task.head is not None:
-        fits, has = model.kind == task.head, f"its head is {model.kind or 'none'}, and {task.head} is needed"
-    else:
-        fits, has = _generates(model) == GENERATES.get(name, name), "its model does something else"
-    if not fits:
-        raise ModelError(
-            f"{Path(where) / FILE}: run.task is {task.name}, and the model beside it is a {model.family.name} that does not "
-            f"fit it: {has}. Put the config.toml back that belongs to the model, or take it away to use the model alone."
-        )
+    if task.suits(model):
+        return
+    has = f"it {model.capabilities.describe()}"
+    if task.needs.head is not None:
+        has = f"its head is {model.kind or 'none'}, and {task.needs.head} is needed"
+    raise ModelError(
+        f"{Path(where) / FILE}: run.task is {task.name}, and the model beside it is a {model.family.name} that does not "
+        f"fit it: {has}. Put the config.toml back that belongs to the model, or take it away to use the model alone."
+    )
 
 
-def _generates(model: Model) -> str:
-    """The task of a model without a head; an encoder alone has none."""
-    body = model.body
-    if isinstance(body, Painter):
-        return "paint"
-    if model.family.name == "kernel":
-        return "regress"
-    if not hasattr(body, "start"):
-        return ""
-    return "caption" if hasattr(body, "eye") else "translate" if hasattr(body, "encoder") else "language"
+def task_for(model: Model) -> Task | None:
+    """The task of a model that came without a run, by its head or by what it generates; a bare encoder has none."""
+    return next((task for task in (kind.from_head(model) for kind in TASKS) if task is not None), None)
 
 
-def _of_pairs(model: Model) -> bool:
-    """Whether a head is for two texts: one output, which is a number, or a class by the name of entailment."""
-    return (len(model.labels) == 1 and not model.many) or any("entail" in label.lower() for label in model.labels)
-
-
-def _task_of(model: Model) -> str:
-    if model.kind == "label" and _of_pairs(model):
-        return "pair"
-    if model.kind in HEADS:
-        return HEADS[model.kind]
-    if not hasattr(model.body, "start"):
+def _need_task(model: Model) -> Task:
+    found = task_for(model)
+    if found is None:
         raise ModelError(
             f"This {model.family.name} has no head that answers, so it has no task; "
             "saccade train TASK --model DIR gives it one, and saccade.encode and saccade.embed use it as it is."
         )
-    return "translate" if hasattr(model.body, "encoder") else "language"
+    return found

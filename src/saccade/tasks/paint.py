@@ -19,10 +19,12 @@ from saccade.data.item import CAPTION, IMAGE
 from saccade.decoding.choose import greedy
 from saccade.decoding.loop import Choose, follow, generate
 from saccade.errors import UsageError
+from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.models.painter import Painter
 from saccade.tasks.caption import captions
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.painting import Rows, from_png, need_painter, row_seeds, to_png
 from saccade.tasks.task import Choices, Item, Task, encoded, sources
 from saccade.vision.codes import Gumbel, Nearest
@@ -58,7 +60,7 @@ class Paint(Task):
     tracks_dev_loss = False  # its loss is of two kinds, one after the other
     said = "a picture of what a text says"
     Config = Config
-    writes = True
+    needs = Needs(Modality.TEXT, Generates.IMAGE_CODES)
     frame = "none"
     sample = "shapes"
 

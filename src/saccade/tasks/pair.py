@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -20,10 +20,13 @@ from saccade.attention.table import nearest
 from saccade.data import Batch, Example, Role
 from saccade.data.item import FIRST, GRADED, JUDGED, SECOND
 from saccade.errors import DataError, UsageError
+from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
+from saccade.tasks.label import compares_texts
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
 
 GOLD = ("auto", "label", "number")
@@ -51,7 +54,7 @@ class Pair(Task):
     exchanged = ("first", "second")
     said = "what two texts are to each other: entailment, paraphrase, similarity"
     Config = Config
-    head = "label"
+    needs = Needs(Modality.TEXT, head="label")
     frame = "both"
     sample = "pairs"
 
@@ -63,6 +66,10 @@ class Pair(Task):
             raise UsageError(f"task.threshold is {self.config.threshold:g}; a chance between 0 and 1 is needed.")
         if self.labels and self.config.gold == "auto":  # a model that was made elsewhere: one output is a number
             self.config = replace(self.config, gold="number" if len(self.labels) == 1 else "label")
+
+    @classmethod
+    def from_head(cls, model: Model) -> Self | None:
+        return super().from_head(model) if compares_texts(model) else None
 
     @property
     def graded(self) -> bool:

@@ -66,7 +66,7 @@ def shared(rows: Sequence[Sequence[int]]) -> int:
 
 def reads_apart(model: Model) -> bool:
     """Whether a writer reads its prompt with an encoder, so that what it writes begins anew."""
-    return hasattr(model.body, "encoder")
+    return not model.capabilities.continues
 
 
 def after(model: Model, prompts: Sequence[Sequence[int]]) -> Iterator[tuple[State, Tensor]]:
@@ -74,7 +74,7 @@ def after(model: Model, prompts: Sequence[Sequence[int]]) -> Iterator[tuple[Stat
 
     What all prompts begin with is read once. The state is good until the next prompt is asked for.
     """
-    body: Any = model.body
+    body = model.autoregressive
     device = next(model.parameters()).device
     if reads_apart(model):
         for prompt in prompts:
@@ -94,7 +94,7 @@ def after(model: Model, prompts: Sequence[Sequence[int]]) -> Iterator[tuple[Stat
 
 def likelihoods(model: Model, state: State, first: Tensor, endings: Sequence[Sequence[int]]) -> list[Tensor]:
     """The log likelihood of each token of each ending, from one state and the scores (V,) of the first token."""
-    body: Any = model.body
+    body = model.autoregressive
     mark, found = state.mark(), []
     for ending in endings:
         tokens = torch.tensor([ending], device=first.device)

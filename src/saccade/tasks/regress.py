@@ -15,10 +15,12 @@ from torch import Tensor
 from saccade.data import Batch, Example, Points, Role
 from saccade.data.item import LABEL, X, Y
 from saccade.errors import DataError
+from saccade.models.capabilities import Modality
 from saccade.models.kernel import Pool
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task
 
 
@@ -31,6 +33,7 @@ class Regress(Task):
     name = "regress"
     said = "a number or a class for a row of numbers, by kernel pooling (Nadaraya-Watson)"
     Config = Config
+    needs = Needs(Modality.POINTS)
     sample = "curve"
     tracks_dev_loss = False  # its loss is that of the remembered points
 

@@ -19,9 +19,11 @@ from saccade.data.item import FIRST, JUDGED, LABEL, SECOND, SOURCE, TARGET, TEXT
 from saccade.data.read import read
 from saccade.decoding import Bounds, written
 from saccade.errors import DataError, ModelError, UsageError
+from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.prompting import SLOT, Template, after, likelihoods, reads_apart, shared
 from saccade.tasks.task import Item, Task, need_tokenizer
 
@@ -57,7 +59,7 @@ class Shots(Task):
     name = "shots"
     said = "a label or a text, by a writer that is shown a few examples"
     Config = Config
-    writes = True
+    needs = Needs(Modality.TEXT, Generates.CONTINUATION)
 
     def __init__(
         self, config: Any = None, labels: Sequence[str] = (), *, shots: Sequence[Example] = (), kind: str = "label"
@@ -191,7 +193,7 @@ def shots_task(
 ) -> Shots:
     """The task that files of solved examples show, or a template alone; refused for a model that writes no text."""
     config = config or Config()
-    if not hasattr(model.body, "think") or model.tokenizer is None:
+    if not model.capabilities.generates_text or model.tokenizer is None:
         raise ModelError(
             f"Examples are shown to a model that writes text; this {model.family.name} does not. Train a language model, "
             "saccade train language, or load one."

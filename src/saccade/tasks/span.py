@@ -7,7 +7,6 @@ read in windows that overlap, and the best answer of all of them counts. The fir
 held-out data so that F1 is the highest.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,14 +18,18 @@ from torch import Tensor
 from saccade.data import Batch, Example, Role
 from saccade.data.item import ANSWERS, CONTEXT, QUESTION
 from saccade.errors import UsageError
+from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
 from saccade.tasks.windows import NONE, NULL, Window, best_spans, joined, windows
 
 SOME = 1000  # examples that are tokenised at once
 BEST = 10  # answers that are kept of each question
+
+ALWAYS_ANSWER = 1e9  # a threshold that no difference of logits reaches; finite, as the settings of a run have to be
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Span(Task):
     watched = ("f1", "exact_match")
     said = "the words of a text that answer a question, or that it has no answer"
     Config = Config
-    head = "span"
+    needs = Needs(Modality.TEXT, head="span")
     frame = "both"
     sample = "questions"
     cuts = False
@@ -124,7 +127,7 @@ class Span(Task):
         if self.config.threshold is not None or not gold:
             return
         if all(gold):
-            self.tuned = {"threshold": math.inf}
+            self.tuned = {"threshold": ALWAYS_ANSWER}
             return
         pairs = [(answer, right) for answer, right in zip(answers, gold, strict=True) if answer["best"]]
         if pairs:

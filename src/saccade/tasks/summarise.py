@@ -35,6 +35,10 @@ class Summarise(Translate):
     Config = Config
     sample = "reports"
 
+    @classmethod
+    def from_head(cls, model: Model) -> None:
+        """None: a model that came without a run is taken for a translator, which reads and writes alike."""
+
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (ARTICLE, SUMMARY)
 

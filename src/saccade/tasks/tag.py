@@ -18,9 +18,11 @@ from torch import Tensor
 from saccade.data import Batch, Example, Role
 from saccade.data.item import TAGS, WORDS
 from saccade.errors import DataError
+from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
 
 NONE = -100  # a token that speaks for no word
@@ -40,7 +42,7 @@ class Tag(Task):
     exchanged = ("words",)
     said = "a tag for each word: names of people, places and things"
     Config = Config
-    head = "tag"
+    needs = Needs(Modality.TEXT, head="tag")
     frame = "both"
     sample = "names"
     cuts = False

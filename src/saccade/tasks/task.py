@@ -1,12 +1,12 @@
 """What a task is: how examples become batches, what is lost on them, what is answered, and how good the answers are.
 
-A task knows nothing of families. It meets a model in a head ("label", "tag", or none where the model writes) and in `Batch`.
+A task knows nothing of families. It says what it needs of a model (`Needs`), and meets it in a head and in `Batch`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from torch import Tensor
@@ -17,6 +17,7 @@ from saccade.decoding.ways import Ways
 from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.text.tokenizer import LIMIT
 
 
@@ -61,11 +62,10 @@ class Task:
     name: ClassVar[str]
     said: ClassVar[str]  # one line for a person
     Config: ClassVar[type]
-    head: str | None = None  # the head of a reader
+    needs: Needs  # what a model has to read and to generate, and the head that answers are read off
     frame: str = "none"  # what a tokenizer trained for it puts around a text
     extra: tuple[str, ...] = ()  # further special tokens of a tokenizer trained for it
     sample: str  # the built-in data it runs on when there is no file
-    writes: bool = False  # the model writes tokens
     running: bool = False  # running text, whose last tenth is held out, not one line in ten
     many = False  # several labels at once
     lone = False  # a step cannot be shared by processes, nor read in parts
@@ -83,6 +83,28 @@ class Task:
             raise UsageError(f"task.metric is {metric!r}; known are {', '.join(self.watched)}.")
         self.labels = tuple(labels)
         self.tuned: dict[str, Any] = {}  # settings that `tune` chose; a finished run is opened with them
+
+    @property
+    def title(self) -> str:
+        """What it is called in a sentence."""
+        return self.name
+
+    @classmethod
+    def from_head(cls, model: Model) -> Self | None:
+        """The task of a model that came without a run, if its head, or what it generates, is for this task."""
+        made = cls(labels=model.labels)
+        return made if made.suits(model) else None
+
+    def suits(self, model: Model) -> bool:
+        """Whether a model has the head, or generates what, the task needs."""
+        return model.kind == self.needs.head and self.needs.met_by(model.family, model.config)
+
+    def stored_settings(self, model: Model) -> dict[str, Any]:
+        """Settings of the task that a stored model decides, where its run does not say them."""
+        return {}
+
+    def meet(self, model: Model) -> None:
+        """Take from a model that was opened what has to be known of it: for most tasks, nothing."""
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         """What it asks of a record; without its gold a record can still be answered."""

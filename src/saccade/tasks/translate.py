@@ -14,10 +14,12 @@ from saccade.decoding.bounds import Bounds
 from saccade.decoding.loop import generate
 from saccade.decoding.ways import Ways, named_only
 from saccade.errors import UsageError
+from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.losses import written_loss
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, need_tokenizer, sources
 
 MAX_TARGETS_EXAMINED = 2_000  # for their script
@@ -43,7 +45,7 @@ class Translate(Task):
     watched = ("bleu", "chrf", "exact_match")
     said = "one text into another: a language, a date, a number"
     Config = Config
-    writes = True
+    needs = Needs(Modality.TEXT, Generates.TARGET)
     frame = "t5"
     sample = "dates"
 

@@ -15,16 +15,13 @@ from saccade.data.samples import sample
 from saccade.data.shards import Shards
 from saccade.data.split import Splits, open_data, split_table
 from saccade.errors import DataError, UsageError
-from saccade.models.family import Family
-from saccade.models.load import load
+from saccade.models.load import family_and_config, load
 from saccade.models.model import Model
 from saccade.models.new import new
 from saccade.models.sound import copy_weights
-from saccade.models.table import FAMILIES
-from saccade.models.table import family as family_of
 from saccade.tasks.feed import Feed, feed, shelving
 from saccade.tasks.hidden import revealed
-from saccade.tasks.pretrain import Pretrain
+from saccade.tasks.needs import check_fit, find_family
 from saccade.tasks.run_settings import read_run_settings
 from saccade.tasks.table import task_class
 from saccade.tasks.task import Choices, Task
@@ -35,16 +32,6 @@ from saccade.training.config import FREE, Config
 from saccade.training.precision import settled
 
 EVERY = 5.0  # seconds between words about a long piece of work
-# which part of a family of three a task needs
-ROOM = {
-    "label": "_reader",
-    "pair": "_reader",
-    "span": "_reader",
-    "tag": "_reader",
-    "language": "_language",
-    "causal": "_language",
-    "masked": "_reader",
-}
 
 
 @dataclass(frozen=True)
@@ -123,11 +110,13 @@ def prepare(job: Job) -> Ready:
     """Read the data, fit the task to it, and build or load the model; the same job gives the same model."""
     kind = task_class(job.task)
     task: Task = kind(filled(kind.Config, job.task_fields, f"task {job.task}"))
+    stored = is_stored(job.model)
+    _check_model(job, task)
     splits = _data(job, task)
     task.fit(splits.train.examples)
     splits = revealed(task, splits)
+    _check_model(job, task)  # again, since the data decide whether texts or images are read
     learnt = with_twins(task, splits.train.examples)
-    stored = is_stored(job.model)
     chosen = task.choices(splits.train.examples, stored)
     config = settled(filled(Config, {**chosen.train, **job.train_fields}, "train"))
     if task.lone and config.parts > 1:
@@ -135,15 +124,13 @@ def prepare(job: Job) -> Ready:
     torch.manual_seed(config.seed)
     said: list[str] = []
     if stored:
-        model = copy_weights(load(job.model, head=task.head, labels=task.labels or None, settings=job.model_fields))
+        model = copy_weights(
+            load(job.model, head=task.needs.head, labels=task.labels or None, settings=job.model_fields)
+        )
         said += str(model.report).split("\n")
     else:
         model = _fresh(job, task, chosen, splits.train.examples if learnt is None else learnt.examples)
         said.append(f"a new {model.family.name} of {sum(p.numel() for p in model.parameters()):,} parameters")
-    if task.writes and not hasattr(model.body, "think"):
-        raise UsageError(
-            f"{task.name} needs a model that writes; {model.family.name} does not. Choose one such as {task.usual()}."
-        )
     model.many = task.many
     task.equip(model)
     twins = [] if learnt is None else [learnt.said]
@@ -182,12 +169,12 @@ def filled(kind: type, given: Mapping[str, Any], where: str) -> Any:
     return kind(**given)
 
 
-def family_for(name: str, task: Task | type[Task]) -> Family:
-    """The family of a name; of those that come in three parts, the part that the task needs."""
-    room = ROOM.get(task.doing.name if isinstance(task, Pretrain) else task.name, "")
-    wanted = {"caption": f"captioner_{name}"}.get(task.name, name + room)  # rnn, transformer, patches
-    parts = [entry for entry in FAMILIES if entry.name == wanted]
-    return parts[0] if parts else family_of(name)
+def _check_model(job: Job, task: Task) -> None:
+    """Refuse a family, or a stored model, that cannot do the task; of a model on the hub nothing but its config is fetched."""
+    if is_stored(job.model):
+        check_fit(task, *family_and_config(job.model))
+    else:
+        check_fit(task, find_family(job.model or task.usual(), task))
 
 
 def is_stored(model: str) -> bool:
@@ -214,7 +201,7 @@ def _data(job: Job, task: Task) -> Splits:
 
 
 def _fresh(job: Job, task: Task, chosen: Choices, examples: Sequence[Example]) -> Model:
-    family = family_for(job.model or chosen.family, task)
+    family = find_family(job.model or chosen.family, task)
     given = dict(job.model_fields)
     tokenizer = None
     known = {item.name for item in fields(family.config)}
@@ -230,11 +217,11 @@ def _fresh(job: Job, task: Task, chosen: Choices, examples: Sequence[Example]) -
             given["padding"] = tokenizer.pad
         if "begin" in known:
             given["begin"] = tokenizer.begin
-    suited = chosen.model if family.config is family_for(chosen.family, task).config else {}
+    suited = chosen.model if family.config is find_family(chosen.family, task).config else {}
     config = filled(family.config, {**suited, **given}, f"model {family.name}")
     if "length" in known and "length" not in given and config.length < task.config.length:
         config = replace(config, length=task.config.length)
-    model = new(family, config, head=task.head, labels=task.labels)
+    model = new(family, config, head=task.needs.head, labels=task.labels)
     model.tokenizer = tokenizer
     task.teach(model, examples)
     return model

@@ -1,28 +1,27 @@
 """What is learnt and how fast: AdamW, or Muon, on groups of parameters that differ in rate and decay."""
 
-import re
 from collections.abc import Iterator
 
 import torch
 from torch import nn
 
 from saccade.errors import UsageError
+from saccade.models.model import Model
 from saccade.training.config import Config
 from saccade.training.muon import Muon
 
-LAYER = re.compile(r"\b(?:layers?|stages)\.(\d+)\b")
 
-
-def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:
+def optimizer(model: Model, config: Config) -> torch.optim.AdamW:
     """What `config.optimizer` says, over what is not frozen. Matrices decay, biases and norms do not; lower layers may
     learn more slowly.
 
     Each group has its own `share` of the rate, which the loop sets at every step.
     """
     groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
+    hidden = _in_layers(model)
     for name, parameter, share in shares(model, config):
         matrix = parameter.dim() > 1 and parameter.shape[:2] != (1, 1)  # ViT's one vector for the whole is (1, 1, W)
-        turned = config.optimizer == "muon" and parameter.dim() == 2 and bool(LAYER.search(name))
+        turned = config.optimizer == "muon" and parameter.dim() == 2 and name in hidden
         groups.setdefault((share, config.decay if matrix else 0.0, turned), []).append(parameter)
     if not groups:
         raise UsageError(
@@ -40,14 +39,16 @@ def optimizer(model: nn.Module, config: Config) -> torch.optim.AdamW:
     return built
 
 
-def shares(model: nn.Module, config: Config) -> Iterator[tuple[str, nn.Parameter, float]]:
+def shares(model: Model, config: Config) -> Iterator[tuple[str, nn.Parameter, float]]:
     """Each parameter that is learnt, its name and its share of the rate; the others are told to stay as they are."""
-    named = list(model.named_parameters())
-    depth = 1 + max((_layer(name) for name, _ in named), default=-1)
+    named, capabilities = list(model.named_parameters()), model.capabilities
+    layers = {name: capabilities.layer_of(name.removeprefix("body.")) for name, _ in named if name.startswith("body.")}
+    depth = 1 + max((found[0] for found in layers.values() if found), default=-1)
     for name, parameter in named:
-        body = name.startswith("body.")
+        body, layer = name.startswith("body."), layers.get(name)
         # the words stand below the first layer; what follows the last one (a head, a last norm) learns at the full rate
-        above = depth - 1 - _layer(name) if _layer(name) >= 0 else depth if _below(name) else -1
+        below = body and capabilities.embeds(name.removeprefix("body."))
+        above = depth - 1 - layer[0] if layer else depth if below else -1
         frozen = body and (
             config.freeze < 0 or (above >= 0 and depth - 1 - above < config.freeze and config.freeze > 0)
         )
@@ -56,12 +57,13 @@ def shares(model: nn.Module, config: Config) -> Iterator[tuple[str, nn.Parameter
             yield name, parameter, config.layer_rate ** (above + 1) if body else 1.0
 
 
-def _layer(name: str) -> int:
-    found = LAYER.search(name)
-    return int(found.group(1)) if found and name.startswith("body.") else -1
-
-
-def _below(name: str) -> bool:
-    """Words, segments, positions and patches: what comes before the first layer."""
-    parts = ("words.", "segments.", "position.", "patches.", "body.whole", ".enter.", "eye.")
-    return any(part in name for part in parts)
+def _in_layers(model: Model) -> set[str]:
+    """The parameters of layers: of the model's own, and of a model within it, such as the generator of ELECTRA."""
+    models = [(f"{name}.body." if name else "body.", m) for name, m in model.named_modules() if isinstance(m, Model)]
+    named = [name for name, _ in model.named_parameters()]
+    return {
+        name
+        for prefix, m in models
+        for name in named
+        if name.startswith(prefix) and m.capabilities.layer_of(name[len(prefix) :])
+    }

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from saccade.data import Batch, Example, Text
-from saccade.errors import UsageError
-from saccade.models.electra import Config, Electra, share, word_head
+from saccade.models.capabilities import Modality
+from saccade.models.electra import FAMILY, Config, Electra, share, word_head
 from saccade.models.fresh import spread
 from saccade.models.model import Model
 from saccade.parts.heads import WordHead
@@ -30,6 +30,7 @@ from saccade.tasks import metrics
 from saccade.tasks.losses import rows_at_once
 from saccade.tasks.metrics import Score
 from saccade.tasks.metrics.score import ratio
+from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective
 from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
@@ -38,20 +39,20 @@ from saccade.tasks.task import Choices, Item
 SUMS = ("nats", "right", "gaps", "cost", "agreed", "tokens", "replaced", "found", "doubted")  # over each row
 
 
-class Generator(nn.Module):
+class Generator(Model):
     """The small masked language model; its vectors of words, segments and positions, and their norm, are the discriminator's."""
 
     def __init__(self, config: Config, discriminator: Electra, shrink: int):
-        super().__init__()
         heads = max(1, config.heads // shrink)
         pairs = 2 if isinstance(discriminator.stack.position, Rotary) else 1  # columns that turn together
         each = max(pairs, config.width // (shrink * heads) // pairs * pairs)
         small = replace(config, width=heads * each, heads=heads, inner=max(1, config.inner // shrink))
-        self.body = Electra(small)
-        self.head = word_head(small, self.body)
+        body = Electra(small)
+        head = word_head(small, body)
+        super().__init__(FAMILY, small, body, head, "words")
         spread(self, small)
-        share(discriminator, self.body)
-        self.head.score.weight = self.body.words.vectors.weight
+        share(discriminator, body)
+        head.score.weight = body.words.vectors.weight
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Replaced(Objective):
     name = "replaced"
     said = "which words a small generator has replaced (ELECTRA)"
     family = "electra"
-    head = "replaced"
+    needs = Needs(Modality.TEXT, head="replaced")
     frame = "both"
     sizes: ClassVar[Mapping[str, Any]] = {"word_width": 128, "width": 128, "layers": 4, "heads": 4, "inner": 512}
 
@@ -87,11 +88,7 @@ class Replaced(Objective):
         return replace(chosen, train={**chosen.train, "rate": 5e-4})
 
     def equip(self, model: Model) -> None:
-        if not isinstance(model.body, Electra):
-            raise UsageError(
-                f"Replaced words are learnt by an electra, whose generator reads with the same vectors; this is a "
-                f"{model.family.name}. Say --model electra, or choose the objective masked."
-            )
+        assert isinstance(model.body, Electra), "no other family has a head for replaced words"
         model.generator = Generator(model.config, model.body, self.config.shrink)
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from saccade.data import Batch, Example, Text
+from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.losses import word_loss
+from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective, judged, summed
 from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
@@ -24,7 +26,7 @@ class Masked(Objective):
     name = "masked"
     said = "which words stand behind masks (BERT, RoBERTa)"
     family = "bert"
-    head = "words"
+    needs = Needs(Modality.TEXT, head="words")
     frame = "both"
 
     def items(self, examples: Sequence[Example], model: Model) -> list[Item]:

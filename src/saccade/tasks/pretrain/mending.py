@@ -10,8 +10,11 @@ from torch import Tensor
 
 from saccade.data import Batch, Text
 from saccade.errors import UsageError
+from saccade.models.capabilities import Generates, Modality
+from saccade.models.family import AutoregressiveBody
 from saccade.models.model import Model
 from saccade.tasks.losses import word_loss
+from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain import noise
 from saccade.tasks.pretrain.objective import Objective, judged, summed
 from saccade.tasks.pretrain.rows import numbered
@@ -22,7 +25,7 @@ class Mending(Objective):
     """An objective of encoder-decoders; `spoil` says how."""
 
     sizes = MappingProxyType({"width": 256, "layers": 3, "heads": 4, "inner": 1024})
-    writes = True
+    needs = Needs(Modality.TEXT, Generates.TARGET)
     frame = "t5"
     kinds: ClassVar[int]  # of chance for each token
 
@@ -45,14 +48,12 @@ class Mending(Objective):
     def loss(self, model: Model, batch: Batch) -> Tensor:
         assert isinstance(batch.source, Text)
         x, gold, _ = self._written(model, batch, noise.drawn(batch.source, self.kinds))
-        body: Any = model.body
-        return word_loss(body.head, x, gold)
+        return word_loss(model.autoregressive.head, x, gold)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         assert isinstance(batch.source, Text)
         x, gold, at = self._written(model, batch, noise.fixed(batch.source, batch.rows, self.kinds))
-        body: Any = model.body
-        return summed(at, len(batch.rows), *judged(body.head, x, gold))
+        return summed(at, len(batch.rows), *judged(model.autoregressive.head, x, gold))
 
     def spoilt(self, model: Model, batch: Batch, chance: Tensor) -> Batch:
         """The batch as it is read and as it should be written."""
@@ -75,7 +76,7 @@ class Mending(Objective):
         return thought(body, spoilt)[keep], target.tokens[keep], torch.nonzero(keep)[:, 0]
 
 
-def thought(body: Any, batch: Batch) -> Tensor:
+def thought(body: AutoregressiveBody, batch: Batch) -> Tensor:
     """What a writer thinks before each token of its target, (B, T, W)."""
     target = batch.target
     assert target is not None

@@ -3,8 +3,8 @@
 An objective has the form of a task, so this is a task with what all objectives on text share. A new one is a file with a class
 and a line in OBJECTIVES. It says
 
-- `name`, `said`; `family`, what it chooses when nobody names one; `head`, the head of a reader that it learns with ("words",
-  "replaced"), or None; `writes`, `frame`, `extra` as of any task; `published`, the share that is hidden where nobody says;
+- `name`, `said`; `family`, what it chooses when nobody names one; `needs`, `frame`, `extra` as of any task, with the head
+  that it learns with ("words", "replaced"); `published`, the share that is hidden where nobody says;
 - `items` and `batch`: the data as they are, without chance;
 - `count`: by what a summed loss is divided. It is known before chance falls, so it is what is asked for, not what is drawn;
 - `loss`: draws its noise from torch's own generator (`noise.drawn`). The loop seeds that for each step and rank, so that a run

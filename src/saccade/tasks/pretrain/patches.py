@@ -18,11 +18,13 @@ from torch import Tensor
 from saccade.data import Batch, Example, Image, Role
 from saccade.data.item import IMAGE
 from saccade.errors import UsageError
+from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.models.vit import PixelHead, ViT
 from saccade.tasks import metrics
 from saccade.tasks.label import picture_shape
 from saccade.tasks.metrics import Score
+from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain.objective import Objective
 from saccade.tasks.task import Choices, Item
 from saccade.vision.pixels import held, pixels
@@ -34,7 +36,7 @@ class Patches(Objective):
     name = "patches"
     said = "the pixels of hidden patches of a picture (SimMIM, MAE)"
     family = "vit"
-    head = "pixels"
+    needs = Needs(Modality.IMAGE, head="pixels")
     sample = "pictures"
     running = False
     published = 0.5
@@ -50,10 +52,6 @@ class Patches(Objective):
         patch = max(2, side // 7)
         sizes = {"channels": channels, "side": -(-side // patch) * patch, "patch": patch, "dropout": 0.0}
         return Choices(self.family, {**sizes, "width": 128, "layers": 4, "heads": 4, "inner": 256}, train)
-
-    def equip(self, model: Model) -> None:
-        if not isinstance(model.body, ViT):
-            raise UsageError(f"Patches are hidden from a vit; this is a {model.family.name}. Say --model vit.")
 
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return iter(())

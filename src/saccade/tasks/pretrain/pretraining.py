@@ -42,8 +42,12 @@ class Pretrain(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         self.doing = objective(self.config.objective)(self.config)
-        self.head, self.frame, self.extra = self.doing.head, self.doing.frame, self.doing.extra
-        self.sample, self.writes, self.running = self.doing.sample, self.doing.writes, self.doing.running
+        self.needs, self.frame, self.extra = self.doing.needs, self.doing.frame, self.doing.extra
+        self.sample, self.running = self.doing.sample, self.doing.running
+
+    @property
+    def title(self) -> str:
+        return f"pretrain with the objective {self.doing.name}"
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return self.doing.roles(paths)

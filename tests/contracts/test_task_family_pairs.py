@@ -1,0 +1,153 @@
+"""TASKS x FAMILIES: every pair trains a step, is saved, loaded and answers, or is refused before any data is read."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from test_families import SIZES
+
+from saccade.cli import main
+from saccade.data.samples import sample
+from saccade.errors import UsageError
+from saccade.models.table import FAMILIES
+from saccade.tasks.answering import answers
+from saccade.tasks.needs import check_fit, find_family
+from saccade.tasks.opening import open_run, task_for
+from saccade.tasks.pretrain import OBJECTIVES
+from saccade.tasks.table import TASKS, task_class
+from saccade.training import job
+from saccade.training.events import Result
+from saccade.training.job import Job, prepare
+from saccade.training.run import run
+
+BEFORE = json.loads((Path(__file__).parent / "task_family_pairs.json").read_text())["works"]
+SETTLED_BY_DATA = {"vocab", "begin", "points", "features", "outputs"}
+PLAIN = [(task.name, {}) for task in TASKS if task.name != "pretrain"]
+MADE = [*PLAIN, *(("pretrain", {"objective": objective.name}) for objective in OBJECTIVES)]
+PAIRS = [(name, settings, family) for name, settings in MADE for family in FAMILIES]
+
+
+def make(name, settings):
+    kind = task_class(name)
+    return kind(kind.Config(**settings))
+
+
+def fits(name, settings, family):
+    task = make(name, settings)
+    return task.needs.met_by(find_family(family.name, task))
+
+
+def title(name, settings, family):
+    return f"{' '.join([name, *settings.values()])}-{family.name}"
+
+
+FITTING = [pair for pair in PAIRS if fits(*pair)]
+
+
+def every_change(pair):
+    """One pair for each family and one for each task or objective: those that every change trains; the others are nightly."""
+    name, settings, family = pair
+    of_family = next(other for other in FITTING if other[2] is family)
+    of_task = next(other for other in FITTING if other[:2] == (name, settings))
+    return pair in (of_family, of_task)
+
+
+def marked(pair):
+    return pytest.param(*pair, id=title(*pair), marks=() if every_change(pair) else pytest.mark.nightly)
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    monkeypatch.setattr(job, "sample", lambda name: replace(sample(name), count=60))
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A directory of images for each of two labels."""
+    home = tmp_path_factory.mktemp("images")
+    for number, example in enumerate(sample("pictures").make(24, 0)):
+        path = home / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(example["image"]).save(path)
+    return str(home)
+
+
+def sized(family):
+    """Small models, but with room for the texts."""
+    known = {item.name for item in fields(family.config)} - SETTLED_BY_DATA
+    given = {name: value for name, value in SIZES[family.name].items() if name in known}
+    return given | ({"length": 256} if "length" in given else {})
+
+
+@pytest.mark.parametrize(("name", "settings", "family"), [marked(pair) for pair in FITTING])
+def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settings, family, images, tmp_path):
+    train = {"max_steps": 1, "tokens": 256, "rows": 2, "look_at": 2, "device": "cpu"}
+    if name == "regress":
+        del train["rows"]
+    chosen = find_family(family.name, make(name, settings))
+    data = (images,) if name == "label" and chosen.name in ("vit", "senet") else ()  # its own sample is of texts
+    ready = prepare(Job(name, data, family.name, model_fields=sized(chosen), task_fields=settings, train_fields=train))
+    dev = ready.splits.dev.examples = ready.splits.dev.examples[:2]
+    *_, result = (event for event in run(ready, tmp_path / "run") if isinstance(event, Result))
+    assert result.steps == 1
+    task, model = open_run(tmp_path / "run")
+    assert task.name == name
+    assert model.family is chosen
+    found, _ = answers(task, model, dev)
+    assert found
+    assert task.running or len(found) == len(dev)
+    told = [task.told(task.shown(answer, example)) for answer, example in zip(found, dev, strict=False)]
+    assert all(isinstance(line, str) for line in told)
+    if task_for(model) is not None:
+        assert task_for(model).needs.head == task.needs.head
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "family"), [pytest.param(*pair, id=title(*pair)) for pair in PAIRS if pair not in FITTING]
+)
+def test_any_other_pair_is_refused_by_both_names_with_a_choice_that_fits(name, settings, family, monkeypatch):
+    monkeypatch.setattr(job, "_data", lambda *_: pytest.fail("data were read before the pair was refused"))
+    with pytest.raises(UsageError) as error:
+        prepare(Job(name, (), family.name, task_fields=settings))
+    said = str(error.value)
+    task = make(name, settings)
+    assert said.startswith(f"{task.title} needs a model that ")
+    assert f"; {family.name} " in said
+    *_, advice = said.split(" Choose ")
+    for choice in advice.removesuffix(".").replace(" or ", ", ").split(", "):
+        check_fit(task, find_family(choice, task))
+
+
+def test_no_pair_that_trained_before_is_refused():
+    fitting = {title(*pair) for pair in FITTING}
+    assert not {f"{name}-{family}" for name, families in BEFORE.items() for family in families} - fitting
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "language --model t5",
+            "language needs a model that continues a text; t5 reads a text and writes a target text.",
+        ),
+        ("translate --model captioner_rnn", "captioner_rnn reads an image and writes a target text."),
+        ("caption --model painter", "painter reads a text and writes the codes of an image."),
+        (
+            "tag --model vit",
+            "tag needs a model that encodes a text and can have a head for 'tag'; vit encodes an image.",
+        ),
+        ("label --model gpt2", "gpt2 continues a text, and has no heads. Choose transformer, "),
+    ],
+)
+def test_the_command_line_refuses_a_pair_with_exit_code_2(words, said, capsys):
+    assert main(["train", *words.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_images_are_labelled_by_models_of_images_and_texts_by_models_of_texts(images):
+    with pytest.raises(UsageError, match=r"label needs a model that encodes a text .*; vit encodes an image\. Choose"):
+        prepare(Job("label", (), "vit"))  # its own sample is of texts
+    with pytest.raises(UsageError, match=r"label needs a model that encodes an image .*; bert encodes a text"):
+        prepare(Job("label", (images,), "bert"))
