@@ -34,7 +34,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.dev
 	@command -v chromium chromium-browser google-chrome > /dev/null || \
 	  echo "No browser: the tests of the page are skipped; install your system's package chromium to run them."
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 # the tests of every change without a network, where this user may take it away, and then the long ones; docs/promises.md is made
 # anew. DATA=DIR has the sets and weights that some of them need; those that lack theirs are listed at the end
@@ -42,7 +42,7 @@ OFFLINE = $(shell unshare --net --map-root-user true 2> /dev/null && echo "unsha
 nightly: export SACCADE_DATA = $(abspath $(DATA))
 nightly: $(VENV)/.dev parity-4 sanitize
 	@test -n "$(OFFLINE)" || echo "No right to take the network away: the tests run with it."
-	$(OFFLINE) sh -c 'ip link set lo up 2> /dev/null; $(BIN)/python -m pytest --numprocesses auto --promises push -rs'
+	$(OFFLINE) sh -c 'ip link set lo up 2> /dev/null; $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --promises push -rs'
 	$(BIN)/python -m pytest -m nightly --promises nightly -rs
 
 # random operands and the operators' own tests, in processes of their own; another SEED makes other operands

@@ -56,6 +56,7 @@ def test_two_hundred_kills(home, record_property):
     check(home, int.from_bytes(os.urandom(3)), 200, record_property)
 
 
+@pytest.mark.nightly
 def test_the_same_seed_in_two_processes(home):
     """Two interpreters that order their sets differently leave the same bytes."""
     left = []

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("ranks")  # what all of them ask is made once
+
 RANKS = Path(__file__).with_name("ranks.py")
 
 

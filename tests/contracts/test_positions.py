@@ -142,7 +142,7 @@ def test_across_is_remembered_and_its_padding_ignored():
 COMPILED = [("none", m) for m in mechanisms if m != "low_rank"] + [(p, "scaled_dot") for p in names]
 
 
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize(("position", "mechanism"), COMPILED)
 def test_a_stack_is_traced_as_one_graph(position, mechanism, padded):
     stack, x = build(position, mechanism=mechanism), text()

@@ -25,6 +25,7 @@ TINY = {  # a model that learns eight examples by heart in seconds
     "language": {"width": 64, "layers": 2, "inner": 128, "heads": 2, "dropout": 0.0},
     "pretrain": {"width": 64, "layers": 2, "inner": 128, "heads": 2, "dropout": 0.0},
     "label": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
+    "grade": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
     "pair": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
     "span": {"width": 32, "layers": 2, "inner": 64, "heads": 2, "dropout": 0.0},
     "tag": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
@@ -38,6 +39,7 @@ EPOCHS = {
     "language": 300,
     "pretrain": 300,
     "label": 120,
+    "grade": 150,
     "pair": 150,
     "span": 150,
     "tag": 150,
@@ -46,7 +48,7 @@ EPOCHS = {
     "caption": 160,
     "paint": 300,
 }
-GOLD = {"label": "label", "labels": "labels", "tags": "tags", "target": "target", "y": "y", "answers": "answers"}
+GOLD = ("label", "labels", "tags", "target", "y", "answers", "score")
 NAMES = [task.name for task in TASKS]
 
 
@@ -101,6 +103,8 @@ def perfect(task, examples):
         return [{"png": png, "error": 0.0, "rebuilt": 0.0, "nats": 0.0, "codes": 64} for png in pictures]
     if task.name == "regress":
         return [{"y": e["y"]} for e in examples]
+    if task.name == "grade":
+        return [{"score": e["score"]} for e in examples]
     return [e["target"] for e in examples]
 
 

@@ -81,8 +81,10 @@ def _until(events, step: int) -> list:
     return seen
 
 
-@pytest.mark.parametrize("times", [2, 3, 12])
-@pytest.mark.parametrize("after", [9, 15, 30])
+@pytest.mark.parametrize("times", [2, pytest.param(3, marks=pytest.mark.nightly), 12])
+@pytest.mark.parametrize(
+    "after", [pytest.param(9, marks=pytest.mark.nightly), 15, pytest.param(30, marks=pytest.mark.nightly)]
+)
 def test_a_schedule_is_lengthened_where_steps_become_faster_and_fills_the_time(home, clock, after, times):
     events = run(ready(home, **FIT), home / "out")
     _until(events, after)

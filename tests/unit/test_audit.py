@@ -18,7 +18,7 @@ from saccade.audit.swap import Swap
 from saccade.audit.table import SUITES, reasons, suite_named, suites_for
 from saccade.cli import main
 from saccade.data import Example
-from saccade.models import transformer
+from saccade.models import transformer, vit
 from saccade.models.new import new
 from saccade.tasks.answering import answers
 from saccade.tasks.label import Label
@@ -329,5 +329,5 @@ def test_the_control_stands_for_no_group():
     assert CONTROL not in {one.name for one in dimensions("en")}
     assert Swap().unfit(Label()) == ""
     pictured = Label()
-    pictured.seen = True
+    pictured.meet(new("vit", vit.Config(side=8, patch=4, width=8, heads=2, layers=1), head="label", labels=2))
     assert "pictures" in Swap().unfit(pictured)

@@ -10,7 +10,6 @@ from PIL import Image
 from saccade.cli import main
 from saccade.cli.asking import examples_of
 from saccade.data import Example, read
-from saccade.data.guess import guess
 from saccade.data.item import CAPTION, IMAGE, Table
 from saccade.data.samples import sample
 from saccade.data.split import Splits
@@ -18,6 +17,7 @@ from saccade.errors import DataError
 from saccade.explain.looking import seen
 from saccade.tasks.answering import answers, evaluate
 from saccade.tasks.caption import Caption, Config, captions, new_sizes
+from saccade.tasks.infer_task import infer_task
 from saccade.tasks.losses import written_loss
 from saccade.tasks.needs import find_family
 from saccade.tasks.paint import Paint
@@ -117,7 +117,7 @@ def test_a_model_that_reads_text_is_refused_by_name():
     task = Caption()
     with pytest.raises(
         ValueError,
-        match="transformer reads a text and writes a target text. Choose .* captioner_transformer for captions",
+        match=r"transformer reads a text and writes a target text. Choose .* captioner_transformer for captions",
     ):
         task.items(EXAMPLES, job.new("transformer", None))
 
@@ -205,6 +205,7 @@ def test_each_word_looks_at_the_cells_of_the_picture(family):
 def test_data_are_guessed_and_checked(folder, capsys):
     rows = [{"image": f"{number}.png", "caption": f"picture {number} of a few"} for number in range(6)]
     path = lines(folder, *rows, {"image": "0.png", "caption": ["one", "two"]})
-    assert guess([path]) == ("caption", (IMAGE, CAPTION))
+    task, roles = infer_task([path])
+    assert (task.name, roles) == ("caption", (IMAGE, CAPTION))
     assert main(["data", "check", str(path), "--task", "paint"]) == 0
     assert "read for the task: paint" in capsys.readouterr().out

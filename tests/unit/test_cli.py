@@ -101,6 +101,9 @@ def test_the_tour_is_taken_to_its_end(tmp_path, capsys):
     assert "the best of 9 rounds" in out
 
 
+@pytest.mark.filterwarnings(
+    "ignore::saccade.explain.fonts.FontWarning"
+)  # it writes any character when it learnt little
 def test_the_demo_trains_both_translators_and_draws_where_they_looked(tmp_path, capsys):
     assert main(["demo", "--minutes", "0.1", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out

@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 from hostile.pickles import CALLS, FILES, MARK, PROTO, STOP, archive
 from saccade.models import convert
 
+pytestmark = pytest.mark.xdist_group("pickles")  # what all of them ask is made once
+
 TESTS = str(Path(__file__).parents[1])
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from saccade.cli import main
 from saccade.data import Example, Splits, Table, examine
-from saccade.data.guess import TASKS, guess, roles_for
 from saccade.data.item import LABEL, LINE, SOURCE, TAGS, TARGET, TEXT, WORDS, X, Y
 from saccade.errors import DataError
+from saccade.tasks.infer_task import infer_task, task_for_data
+from saccade.tasks.table import TASKS
 
 
 def table(*rows: tuple[str, str]) -> Table:
@@ -81,6 +82,7 @@ def test_tags_are_counted_by_span_and_running_text_is_not_compared():
 
 FILES = {
     "label": ("a.tsv", "".join(f"film number {i}\t{i % 2}\n" for i in range(40))),
+    "grade": ("a.tsv", "review\tstars\n" + "".join(f"film number {i}\t{i % 9 / 2}\n" for i in range(40))),
     "pair": ("a.tsv", "premise\thypothesis\tlabel\n" + "".join(f"a {i}\tb {i}\t{'yn'[i % 2]}\n" for i in range(40))),
     "tag": ("a.conll", "Ann\tB-PER\nis\tO\nhere\tO\n\nshe\tO\nis\tO\n"),
     "summarise": ("a.csv", "article,summary\n" + "".join(f"{'it rained ' * 20}{i},Rain {i}\n" for i in range(9))),
@@ -95,7 +97,7 @@ FILES = {
 def test_the_task_is_guessed_and_checked(tmp_path, capsys, task):
     name, content = FILES[task]
     (tmp_path / name).write_text(content)
-    assert guess([tmp_path / name])[0] == task
+    assert infer_task([tmp_path / name])[0].name == task
     assert main(["data", "check", str(tmp_path / name), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["task"] == task
@@ -107,10 +109,11 @@ def test_the_task_is_guessed_and_checked(tmp_path, capsys, task):
 
 def test_named_columns_say_the_task(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\nfine,x\nbad,y\n")
-    assert guess([tmp_path / "a.csv"], {"source": "a", "target": "b"}) == ("translate", (SOURCE, TARGET))
-    assert roles_for("regress", [tmp_path / "a.csv"]) == (X, Y)
+    task, roles = infer_task([tmp_path / "a.csv"], {"source": "a", "target": "b"})
+    assert (task.name, roles) == ("translate", (SOURCE, TARGET))
+    assert task_for_data("regress", [tmp_path / "a.csv"])[1] == (X, Y)
     # pretrain reads what `language` reads, and paint what `caption` does (test_caption), so nobody guesses them
-    assert set(FILES) == set(TASKS) - {"pretrain", "caption", "paint"}
+    assert set(FILES) == {task.name for task in TASKS} - {"pretrain", "caption", "paint"}
 
 
 def test_skipping_writes_the_rejects(tmp_path, capsys, monkeypatch):

@@ -25,7 +25,14 @@ def commands(page: Path) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+LONG = ("exporting", "auditing", "language")  # pages whose commands take a quarter of a minute each
+
+
+def marked(page):
+    return pytest.param(page, marks=pytest.mark.nightly if page.stem in LONG else ())
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if commands(page)], ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for words in commands(page):

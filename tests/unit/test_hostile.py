@@ -14,6 +14,8 @@ import pytest
 
 from hostile.models import CASES, GROUPS
 
+pytestmark = pytest.mark.xdist_group("hostile")  # what all of them ask is made once
+
 SECONDS = 5.0  # of the processor: loading, and encoding a modest text
 MEMORY, SMALL = 300, 64  # MB above what was held before: for any directory, and for a config of a kilobyte
 CHARACTERS = 1_500  # of an error

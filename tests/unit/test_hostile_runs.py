@@ -14,6 +14,8 @@ import pytest
 
 from hostile.runs import CASES
 
+pytestmark = pytest.mark.xdist_group("hostile-runs")  # what all of them ask is made once
+
 SECONDS = 10.0  # of the processor, which other work on the machine does not take
 CHARACTERS = 1_500
 NAMES = [one.name for one in CASES]

@@ -656,6 +656,7 @@ def test_the_same_word_has_the_same_vector():
     assert not torch.equal(one[0], other[1])
 
 
+@pytest.mark.nightly
 def test_lengths_tells_what_two_trained_translators_hold(tmp_path, monkeypatch):
     """Trained for a moment, so they know little; what is drawn is what an own count of their answers says."""
     monkeypatch.setattr(lengths, "DEMO", tmp_path)

@@ -12,7 +12,7 @@ import saccade
 from saccade.attention.watch import Pooled
 from saccade.cli import main
 from saccade.decoding.settings import Decoding
-from saccade.explain.asked import ask
+from saccade.explain.inputs import ask
 from saccade.explain.look import look_at
 from saccade.explain.looks import Looks
 from saccade.models import bert as berts

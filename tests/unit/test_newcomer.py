@@ -8,9 +8,9 @@ import pytest
 
 from saccade.cli import main
 from saccade.data import read
-from saccade.data.guess import guess
 from saccade.data.item import LABEL, SOURCE, TARGET, TEXT
 from saccade.errors import DataError
+from saccade.tasks.infer_task import infer_task
 from saccade.training.job import Job, prepare
 from saccade.training.run import run
 
@@ -146,18 +146,18 @@ def test_sentences_with_equally_many_words_are_translated_and_not_tagged(tmp_pat
     path = tmp_path / "pairs.tsv"
     for lengths in ((3, 6), (3, 3)):
         path.write_text(side_by_side(FRENCH, lengths))
-        assert guess([path])[0] == "translate"
+        assert infer_task([path])[0].name == "translate"
     path.write_text("the cat sleeps\tle chat dort\na dog eats\tun chien mange\n" * 50)  # two sentences, again and again
-    assert guess([path])[0] == "translate"
+    assert infer_task([path])[0].name == "translate"
     path.write_text(side_by_side(TAGS, (3, 6)))
-    assert guess([path])[0] == "tag"
+    assert infer_task([path])[0].name == "tag"
 
 
 def test_small_letters_are_tags_where_words_are_many(tmp_path):
     path = tmp_path / "a.tsv"
     rows = ([f"w{i}", f"w{i + 1}", f"w{i + 2}"] for i in range(40))
     path.write_text("".join(f"{' '.join(row)}\tnoun verb noun\n" for row in rows))
-    assert guess([path])[0] == "tag"
+    assert infer_task([path])[0].name == "tag"
 
 
 # the column that is named as a cure

@@ -17,13 +17,13 @@ from sklearn.metrics import f1_score
 from saccade import text
 from saccade.cli import main
 from saccade.data import Example, Table
-from saccade.data.guess import guess
 from saccade.data.samples import pairs, sample
 from saccade.data.split import Splits
 from saccade.errors import DataError
 from saccade.models.new import new
 from saccade.models.transformer import Config as Sizes
 from saccade.tasks.answering import answers, evaluate
+from saccade.tasks.infer_task import infer_task
 from saccade.tasks.metrics import f1, f1_threshold, pearson, resamples, spearman
 from saccade.tasks.opening import open_run
 from saccade.tasks.pair import Config, Pair
@@ -353,7 +353,7 @@ MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(
 @pytest.mark.parametrize(("content", "first"), [(SICK, "A man 3 sings"), (MRPC, 'He said "3" today.')])
 def test_the_usual_files_are_read_without_flags(tmp_path, content, first):
     (tmp_path / "a.tsv").write_text(content, encoding="utf-8")
-    assert guess([tmp_path / "a.tsv"])[0] == "pair"
+    assert infer_task([tmp_path / "a.tsv"])[0].name == "pair"
     made = prepare(Job("pair", (str(tmp_path / "a.tsv"),)))
     assert first in [e["first"] for table in made.splits.tables().values() for e in table.examples]
     assert not made.task.graded

@@ -474,7 +474,7 @@ def test_a_model_of_texts_is_no_reader_of_pictures(tmp_path):
 
     kind = family("transformer_reader")
     model = new(kind, kind.config(vocab=9, width=8, layers=1, heads=2, inner=8), head="label", labels=("x", "y"))
-    with pytest.raises(ValueError, match=r"data are pictures.*vit"):
+    with pytest.raises(ValueError, match=r"data are images, and transformer_reader encodes a text.*vit"):
         Label(labels=("x", "y")).items([Example({"image": noise(4, 4), "label": "x"})], model)
 
 

@@ -8,12 +8,13 @@ import pytest
 from saccade.cli import main
 from saccade.data import Example
 from saccade.tasks.label import Label
+from saccade.tasks.language import Language
 from saccade.tasks.pair import Pair
 from saccade.tasks.span import Span
 from saccade.tasks.tag import Tag
 from saccade.training.events import Result, Said
 from saccade.training.job import Job, prepare
-from saccade.training.prospects import MIN_EXAMPLES, baseline_rule, few_examples
+from saccade.training.prospects import few_examples
 from saccade.training.run import run
 
 TINY = {"width": 8, "layers": 1, "inner": 8, "heads": 2}
@@ -51,7 +52,7 @@ def test_a_small_world_and_the_sample_have_a_chance(tmp_path):
     assert few_examples(ready(pairs(tmp_path, 20))) == ""  # every word comes often
     assert few_examples(ready((), task="tag")) == ""
     (tmp_path / "lines.txt").write_text("\n".join(f"word{i} word{i + 1}" for i in range(200)))
-    assert "language" not in MIN_EXAMPLES
+    assert Language.min_examples == 0
 
 
 def test_a_rehearsal_says_it_too(tmp_path, capsys):
@@ -87,18 +88,24 @@ def test_a_score_above_the_baseline_needs_no_note(tmp_path):
 
 def test_rules_answer_by_the_counts_of_training():
     task = Label(labels=("a", "b"))
-    name, answer = baseline_rule(task, [Example({"label": label}) for label in "abb"])
-    assert name == "always answering 'b'"
+    rule = task.baseline([Example({"label": label}) for label in "abb"])
+    assert rule.description == "always answering 'b'"
     gold = [Example({"label": label}) for label in "bbba"]
-    assert task.score([answer(example) for example in gold], gold)[0].value == 0.75
+    assert task.score([rule.answer(example) for example in gold], gold)[0].value == 0.75
     train = [
         Example({"words": ["New", "York", "is", "big"], "tags": ["B-LOC", "I-LOC", "O", "O"]}),
         Example({"words": ["York", "Minster"], "tags": ["I-LOC", "I-LOC"]}),
     ]
-    _, tagged = baseline_rule(Tag(), train)
-    assert tagged(Example({"words": ["big", "York", "New", "York", "unseen"]})) == ["O", "B-LOC", "B-LOC", "I-LOC", "O"]
+    tagged = Tag().baseline(train)
+    assert tagged.answer(Example({"words": ["big", "York", "New", "York", "unseen"]})) == [
+        "O",
+        "B-LOC",
+        "B-LOC",
+        "I-LOC",
+        "O",
+    ]
 
 
 @pytest.mark.parametrize("task", [Span(), Pair(Pair.Config(gold="number")), Label(Label.Config(many=True))])
 def test_where_there_is_no_such_rule_nothing_is_compared(task):
-    assert baseline_rule(task, [Example({"label": "1"})]) is None
+    assert task.baseline([Example({"label": "1"})]) is None

@@ -21,6 +21,7 @@ from saccade.cli.train import Call
 from saccade.data import Example
 from saccade.data.sets import SETS
 from saccade.tasks.metrics import Score, bits_per_byte
+from saccade.tasks.table import task_class
 
 ROOT = Path(__file__).parents[2]
 KNOWN = recipes()
@@ -265,12 +266,13 @@ def test_validity_is_what_generate_counts(here, capsys):
 
 def test_what_was_asked_is_shown_without_its_gold():
     asked = [
-        Example({"first": "One.", "second": "Two.", "label": "neutral"}),
-        Example({"words": ["Ada", "ran"], "tags": ["B-PER", "O"]}),
-        Example({"words": ["Ada", "ran", "."], "text": "Ada ran.", "offsets": [[0, 3], [4, 7], [7, 8]]}),
-        Example({"image": 1, "label": "7"}, "some/t10k.gz", 3),
+        ("pair", Example({"first": "One.", "second": "Two.", "label": "neutral"})),
+        ("tag", Example({"words": ["Ada", "ran"], "tags": ["B-PER", "O"]})),
+        ("tag", Example({"words": ["Ada", "ran", "."], "text": "Ada ran.", "offsets": [[0, 3], [4, 7], [7, 8]]})),
+        ("label", Example({"image": 1, "label": "7"}, "some/t10k.gz", 3)),
     ]
-    assert [asked_of(example) for example in asked] == ["One. | Two.", "Ada ran", "Ada ran.", "t10k.gz, record 3"]
+    told = [asked_of(task_class(name)(), example) for name, example in asked]
+    assert told == ["One. | Two.", "Ada ran", "Ada ran.", "t10k.gz, record 3"]
 
 
 def test_the_pages_are_made_from_the_records():

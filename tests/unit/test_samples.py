@@ -26,6 +26,7 @@ ROLES = {
     "caption": {"image", "caption"},
     "paint": {"image", "caption"},
     "label": {"label"},
+    "grade": {"text", "score"},
     "pair": {"first", "second", "label"},
     "span": {"context", "question", "answers"},
 }

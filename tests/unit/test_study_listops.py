@@ -213,6 +213,7 @@ def test_a_run_of_other_settings_does_not_count_as_trained(tmp_path):
     assert not is_trained(tmp_path, Job("label", train_fields={"precision": "bfloat16"}))
 
 
+@pytest.mark.nightly
 def test_longer_texts_and_wider_models_take_more_memory(tmp_path):
     chance = random.Random(0)
 

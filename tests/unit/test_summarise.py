@@ -7,9 +7,9 @@ import pytest
 
 from saccade.cli import main
 from saccade.data import Example, read, write
-from saccade.data.guess import guess
 from saccade.data.samples import reports, sample
 from saccade.errors import DataError
+from saccade.tasks.infer_task import infer_task
 from saccade.tasks.summarise import Config, Summarise, learnt
 from saccade.tasks.table import task_class
 from saccade.training.job import Job, prepare
@@ -94,13 +94,13 @@ def test_known_columns(tmp_path, long, short):
     found = read([path], Summarise().roles([]))
     assert [example["target"] for example in found.examples] == [row[short] for row in rows]
     assert found.examples[2]["source"].startswith("In the morning it rained 2 times.")
-    assert guess([path])[0] == "summarise"
+    assert infer_task([path])[0].name == "summarise"
 
 
 def test_pairs_of_like_length_are_no_summaries(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("source\ttarget\n" + "a house by the sea\tein Haus am Meer\n" * 30)
-    assert guess([path])[0] == "translate"
+    assert infer_task([path])[0].name == "translate"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_lists_of_sentences_are_one_text_and_lists_of_summaries_are_several(tmp_
         {"source": " ".join(long), "source_labels": [1], "target": ["Two."], "title": "Another"},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert guess([path])[0] == "summarise"
+    assert infer_task([path])[0].name == "summarise"
     found = read([path], Summarise().roles([]))
     assert [" ".join(example["source"].split()) for example in found.examples] == [" ".join(filter(None, long))] * 2
     assert [example["target"] for example in found.examples] == [["One.", "Uno.", "Eins."], "Two."]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from saccade.audit.exchange import judged
 from saccade.audit.stats import bounds, gap
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.data import Example
@@ -94,7 +93,7 @@ def _compared(subject: Subject, told: Told) -> tuple[tuple[Grid, ...], tuple[Fig
     grid = Grid(f"Scores by {subject.by}", (subject.by, "score", "value", "95 % interval", "examples"), tuple(rows))
     names, counts = np.unique(values, return_counts=True)
     enough = np.isin(values, names[counts >= LEAST])
-    if not judged(task) or len(np.unique(values[enough])) < 2:
+    if not task.has_right_answers or len(np.unique(values[enough])) < 2:
         note = f"by {subject.by}: fewer than two of its values have {LEAST} examples that are right or wrong; no gap is given."
         return (grid,), (), (note,)
     right = np.array([task.wrong(*pair) is None for pair in zip(told.found, told.examples, strict=True)], float)

@@ -16,25 +16,8 @@ from saccade.audit.stats import bounds
 from saccade.explain.page import write_page
 from saccade.models.files import tensor_files
 from saccade.models.save import NOTICE
-from saccade.tasks.label import Label
-from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.task import Task
 
-# what the hub calls our tasks; an objective of pretraining has its own name
-PIPELINES = {
-    "label": "text-classification",
-    "pair": "text-classification",
-    "tag": "token-classification",
-    "span": "question-answering",
-    "translate": "translation",
-    "summarise": "summarization",
-    "language": "text-generation",
-    "caption": "image-to-text",
-    "paint": "text-to-image",
-    "causal": "text-generation",
-    "masked": "fill-mask",
-    "regress": "tabular-regression",
-}
 DONE, NOT_AUDITED, NOT_DESCRIBED = "Audited and described.", "Not audited.", "Not described."  # how a card opens
 
 
@@ -125,10 +108,7 @@ def _front(records: Records, task: Task | None) -> dict[str, Value]:
 
 def _pipeline(task: Task | None) -> str:
     """What the hub calls a task; "" where it has no name for it."""
-    if task is None:
-        return "feature-extraction"
-    done = task.doing if isinstance(task, Pretrain) else task
-    return "image-classification" if isinstance(done, Label) and done.seen else PIPELINES.get(done.name, "")
+    return "feature-extraction" if task is None else task.hub_pipeline
 
 
 def _results(records: Records, task: Task | None) -> list[dict[str, Value]]:

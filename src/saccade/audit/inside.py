@@ -8,15 +8,10 @@ from saccade.audit.records import Records
 from saccade.audit.render import Picture
 from saccade.explain.figures import heat, save_figure, write_figure
 from saccade.explain.look import look
-from saccade.tasks.label import Label
-from saccade.tasks.language import Language
-from saccade.tasks.pair import Pair
-from saccade.tasks.span import Span
 from saccade.tasks.task import Task
 from saccade.text.languages import languages
 
 FILE = "looks.png"
-READ = ("text", "texts", "line", "words")
 CAPTION = (
     "The map that says most, the mean of its heads: a row for each token that looks, a column for each that is looked at. A "
     "weight is the share that the value of a token has in the sum at this place. It does not say how large that value is, nor "
@@ -29,7 +24,11 @@ def draw(records: Records, task: Task | None) -> Path | None:
     path, text = records.model / FILE, text_of(records)
     path.unlink(missing_ok=True)
     try:
-        looks = look(records.home, (text, text) if isinstance(task, Pair | Span) else text) if reads(task) else None
+        looks = (
+            look(records.home, (text, text) if task is not None and task.takes_two_texts else text)
+            if reads(task)
+            else None
+        )
     except ValueError:  # such as a model that came without a tokenizer
         return None
     if looks is None or not looks.maps:
@@ -51,13 +50,7 @@ def picture(records: Records) -> Picture | None:
 
 def reads(task: Task | None) -> bool:
     """Whether a sentence is something that a model for a task can be given."""
-    if task is None:
-        return True
-    if isinstance(task, Label) and task.seen:
-        return False
-    if isinstance(task, Language) and task.config.check != "none":
-        return False  # it writes tunes, molecules or proteins
-    return task.name != "paint" and task.roles(())[0].kind in READ
+    return task is None or task.reads_sentences
 
 
 def text_of(records: Records) -> str:

@@ -11,7 +11,6 @@ from saccade.audit.preference import Preferences, preferences, reads, triple_sco
 from saccade.audit.sentences import Pair, Triple, kinds, own_mark, own_pairs, read_sentences
 from saccade.audit.stats import of_sums, share
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
-from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.task import Task
 
 SHOWN = 12
@@ -40,8 +39,7 @@ class Pairs(Suite):
     said = "pairs of sentences that differ in the group: which one a language model finds likelier"
 
     def unfit(self, task: Task) -> str:
-        doing = task.doing if isinstance(task, Pretrain) else task
-        if doing.name in ("language", "causal", "masked"):
+        if task.scores_sentences:
             return ""
         return "it asks how likely sentences are, which only models that write freely or fill in masks can say"
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.audit.by import disaggregated
-from saccade.audit.exchange import READ, carried, judged, said, shown, twin
+from saccade.audit.exchange import shown, twin
 from saccade.audit.stats import mean, share
 from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.data import Example
 from saccade.data.twins import Twin
 from saccade.tasks.answering import answers
-from saccade.tasks.label import Label
-from saccade.tasks.pair import Pair
 from saccade.tasks.task import Task
 from saccade.text.swap import CONTROL, Dimension, dimensions, spoken
 
@@ -54,9 +52,11 @@ class Swap(Suite):
     reads = ("held",)
 
     def unfit(self, task: Task) -> str:
-        if isinstance(task, Label) and task.seen:
+        if task.counterfactual_roles and not task.reads_sentences:
             return "it exchanges words, and these models look at pictures"
-        return "" if task.name in READ else f"it compares answers to readers' questions, and {task.name} is none"
+        return (
+            "" if task.counterfactual_roles else f"it compares answers to readers' questions, and {task.name} is none"
+        )
 
     def run(self, subject: Subject) -> Finding:
         task = subject.task
@@ -94,15 +94,15 @@ def _asked(subject: Subject, dimension: Dimension) -> list[Asked]:
         return [Asked(pair, None, None, None) for pair in pairs]
     both = [_bare(pair.before, pair) for pair in pairs] + [pair.after for pair in pairs]
     given, _ = answers(task, model, both, told=lambda done, of: subject.told(done, of))
-    hears, half, graded = said(task), len(pairs), judged(task)
+    half = len(pairs)
     hidden = task.hidden([pair.before for pair in pairs])
     out = []
     for pair, one, other, kept in zip(pairs, given[:half], given[half:], hidden, strict=True):
-        first = carried(task, hears(one, pair.before), pair)
+        first = task.carried(task.comparable(one, pair.before), pair)
         right = None
-        if graded and not kept and not _lacks(pair.before):
+        if task.has_right_answers and not kept and not _lacks(pair.before):
             right = (task.wrong(one, pair.before) is None, task.wrong(other, pair.after) is None)
-        out.append(Asked(pair, first, hears(other, pair.after), right))
+        out.append(Asked(pair, first, task.comparable(other, pair.after), right))
     return out
 
 
@@ -119,13 +119,9 @@ def _control(subject: Subject, codes: Sequence[str]) -> Figure | None:
     """How often an answer changes with a word that stands for no group."""
     for dimension in (one for code in codes for one in dimensions(code, control=True)):
         asked = _asked(subject, dimension)
-        if len(asked) >= FEW and not _numbers(subject.task):
+        if len(asked) >= FEW and not subject.task.predicts_number:
             return share(f"{CONTROL}: answers that change", [one.before != one.after for one in asked])
     return None
-
-
-def _numbers(task: Task) -> bool:
-    return isinstance(task, Pair) and task.graded
 
 
 def _figures(task: Task, dimension: Dimension, asked: Sequence[Asked], base: float) -> Iterator[Figure]:
@@ -133,7 +129,7 @@ def _figures(task: Task, dimension: Dimension, asked: Sequence[Asked], base: flo
     name, (left, right) = dimension.called, dimension.sides
     sided = [one for one in asked if one.pair.side is not None]
     between = f"{left} minus {right}"
-    if _numbers(task):
+    if task.predicts_number:
         yield mean(f"{name}: size of the change of the number", [abs(a.before - a.after) for a in asked])
         if len(sided) >= FEW:
             values = [a - b for a, b in (one.by_side((one.before, one.after)) for one in sided)]
@@ -144,7 +140,7 @@ def _figures(task: Task, dimension: Dimension, asked: Sequence[Asked], base: flo
     if len(told) >= FEW:
         values = [float(a) - float(b) for a, b in (one.by_side(one.right) for one in told if one.right is not None)]
         yield mean(f"{name}: right answers, {between}", values, baseline=0.0)
-    if isinstance(task, Label) and not task.many and len(sided) >= FEW:
+    if task.counts_labels and len(sided) >= FEW:
         yield from _directions(task, f"{name}:", between, sided)
 
 

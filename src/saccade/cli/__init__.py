@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 
 from saccade import __version__
 
@@ -14,6 +15,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "evaluate": "how good a model is on data whose answers are known",
     "predict": "answers of any trained model",
     "label": "a label for each text",
+    "grade": "a number for each text",
     "tag": "the names in each text",
     "answer": "the words of a text that answer a question",
     "translate": "each text in the other language",
@@ -37,15 +39,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "bench": "measure time and memory, and how they grow",
     "doctor": "what this machine has, and whether saccade works on it",
 }
-FILES = {
-    "import": "bring_in",
-    "label": "predict",
-    "tag": "predict",
-    "caption": "predict",
-    "translate": "predict",
-    "summarise": "predict",
-    "find-lr": "find_lr",
-}
+FILES = {"import": "bring_in", "find-lr": "find_lr"}  # where the name of a command is none of Python's
 # flags that take any number of values: a parser would take none of them for the default
 LISTS = (
     "cases",
@@ -93,7 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from saccade.cli.completion import print_completion
 
         return print_completion(rest[0] if rest else "", COMMANDS)
-    if name not in COMMANDS:
+    if name not in COMMANDS and (verb := _verb_of(name)):
+        name = verb
+    elif name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}."
         print(f"saccade: there is no command {name!r}; {hint}  saccade --help lists them.", file=sys.stderr)
@@ -141,6 +137,13 @@ def missing_value(words: Sequence[str]) -> str | None:
     return None
 
 
+def _verb_of(name: str) -> str:
+    """The command that asks a model of a task, by any name of the task: `classify` is `label`; "" where there is none."""
+    from saccade.tasks.table import TASKS
+
+    return next((task.verb for task in TASKS if name in (task.verb, *task.aliases)), "")
+
+
 def _call(name: str, rest: list[str]) -> int:
     """The command's own file does the work; wrong flags and --help end in SystemExit."""
     if flag := missing_value(rest):
@@ -148,7 +151,8 @@ def _call(name: str, rest: list[str]) -> int:
         return 2
     import tyro
 
-    module = import_module(f"saccade.cli.{FILES.get(name, name)}")
+    own = FILES.get(name, name)
+    module = import_module(f"saccade.cli.{own if find_spec(f'saccade.cli.{own}') else 'predict'}")
     try:
         if hasattr(module, "call") and name != "predict":
             return module.call(name, rest)

@@ -73,7 +73,7 @@ def _aligned(
     task: "Task", model: "Model", examples: "Iterator[Example]", decoding: Decoding, where: "Where | None"
 ) -> "Iterator[tuple[Looks, Alignment]]":
     from saccade.explain.align import align
-    from saccade.explain.asked import ask
+    from saccade.explain.inputs import ask
     from saccade.explain.look import look_at
 
     for example in examples:

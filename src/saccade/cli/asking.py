@@ -18,21 +18,18 @@ from saccade.tasks.table import task_class
 from saccade.tasks.tag import split_words
 from saccade.tasks.task import Task
 
-PICTURES = {"caption": ("caption",), "paint": ("image",)}  # one asks by a picture what the other asks for
 STANDARD = "standard input"
-GOLD = ("label", "labels", "target", "tags", "y", "answers")
-USES = {"language": "generate", "span": "answer", "pretrain": "predict", "pair": "predict", "regress": "predict"}
 
 
 def opened(run: str, wanted: str | None = None, changes: Mapping[str, Any] | None = None) -> tuple[Task, Model]:
     """A model and its task; what is not there is said with what is near, and what does something else with what it does."""
     with named(run):
         task, model = open_run(run, changes=changes)
-    if wanted is None or task.name == wanted:
+    if wanted is None or task.name == task_class(wanted).name:
         return task, model
-    uses, asked = USES.get(task.name, task.name), USES.get(wanted, wanted)
+    asked = task_class(wanted).verb
     raise ModelError(
-        f"{run} was made for another task, {task.name} ({task.said}): ask it with saccade {uses} {run}. "
+        f"{run} was made for another task, {task.name} ({task.said}): ask it with saccade {task.verb} {run}. "
         f"saccade {asked} needs a model made for {wanted} ({task_class(wanted).said}); saccade train {wanted} makes one."
     )
 
@@ -68,15 +65,14 @@ def examples_of(task: Task, texts: Sequence[str], data: Sequence[str], columns: 
 
 def each_example(task: Task, texts: Sequence[str], data: Sequence[str], columns: str) -> Iterator[Example]:
     """The same one by one, as they are read: of a pipe, the first before the last is written."""
-    gold = PICTURES.get(task.name, GOLD)
     if data:
         if texts:
             raise UsageError("Texts and --data are two ways to ask; use one of them.")
-        asked = [role for role in task.roles(data) if role.name not in gold]
-        named = {role: column for role, column in parse_columns(columns).items() if role not in gold}
+        asked = task.question_roles(data)
+        named = {role: column for role, column in parse_columns(columns).items() if role not in task.gold_roles}
         yield from _read(task, data, asked, named)
         return
-    role, *more = (role for role in task.roles([]) if role.name not in gold)
+    role, *more = task.question_roles()
     if more:
         yield from _together([role.name, *(other.name for other in more)], texts)
         return

@@ -17,17 +17,14 @@ REGARD = "regard"
 LESSONS = "sentences about XYZ, by what they say of their worth: what the audit's judge of regard learns from"
 What = tyro.conf.Positional[Literal["check", "split", "get"]]
 Names = tyro.conf.Positional[Annotated[list[str], tyro.conf.arg(metavar="FILE|NAME")]]
-Tasks = Literal[
-    "label", "tag", "pair", "translate", "summarise", "language", "pretrain", "regress", "span", "caption", "paint"
-]
 
 
 @dataclass(frozen=True)
 class Check:
     """How files are looked at."""
 
-    task: Tasks | None = None
-    """What the data is for; guessed from the file if not given."""
+    task: Annotated[str, tyro.conf.arg(metavar="TASK")] = ""
+    """The task that the data is for, such as label, tag or translate; inferred from the file if not given."""
     columns: str = ""
     """Which column is which, such as text=review,label=stars or text=1,label=2."""
     on_bad_record: Literal["error", "skip"] = "error"
@@ -99,38 +96,37 @@ def main(
         out: The directory that `split` and the files of a set are written to.
         mirror: A directory with a copy of the set, to take instead of downloading it.
     """
-    from saccade.errors import DataError
+    from saccade.errors import DataError, UsageError
 
     try:
         if what == "split":
             return _split(names, split, out, seed=draw.seed, skips=check.on_bad_record == "skip")
         return _get(names, draw, out, mirror) if what == "get" else _check(names, check)
-    except DataError as error:
+    except (DataError, UsageError) as error:
         print(f"saccade data: {error}", file=sys.stderr)
-        return 3
+        return error.exit_code
 
 
 def _check(names: list[str], asked: Check) -> int:
     from saccade.data import examine, open_data, parse_columns, write_rejects
-    from saccade.data.guess import guess, roles_for
+    from saccade.tasks.infer_task import infer_task, task_for_data
 
     if not names:
         print("saccade data check: name a file or a directory to check.", file=sys.stderr)
         return 2
     named = parse_columns(asked.columns)
-    task, roles = (asked.task, roles_for(asked.task, names, named)) if asked.task else guess(names, named)
-    running = task in ("language", "pretrain")
+    task, roles = task_for_data(asked.task, names, named) if asked.task else infer_task(names, named)
     found = open_data(
-        names, roles, columns=named, on_bad=asked.on_bad_record, max_bad=asked.max_bad, contiguous=running
+        names, roles, columns=named, on_bad=asked.on_bad_record, max_bad=asked.max_bad, contiguous=task.running
     )
     facts = examine(found, roles, limit=asked.limit)
     if found.bad:
         write_rejects(found.bad, asked.rejects)
         facts.said.append(f"{len(found.bad):,} bad records are written down in {asked.rejects}.")
     if asked.json:
-        print(encoder.dumps({"task": task, "digest": found.digest, **facts.as_dict()}, ensure_ascii=False))
+        print(encoder.dumps({"task": task.name, "digest": found.digest, **facts.as_dict()}, ensure_ascii=False))
     else:
-        print("\n".join([f"read for the task: {task}", *facts.lines()]))
+        print("\n".join([f"read for the task: {task.name}", *facts.lines()]))
     return 0
 
 

@@ -57,8 +57,8 @@ def ablated(run: str, which: "Which", also: "Also", html: str, png: str, *, as_j
 def positions(run: str, html: str, png: str, *, as_json: bool) -> int:
     """The barcode of the model's positions and the pattern of its stacks, as characters or as a picture."""
     from saccade.attention.shade import shade
-    from saccade.explain.asked import opened
     from saccade.explain.built import built
+    from saccade.explain.inputs import opened
     from saccade.explain.page import figure
     from saccade.explain.raster import drawing
 

@@ -15,8 +15,8 @@ from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from saccade.decoding.ways import Ways
-    from saccade.tasks.language import Language
     from saccade.tasks.records import Written
+    from saccade.tasks.task import Task
     from saccade.tasks.validity import Kind, Verdict
 
 Kinds = Literal["none", "smiles", "abc", "protein", "midi"]
@@ -68,7 +68,7 @@ def main(
         from saccade.cli.asking import opened
         from saccade.cli.settings import Wrong
         from saccade.decoding.ways import Ways
-        from saccade.tasks.language import Language
+        from saccade.models.capabilities import Generates
         from saccade.tasks.task import need_tokenizer
         from saccade.tasks.validity import kind_of
 
@@ -78,15 +78,14 @@ def main(
         except ValueError as error:
             raise Wrong(str(error)) from None
         task, model = opened(run)
-        task = getattr(task, "doing", task)  # of pretraining, what it does
-        if not isinstance(task, Language):
+        if task.needs.generates is not Generates.CONTINUATION:
             raise UsageError(
                 f"{run} was made to {task.name}; a language model is needed. Say saccade predict {run} TEXT."
             )
         tokenizer = need_tokenizer(model)
         model = engine.ready(model)  # under the same name, so that a plain model does not stay beside its fast form
         ways = Ways(chosen, model, tokenizer)
-        kind = kind_of(asked.kind or getattr(task.config, "check", "none"))
+        kind = kind_of(asked.kind or task.writes_records or "none")
         code = _written(run, text, asked, ways, task, kind)
         if ways.tally.steps:
             engine.say(f"proposed {ways.tally.proposed:,} tokens, of which {ways.tally.share:.0%} were right")
@@ -115,7 +114,7 @@ def _refused(text: str, asked: Asked, decoding: Decoding) -> None:
         )
 
 
-def _written(run: str, text: str, asked: Asked, ways: "Ways", task: "Language", kind: "Kind") -> int:
+def _written(run: str, text: str, asked: Asked, ways: "Ways", task: "Task", kind: "Kind") -> int:
     """One of four: many beginnings, records with an end, one text as it comes, or texts when they are whole."""
     from saccade.cli.asking import lines_of
     from saccade.cli.beginning import show
@@ -126,7 +125,9 @@ def _written(run: str, text: str, asked: Asked, ways: "Ways", task: "Language", 
     if asked.data or piped:
         return _many(piped or lines_of(asked.data), asked, ways, length or LENGTH)
     if kind.border:
-        return _tell(run, _records(text, asked, ways, kind, length or task.window(ways.model)), kind, asked)
+        return _tell(
+            run, _records(text, asked, ways, kind, length or task.scoring_settings(ways.model)["window"]), kind, asked
+        )
     if several:
         return _tell(run, _drawn(text, asked, ways, length or LENGTH), kind, asked)
     if asked.json or not ways.decoding.streams:

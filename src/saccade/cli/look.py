@@ -217,7 +217,7 @@ def _look(run: str, text: tuple[str, ...], which: Which, also: Also, out: Out) -
 
 def _found_head(run: str, which: Which, file: str) -> "tuple[Where, str]":
     from saccade.cli.aligning import head_on
-    from saccade.explain.asked import opened
+    from saccade.explain.inputs import opened
 
     return head_on(opened(run)[1], file, which.layer or None)
 

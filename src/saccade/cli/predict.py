@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from saccade.models.model import Model
     from saccade.tasks.task import Task
 
-VERBS = ("label", "tag", "translate", "summarise", "caption")
-WRITING = ("translate", "summarise", "caption")
 ALIGN = "After each translation and a tab, which word became which: 0-0 1-2, source - target."
 BEST = "With --align: a file of sentences (source, target, alignment); the head that errs least on them aligns."
 
@@ -70,7 +68,7 @@ def main(
 
 
 def call(verb: str, argv: Sequence[str]) -> int:
-    """One of VERBS: the same, for a run of that task only; those that write also take how to."""
+    """The verb of a task: the same, for a run of that task only; those that write also take how to."""
 
     def named(
         run: tyro.conf.Positional[str],
@@ -114,9 +112,21 @@ def call(verb: str, argv: Sequence[str]) -> int:
             return write_aligned(run, asked, as_json=json, decoding=decoding, engine=engine, best_head=best_head)
         return write(verb, run, asked, as_json=json, decoding=decoding, engine=engine)
 
-    does = translating if verb == "translate" else writing if verb in WRITING else named
+    does = translating if verb == "translate" else writing if _writes(verb) else named
     does.__doc__ = (main.__doc__ or "").replace("saccade predict runs/reviews", f"saccade {verb} RUN")
     return tyro.cli(does, prog=f"saccade {verb}", args=list(argv))
+
+
+def _writes(verb: str) -> bool:
+    """Whether the task of a verb writes a text, so that there are ways to write; of those in the help it is known at once."""
+    from saccade.cli import COMMANDS
+
+    if verb in COMMANDS:
+        return verb in ("translate", "summarise", "caption")
+    from saccade.models.capabilities import Generates
+    from saccade.tasks.table import TASKS
+
+    return any(kind.verb == verb and kind().needs.generates is Generates.TARGET for kind in TASKS)
 
 
 def _opened(run: str, how: str | Prompt, columns: str, engine: Engine) -> "tuple[Task, Model]":

@@ -122,7 +122,6 @@ def _verdict(out: Path, count: int) -> "Verdict":
     from saccade.decoding.settings import Decoding
     from saccade.decoding.ways import Ways
     from saccade.engine import fast
-    from saccade.tasks.language import Language
     from saccade.tasks.opening import open_run
     from saccade.tasks.records import write_records
     from saccade.tasks.task import need_tokenizer
@@ -131,12 +130,16 @@ def _verdict(out: Path, count: int) -> "Verdict":
     from saccade.training.job import data_of
 
     task, plain = open_run(out, "language")
-    assert isinstance(task, Language)
     model = fast(plain, "float32")  # writes the same, several times as fast
-    kind, data = kind_of(task.config.check), data_of(out)
+    kind, data = kind_of(task.writes_records or "none"), data_of(out)
     ways = Ways(Decoding().or_draw(0.8, 0.95), model, need_tokenizer(model))
     found = write_records(
-        model, count, ways.choose, border=kind.border or "\n", length=task.window(model), rules=ways.rules
+        model,
+        count,
+        ways.choose,
+        border=kind.border or "\n",
+        length=task.scoring_settings(model)["window"],
+        rules=ways.rules,
     )
     learnt = None if data is None else (example["text"] for example in data.train.examples)
     return judged([one.text for one in found], kind, learnt, unended={one.text for one in found if not one.ended})

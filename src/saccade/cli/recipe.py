@@ -111,10 +111,10 @@ def recipe(name: str) -> Recipe:
     """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
     from saccade.attention.table import nearest
     from saccade.models.files import read_toml
-    from saccade.tasks.table import TASKS
+    from saccade.tasks.table import TASKS, task_class
 
-    if any(task.name == name for task in TASKS):
-        return Recipe(name)
+    if any(name in (task.name, *task.aliases) for task in TASKS):
+        return Recipe(task_class(name).name)
     if name.endswith(".toml"):
         if not Path(name).is_file():
             raise Wrong(f"{name}: there is no such file.")

@@ -135,7 +135,7 @@ def _samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
     from saccade.tasks.opening import open_run
 
     task, model = open_run(run)
-    if task.name == "language":
+    if task.verb == "generate":
         return _continued(run, task, model, recipe.inputs[:SAMPLES])
     from saccade.cli.asking import examples_of
     from saccade.tasks.answering import answers
@@ -150,16 +150,14 @@ def _samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
         examples = whole[:: max(1, len(whole) // SAMPLES)][:SAMPLES]
     found, asked = answers(task, model, examples)
     return [
-        {"input": _told(example), "answer": task.told(task.shown(answer, example))[:SHOWN]}
+        {"input": _told(task, example), "answer": task.told(task.shown(answer, example))[:SHOWN]}
         for answer, example in zip(found, asked, strict=True)
     ]
 
 
-def _told(example: "Example") -> str:
+def _told(task: "Task", example: "Example") -> str:
     """What was asked, in words; of a picture, where it stands. A text that was cut into words is told once."""
-    from saccade.cli.asking import GOLD
-
-    known = {*GOLD, "offsets"} | ({"words"} if "text" in example.values else set())
+    known = {*task.gold_roles, "offsets"} | ({"words"} if "text" in example.values else set())
     asked = [value for name, value in example.values.items() if name not in known]
     texts = [value if isinstance(value, str) else " ".join(value) for value in asked if isinstance(value, str | list)]
     return (" | ".join(texts) if texts else f"{Path(example.file).name}, record {example.line}")[:SHOWN]

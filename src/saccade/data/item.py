@@ -168,6 +168,9 @@ JUDGEMENTS = (
 )
 JUDGED = Role("label", "label", (*LABEL.known, *JUDGEMENTS, *GRADES))  # of two texts: what they are to each other
 GRADED = Role("label", "number", (*GRADES, *LABEL.known, *JUDGEMENTS))  # the same as a number: how near they are
+GRADE = Role(
+    "score", "number", (*GRADES, "stars", "mark", "price", "value", *LABEL.known)
+)  # of one text: how good it says
 
 ROLES = {  # what the tasks ask for; a role of the same name may be read in two ways, so the keys are our own
     "text": TEXT,
@@ -191,4 +194,5 @@ ROLES = {  # what the tasks ask for; a role of the same name may be read in two 
     "second": SECOND,
     "judged": JUDGED,
     "graded": GRADED,
+    "grade": GRADE,
 }

@@ -22,7 +22,7 @@ from saccade.data import Batch, Text
 from saccade.decoding.loop import follow
 from saccade.decoding.settings import Decoding
 from saccade.errors import ModelError, UsageError
-from saccade.explain.asked import Asked, Input, ask, opened
+from saccade.explain.inputs import Asked, Input, ask, opened
 from saccade.explain.look import look_at, still
 from saccade.explain.looks import Looks, Seen
 from saccade.explain.writing import write

@@ -19,25 +19,19 @@ from saccade.attention.watch import Everything, Pooled, Reducer, watch, watchabl
 from saccade.data import Text
 from saccade.decoding.settings import Decoding
 from saccade.errors import UsageError
-from saccade.explain.asked import Asked, Input, ask, opened
 from saccade.explain.axis import Axis
+from saccade.explain.inputs import Asked, Input, ask, opened
 from saccade.explain.looks import ATTENTION, Looks
 from saccade.explain.naming import Wanted, named
 from saccade.explain.places import Place, Sides, places
 from saccade.explain.writing import Written, room, write
 from saccade.models.model import Model
-from saccade.models.painter import Painter
 from saccade.tasks.answering import check_answers
+from saccade.tasks.opening import task_for
 
 MOST = 2**23  # weights of one head over all layers that are kept as they are; beyond, a pooled picture of each map
 SIDE = 256  # of such a picture
-SILENT = {  # why a model gives no answer, by the kind of its head
-    "": "the model has no output head, so it only encodes what it reads",
-    "words": "the model predicts masked words, and none is masked here",
-    "label": "the model compares two texts, and only one was given",
-    "span": "the model answers a question about a text, and only one text was given",
-}
-OTHER = "this input is not an example of the task that the model was trained for"
+NO_HEAD = "the model has no output head, so it only encodes what it reads"
 
 
 def look(
@@ -92,12 +86,10 @@ def look_at(asked: Asked, wanted: Wanted = Wanted(), decoding: Decoding = Decodi
 def _no_answer(asked: Asked, written: Written | None) -> str:
     """Why a model says nothing, in words that can stand where an answer would."""
     if written is not None:
-        return (
-            "it paints a picture instead of writing"
-            if isinstance(asked.model.body, Painter)
-            else "the text that it wrote is empty"
-        )
-    return SILENT.get(asked.model.kind or "", OTHER) if asked.model.head is not None else SILENT[""]
+        paints = not asked.model.capabilities.generates_text
+        return "it paints a picture instead of writing" if paints else "the text that it wrote is empty"
+    task = asked.task or task_for(asked.model)
+    return NO_HEAD if task is None else task.no_look_answer
 
 
 @contextmanager
@@ -206,7 +198,7 @@ def _pass(asked: Asked, written: Written | None, chosen: Sequence[Place]) -> str
     model, task = asked.model, asked.task
     batch = asked.batch.to(next(model.parameters()).device)
     if written is None:
-        if task is None or not batch.rows or task.name == "pretrain":
+        if task is None or not batch.rows or not task.answers_questions:
             with _no_further(model, chosen):
                 model(batch)
             return ""

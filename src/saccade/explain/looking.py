@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from saccade.explain.asked import of_batch
+from saccade.explain.inputs import of_batch
 from saccade.explain.look import look_at
 from saccade.explain.looks import ATTENTION, Seen
 from saccade.models.model import Model

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from saccade.attention.table import nearest
 from saccade.data import Text
 from saccade.errors import ModelError, UsageError
-from saccade.explain.asked import Asked, ask, opened
+from saccade.explain.inputs import Asked, ask, opened
 from saccade.explain.look import look_at, still
 from saccade.explain.looks import Seen
 from saccade.models.model import Model

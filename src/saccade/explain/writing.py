@@ -10,9 +10,10 @@ from saccade.decoding.loop import generate
 from saccade.decoding.settings import Decoding
 from saccade.decoding.ways import Ways
 from saccade.errors import UsageError
-from saccade.explain.asked import Asked
 from saccade.explain.axis import Axis, Token, cells, written_axis
+from saccade.explain.inputs import Asked
 from saccade.models.painter import Painter
+from saccade.tasks.painting import need_painter
 from saccade.tasks.task import need_tokenizer
 
 BEFORE = 8  # tokens that tell whether a space stands between what was read and what is written
@@ -34,8 +35,8 @@ class Written:
 def write(asked: Asked, decoding: Decoding) -> Written:
     """Write, if nothing was given to be written, and name what was written."""
     ids, ended = (list(asked.target), True) if asked.target is not None else _found(asked, decoding)
-    body = asked.model.body
-    if isinstance(body, Painter):
+    if not asked.model.capabilities.generates_text:
+        body = need_painter(asked.model)
         whole = len(ids) == body.cells
         axis = cells(body.side, body.side) if whole else Axis("cells", tuple(Token(f"{i}") for i in range(len(ids))))
         return Written(ids, axis, Axis("given", (Token("[picture]"),)), "", _painted(body, ids) if whole else None)
@@ -78,8 +79,8 @@ def _begin(asked: Asked) -> Token:
 def _found(asked: Asked, decoding: Decoding) -> tuple[list[int], bool]:
     """The best that the model writes, with the token that ended it, and whether it ended by itself."""
     model, batch = asked.model, asked.batch.to(next(asked.model.parameters()).device)
-    if isinstance(model.body, Painter):
-        return generate(model, batch, stop=None, limit=model.body.cells)[0], True
+    if not model.capabilities.generates_text:
+        return generate(model, batch, stop=None, limit=need_painter(model).cells)[0], True
     tokenizer = need_tokenizer(model).target
     ways = Ways(decoding, model, tokenizer)
     if asked.alone or asked.task is None or not batch.rows:

@@ -14,9 +14,9 @@ from saccade.decoding.settings import Decoding
 from saccade.errors import UsageError
 from saccade.explain.ablate import Switch, switches, without
 from saccade.explain.agreement import Evidence, agree, evidence_of, judged
-from saccade.explain.asked import Input, ask, opened
 from saccade.explain.gallery import sections
 from saccade.explain.heads import heads_of
+from saccade.explain.inputs import Input, ask, opened
 from saccade.explain.look import look_at
 from saccade.explain.looks import Looks, Seen
 from saccade.explain.naming import Wanted

@@ -17,10 +17,10 @@ import numpy as np
 from saccade.audit.likelihood import Row, beginning, fit, written
 from saccade.audit.stats import share
 from saccade.errors import DataError
+from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.studies import grammar_shown
 from saccade.studies.study import Member, Plan, Record, Study, Told
-from saccade.tasks.language import Language
 from saccade.tasks.opening import open_run
 from saccade.tasks.task import need_tokenizer
 from saccade.training.events import Refused
@@ -57,7 +57,7 @@ def measure(plan: Plan, trained: Sequence[Member], told: Told) -> Record:
     for run in plan.runs:
         name = Path(run).name
         task, model = open_run(run)
-        if not isinstance(getattr(task, "doing", task), Language):
+        if task.needs.generates is not Generates.CONTINUATION:
             raise Refused(f"{run} does not say how likely a sentence is; language models do.")
         right[name], sizes[name] = (
             judged(model, pairs, lambda text, name=name: told(f"{name}: {text}")),

@@ -41,6 +41,10 @@ class Config:
 
 class Caption(Task):
     name = "caption"
+    verb = "caption"
+    gold_roles = ("caption",)
+    no_swap = "the people in a picture stay who they are"
+    hub_pipeline = "image-to-text"
     watched = ("cider", "bleu", "exact_match")
     said = "a picture in words"
     Config = Config

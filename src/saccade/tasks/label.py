@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade.data import Batch, Example, Image, Role
-from saccade.data.guess import pictured
+from saccade.data.guess import are_numbers, pictured
 from saccade.data.item import IMAGE, LABEL, LABELS, TEXT
 from saccade.errors import DataError, UsageError
 from saccade.models.capabilities import ImageShape, Modality
@@ -20,7 +20,7 @@ from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
 from saccade.tasks.metrics import Score
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, sources
+from saccade.tasks.task import Baseline, Choices, Item, Prompt, Task, Wrong, encoded, sources
 from saccade.vision.augment import augmentation
 from saccade.vision.pixels import held, pixels
 
@@ -40,6 +40,12 @@ class Config:
 
 class Label(Task):
     name = "label"
+    aliases = ("classify",)
+    verb = "label"
+    gold_roles = ("label", "labels")
+    counterfactual_roles, unchanged_gold = ("text",), ("label", "labels")
+    min_examples = 500
+    prompt = Prompt((TEXT, LABEL), "Text: {text}\nLabel: {label}\n\n")
     watched = ("accuracy", "macro_f1", "mcc")
     exchanged = ("text",)
     said = "one label, or several, for a text or a picture: sentiment, topic, kind"
@@ -51,6 +57,8 @@ class Label(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         self.many = self.config.many
+        self.has_right_answers = self.counts_labels = not self.many
+        self.hub_pipeline, self.reads_sentences = "text-classification", True
         self.seen: bool | None = None  # a picture, not a text; None until data or a model say
         self.altered = augmentation("none" if self.config.augment == "swap" else self.config.augment)
 
@@ -71,12 +79,31 @@ class Label(Task):
     def _read(self, *, images: bool) -> None:
         """Settle what is labelled: texts or images."""
         self.seen = images
+        self.hub_pipeline = "image-classification" if images else "text-classification"
+        self.reads_sentences = not images
         self.needs = replace(self.needs, input=Modality.IMAGE if images else Modality.TEXT)
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         if paths and self.seen is None:
             self._read(images=pictured(paths, self.named))
         return (IMAGE if self.seen else TEXT, LABELS if self.many else LABEL)
+
+    @classmethod
+    def matches(cls, examples: Sequence[Example]) -> bool:
+        labels = {example["label"] for example in examples}
+        few = len(labels) <= len(examples) / 4 if len(examples) >= 20 else not any(" " in label for label in labels)
+        return few and _are_brief(examples) and not are_numbers(examples, "text")
+
+    def suited_to(self, values: dict[str, Any]) -> Task | None:
+        """Itself; of two texts, for which a head may be as well, the task of pairs."""
+        if "second" not in values:
+            return super().suited_to(values)
+        from saccade.tasks.pair import Pair  # which asks here what heads of pairs look like
+
+        return Pair(labels=self.labels)
+
+    def name_texts(self, *texts: str) -> dict[str, Any]:
+        return dict(zip(("first", "second"), texts, strict=False)) if len(texts) > 1 else super().name_texts(*texts)
 
     def fit(self, examples: Sequence[Example]) -> None:
         found = Counter(label for example in examples for label in self._gold(example))
@@ -106,6 +133,9 @@ class Label(Task):
         return Choices(
             self.usual(), {"width": 128, "layers": 2, "inner": 256}, {"rate": 1e-3, "tokens": 2048, "epochs": 10}
         )
+
+    def baseline(self, train: Sequence[Example]) -> Baseline | None:
+        return None if self.many or not train else most_frequent_label(train, self.labels)
 
     def texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples if "text" in example)
@@ -177,6 +207,9 @@ class Label(Task):
         row = {"text": example.values.get("text", f"{example.file}:{example.line}")}
         return Wrong(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
 
+    def comparable(self, answer: dict[str, Any], example: Example) -> Any:
+        return tuple(sorted(answer["labels"])) if self.many else answer["label"]
+
     def told(self, shown: dict[str, Any]) -> str:
         if self.many:
             return ", ".join(f"{label} {shown['scores'][label]:.0%}" for label in shown["labels"]) or "none"
@@ -197,6 +230,13 @@ class Label(Task):
         return number[example["label"]]
 
 
+def _are_brief(examples: Sequence[Example]) -> bool:
+    """Labels of a word or two, or texts twice as long: two sentences side by side, however often they repeat, are no label."""
+    said = sum(len(example["label"].split()) for example in examples)
+    read = sum(len(example["text"].split()) for example in examples if "text" in example)
+    return said <= 2 * len(examples) or 2 * said <= read
+
+
 def picture_shape(model: Model) -> ImageShape:
     """(channels, rows, columns) of the images that a model reads, None where it takes any; a model of texts is refused."""
     shape = model.capabilities.image_shape
@@ -206,6 +246,13 @@ def picture_shape(model: Model) -> ImageShape:
             "such as vit for labels or captioner_transformer for captions."
         )
     return shape
+
+
+def most_frequent_label(train: Sequence[Example], labels: Sequence[str]) -> Baseline:
+    """The rule that always answers the label which most training examples have."""
+    common, _ = Counter(str(example["label"]) for example in train).most_common(1)[0]
+    scores = {label: float(label == common) for label in labels}
+    return Baseline(f"always answering {common!r}", lambda example: {"label": common, "scores": scores})
 
 
 def compares_texts(model: Model) -> bool:

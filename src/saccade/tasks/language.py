@@ -39,6 +39,11 @@ class Config:
 
 class Language(Task):
     name = "language"
+    aliases = ("lm",)
+    verb = "generate"
+    hub_pipeline = "text-generation"
+    scores_sentences = True
+    answers_questions = False  # a text is continued as it is, and is no example of the windows that are scored
     exchanged = ("text",)
     said = "the next word, character or byte of a running text"
     Config = Config
@@ -50,6 +55,17 @@ class Language(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (LINE,)
+
+    @property
+    def writes_records(self) -> str:  # type: ignore[override]
+        return "" if self.config.check == "none" else self.config.check
+
+    @property
+    def reads_sentences(self) -> bool:  # type: ignore[override]
+        return not self.writes_records
+
+    def name_texts(self, *texts: str) -> dict[str, Any]:
+        return dict(zip(("source", "target"), texts, strict=False))  # a second text is what the model is to write
 
     def fit(self, examples: Sequence[Example]) -> None:
         kind_of(self.config.check)  # an unknown name is refused before anything is learnt

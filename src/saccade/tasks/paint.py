@@ -56,6 +56,11 @@ class Asked(NamedTuple):
 
 class Paint(Task):
     name = "paint"
+    aliases = ("text-to-image",)
+    verb = "paint"
+    gold_roles = ("image",)
+    no_swap = "the people in a picture stay who they are"
+    hub_pipeline = "text-to-image"
     lone = True  # codes that nobody uses are moved to what a whole step has seen
     tracks_dev_loss = False  # its loss is of two kinds, one after the other
     said = "a picture of what a text says"

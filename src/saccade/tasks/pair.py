@@ -18,16 +18,17 @@ from torch import Tensor
 
 from saccade.attention.table import nearest
 from saccade.data import Batch, Example, Role
+from saccade.data.guess import are_numbers
 from saccade.data.item import FIRST, GRADED, JUDGED, SECOND
 from saccade.errors import DataError, UsageError
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.hidden import is_hidden
-from saccade.tasks.label import compares_texts
+from saccade.tasks.label import compares_texts, most_frequent_label
 from saccade.tasks.metrics import Score
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer, sources
+from saccade.tasks.task import Baseline, Choices, Item, Prompt, Task, Wrong, need_tokenizer, sources
 
 GOLD = ("auto", "label", "number")
 OF_LABELS = ("accuracy", "macro_f1", "f1")
@@ -51,6 +52,14 @@ class Config:
 
 class Pair(Task):
     name = "pair"
+    aliases = ("nli", "paraphrase", "similarity")
+    gold_roles = ("label",)
+    counterfactual_roles, unchanged_gold = ("first", "second"), ("label",)
+    min_examples = 10_000
+    hub_pipeline = "text-classification"
+    prompt = Prompt((FIRST, SECOND, JUDGED), "First: {first}\nSecond: {second}\nLabel: {label}\n\n")
+    takes_two_texts = reads_sentences = True
+    no_look_answer = "the model compares two texts, and only one was given"
     exchanged = ("first", "second")
     said = "what two texts are to each other: entailment, paraphrase, similarity"
     Config = Config
@@ -70,6 +79,25 @@ class Pair(Task):
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
         return super().from_head(model) if compares_texts(model) else None
+
+    @property
+    def has_right_answers(self) -> bool:  # type: ignore[override]
+        return not self.graded
+
+    @property
+    def predicts_number(self) -> bool:  # type: ignore[override]
+        return self.graded
+
+    @classmethod
+    def matches(cls, examples: Sequence[Example]) -> bool:
+        few = len({example["label"] for example in examples}) <= max(3, len(examples) / 4)
+        return few and not are_numbers(examples, "first") and not are_numbers(examples, "second")
+
+    def baseline(self, train: Sequence[Example]) -> Baseline | None:
+        return None if self.graded or not train else most_frequent_label(train, self.labels)
+
+    def comparable(self, answer: dict[str, Any], example: Example) -> Any:
+        return self.shown(answer, example)["score"] if self.graded else answer["label"]
 
     @property
     def graded(self) -> bool:

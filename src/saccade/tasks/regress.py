@@ -31,6 +31,9 @@ class Config:
 
 class Regress(Task):
     name = "regress"
+    gold_roles = ("y", "label")
+    no_swap = "it reads numbers"
+    hub_pipeline = "tabular-regression"
     said = "a number or a class for a row of numbers, by kernel pooling (Nadaraya-Watson)"
     Config = Config
     needs = Needs(Modality.POINTS)

@@ -14,26 +14,19 @@ import numpy as np
 import torch
 
 from saccade.data import Batch, Example, Role, Text
-from saccade.data.guess import guess
-from saccade.data.item import FIRST, JUDGED, LABEL, SECOND, SOURCE, TARGET, TEXT
 from saccade.data.read import read
 from saccade.decoding import Bounds, written
 from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks import metrics
+from saccade.tasks.infer_task import infer_task
 from saccade.tasks.metrics import Score
 from saccade.tasks.needs import Needs
 from saccade.tasks.prompting import SLOT, Template, after, likelihoods, reads_apart, shared
+from saccade.tasks.table import TASKS, task_class
 from saccade.tasks.task import Item, Task, need_tokenizer
 
-KINDS: dict[
-    str, tuple[tuple[Role, ...], str]
-] = {  # the roles, the answer's last, and the template where nobody gives one
-    "label": ((TEXT, LABEL), "Text: {text}\nLabel: {label}\n\n"),
-    "pair": ((FIRST, SECOND, JUDGED), "First: {first}\nSecond: {second}\nLabel: {label}\n\n"),
-    "translate": ((SOURCE, TARGET), "{source} => {target}\n"),
-}
 EMPTY = "N/A"  # stands for a text without content
 
 
@@ -66,8 +59,11 @@ class Shots(Task):
     ):
         super().__init__(config, labels)
         self.shots = tuple(shots)
-        self.asked, usual = KINDS[kind]
-        self.template = Template(self.config.template or usual, [role.name for role in self.asked])
+        prompt = task_class(kind).prompt
+        assert prompt is not None, f"{kind} is no task that a prompt can ask"
+        self.asked = prompt.roles
+        self.gold_roles = (self.asked[-1].name,)
+        self.template = Template(self.config.template or prompt.template, [role.name for role in self.asked])
         self.free = self.asked[-1].kind == "text"
         if not self.free:
             self.labels = self.labels or tuple(dict.fromkeys(shot["label"] for shot in self.shots))
@@ -199,22 +195,23 @@ def shots_task(
             "saccade train language, or load one."
         )
     kind = _kind(files, columns, config.template)
-    shots = read(files, KINDS[kind][0], columns=columns).examples if files else []
-    return Shots(config, labels, shots=shots, kind=kind)
+    prompt = kind.prompt
+    shots = read(files, prompt.roles, columns=columns).examples if files and prompt is not None else []
+    return Shots(config, labels, shots=shots, kind=kind.name)
 
 
-def _kind(files: Sequence[str], columns: Mapping[str, str] | None, template: str) -> str:
+def _kind(files: Sequence[str], columns: Mapping[str, str] | None, template: str) -> type[Task]:
     """What is asked: by the slots of the template, by the names of the columns, or by what the file is good for."""
     slots = {*SLOT.findall(template), *(columns or {})}
-    named = [kind for kind, (roles, _) in KINDS.items() if {role.name for role in roles[:-1]} & slots]
+    asked = [kind for kind in TASKS if kind.prompt is not None]
+    named = [kind for kind in asked if kind.prompt and {role.name for role in kind.prompt.roles[:-1]} & slots]
     if named or not files:
-        return named[0] if named else "label"
-    found, _ = guess(files, columns)
-    kind = {"summarise": "translate"}.get(found, found)
-    if kind not in KINDS:
-        what = f"this is data for {found}, and shots are texts with labels, two texts with a label, or sources with targets"
+        return named[0] if named else task_class("label")
+    found, _ = infer_task(files, columns)
+    if found.prompt is None:
+        what = f"this is data for {found.name}, and shots are texts with labels, two texts with a label, or sources with targets"
         raise DataError(what, file=files[0], cure="name the columns: --columns text=1,label=2")
-    return kind
+    return type(found)
 
 
 def _size(item: Asked, model: Model, length: int) -> int:

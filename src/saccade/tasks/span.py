@@ -7,7 +7,7 @@ read in windows that overlap, and the best answer of all of them counts. The fir
 held-out data so that F1 is the highest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from saccade.data import Batch, Example, Role
 from saccade.data.item import ANSWERS, CONTEXT, QUESTION
+from saccade.data.twins import Twin
 from saccade.errors import UsageError
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
@@ -50,6 +51,15 @@ class Config:
 
 class Span(Task):
     name = "span"
+    aliases = ("qa",)
+    verb = "answer"
+    gold_roles = ("answers",)
+    counterfactual_roles = ("context", "question")
+    min_examples = 20_000
+    no_swap = "an answer is a place in a text, and may be the very word that is exchanged"
+    hub_pipeline = "question-answering"
+    takes_two_texts = reads_sentences = True
+    no_look_answer = "the model answers a question about a text, and only one text was given"
     watched = ("f1", "exact_match")
     said = "the words of a text that answer a question, or that it has no answer"
     Config = Config
@@ -60,6 +70,9 @@ class Span(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (CONTEXT, QUESTION, ANSWERS)
+
+    def read_texts(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(values[name] for name in ("question", "context") if isinstance(values.get(name), str))
 
     def usual(self) -> str:
         return "transformer_reader"
@@ -160,6 +173,12 @@ class Span(Task):
         told = [", ".join(dict.fromkeys(gold)) or "no answer", shown["answer"] or "no answer"]
         row = {"text": example["context"], "question": example["question"], "gold": told[0], "answer": told[1]}
         return Wrong(row | {"sure": f"{shown['score']:.0%}"}, shown["score"])
+
+    def comparable(self, answer: dict[str, Any], example: Example) -> Any:
+        return tuple(self.shown(answer, example)[key] for key in ("start", "end"))
+
+    def carried(self, value: Any, twin: Twin) -> Any:
+        return value if value[0] is None else tuple(twin.swaps["context"].moved(place) for place in value)
 
     def told(self, shown: dict[str, Any]) -> str:
         return f"{shown['answer'] or 'no answer'}  {shown['score']:.0%}"

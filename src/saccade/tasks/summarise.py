@@ -30,6 +30,10 @@ class Config:
 
 class Summarise(Translate):
     name = "summarise"
+    aliases = ("summarize",)
+    verb = "summarise"
+    no_swap = "the summary would have to change with its text, also where it says the same in other words"
+    hub_pipeline = "summarization"
     watched = ("rouge_1", "rouge_2", "rouge_l")
     said = "a long text in a few words"
     Config = Config
@@ -41,6 +45,12 @@ class Summarise(Translate):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (ARTICLE, SUMMARY)
+
+    @classmethod
+    def matches(cls, examples: Sequence[Example]) -> bool:
+        """A long text and a short one."""
+        read, told = (sum(len(several(e[name])[0].split()) for e in examples) for name in ("source", "target"))
+        return read >= 30 * len(examples) and read >= 3 * told
 
     def fit(self, examples: Sequence[Example]) -> None:
         """Nothing: ROUGE chooses its words by the texts that it compares."""

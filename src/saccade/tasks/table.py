@@ -3,6 +3,7 @@
 from saccade.attention.table import nearest
 from saccade.errors import UsageError
 from saccade.tasks.caption import Caption
+from saccade.tasks.grade import Grade
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
 from saccade.tasks.paint import Paint
@@ -12,14 +13,30 @@ from saccade.tasks.regress import Regress
 from saccade.tasks.span import Span
 from saccade.tasks.summarise import Summarise
 from saccade.tasks.tag import Tag
+from saccade.tasks.task import Task
 from saccade.tasks.translate import Translate
 
-TASKS = [Regress, Language, Pretrain, Label, Pair, Span, Tag, Translate, Summarise, Caption, Paint]
+# in the order in which they are tried on a file that nobody says the task of
+TASKS: list[type[Task]] = [
+    Span,
+    Tag,
+    Grade,
+    Label,
+    Pair,
+    Summarise,
+    Translate,
+    Caption,
+    Regress,
+    Language,
+    Pretrain,
+    Paint,
+]
 
 
-def task_class(name: str) -> type:
-    """The task of that name, or an error with the nearest."""
+def task_class(name: str) -> type[Task]:
+    """The task of that name, or of an alias such as "ner", or an error with the nearest."""
     for entry in TASKS:
-        if entry.name == name:
+        if name == entry.name or name in entry.aliases:
             return entry
-    raise UsageError(f"There is no task {name!r}; {nearest(name, [entry.name for entry in TASKS])}")
+    names = [known for entry in TASKS for known in (entry.name, *entry.aliases)]
+    raise UsageError(f"There is no task {name!r}; {nearest(name, names)}")

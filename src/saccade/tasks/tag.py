@@ -5,7 +5,8 @@ answer is valid by construction: no name begins in its middle.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -23,9 +24,12 @@ from saccade.models.model import Model
 from saccade.tasks import metrics
 from saccade.tasks.metrics import Score
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
+from saccade.tasks.task import Baseline, Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
 
 NONE = -100  # a token that speaks for no word
+KIND_OF_TAG = re.compile(
+    r"[BIESLUM]-.+|[A-Z][A-Z0-9_+=|.-]*\$?|\d{1,2}|[^\w\s]+"
+)  # a span, a part of speech, its number
 WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
 
 
@@ -39,6 +43,13 @@ class Config:
 
 class Tag(Task):
     name = "tag"
+    aliases = ("ner",)
+    verb = "tag"
+    gold_roles = ("tags",)
+    counterfactual_roles, unchanged_gold = ("words",), ("tags",)
+    has_right_answers = reads_sentences = True
+    min_examples = 5_000
+    hub_pipeline = "token-classification"
     exchanged = ("words",)
     said = "a tag for each word: names of people, places and things"
     Config = Config
@@ -49,6 +60,30 @@ class Tag(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (WORDS, TAGS)
+
+    @classmethod
+    def matches(cls, examples: Sequence[Example]) -> bool:
+        tags = [tag for example in examples for tag in example["tags"]]
+        many = (
+            len(tags) > len(examples) > 1 or len(examples) == 1 < len(tags) < 40
+        )  # a table of words is one endless sentence
+        words = {word for example in examples for word in example["words"]}
+        return many and len(set(tags)) <= max(3, len(tags) / 4) and _are_tags(set(tags), words)
+
+    def name_texts(self, *texts: str) -> dict[str, Any]:
+        words, offsets = split_words(texts[0])
+        return {"words": words, "offsets": offsets, "text": texts[0]}
+
+    def parse_input(self, values: Mapping[str, Any]) -> Example | None:
+        if "words" not in values and isinstance(values.get("text"), str):
+            values = {**values, **self.name_texts(values["text"])}
+        return super().parse_input(values)
+
+    def baseline(self, train: Sequence[Example]) -> Baseline:
+        return Baseline("giving each word its most frequent tag", _word_by_word(train))
+
+    def comparable(self, answer: Sequence[str], example: Example) -> Any:
+        return tuple(answer)
 
     def fit(self, examples: Sequence[Example]) -> None:
         for example in examples:
@@ -272,3 +307,32 @@ def _filled(firsts: Sequence[int]) -> list[int]:
     for place in firsts:
         out.append(place if place >= 0 else (out[-1] if out else 0))
     return out
+
+
+def _are_tags(tags: set[str], words: set[str]) -> bool:
+    """Spans, capitals or small numbers throughout; or far fewer than the words, of which a sentence beside them has as many.
+
+    >>> _are_tags({"O", "B-PER"}, {"Ann"}), _are_tags({"NOUN", "DET", "PRP$", "."}, {"a", "cat", "."})
+    (True, True)
+    >>> _are_tags({"le", "chat", "dort", "."}, {"the", "cat", "sleeps", "."})
+    False
+    """
+    return all(map(KIND_OF_TAG.fullmatch, tags)) or 4 * len(tags) <= len(words)
+
+
+def _word_by_word(train: Sequence[Example]) -> Callable[[Example], list[str]]:
+    pairs = chain.from_iterable(zip(example["words"], example["tags"], strict=True) for example in train)
+    counts: dict[str, Counter[str]] = {}
+    for word, tag in pairs:
+        counts.setdefault(word, Counter())[tag] += 1
+    likeliest = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+
+    def answer(example: Example) -> list[str]:
+        tags: list[str] = []
+        for word in example["words"]:
+            tag, before = likeliest.get(word, "O"), tags[-1] if tags else "O"
+            begins = tag.startswith("I-") and before[2:] != tag[2:]  # BIO: nothing goes on that has not begun
+            tags.append(f"B-{tag[2:]}" if begins else tag)
+        return tags
+
+    return answer

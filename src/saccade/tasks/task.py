@@ -3,78 +3,32 @@
 A task knows nothing of families. It says what it needs of a model (`Needs`), and meets it in a head and in `Batch`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from torch import Tensor
 
-from saccade.data import Batch, Example, Role, Text
-from saccade.decoding.beam import Hypothesis
-from saccade.decoding.ways import Ways
+from saccade.data import Example, Text
 from saccade.errors import DataError, ModelError, UsageError
 from saccade.models.model import Model
-from saccade.tasks.metrics import Score
+from saccade.tasks.interface.answering import TaskAnswers
+from saccade.tasks.interface.data import TaskData
+from saccade.tasks.interface.encoding import Item, TaskEncoding
+from saccade.tasks.interface.learning import Baseline, Choices, TaskLearning
+from saccade.tasks.interface.presenting import Prompt, TaskPresentation, Wrong
 from saccade.tasks.needs import Needs
 from saccade.text.tokenizer import LIMIT
 
-
-@dataclass(frozen=True)
-class Item:
-    """One example as numbers: what is read, what should be written, what should be said, and what that costs in tokens."""
-
-    example: Example
-    source: np.ndarray  # ids (L,), or pixels (channels, rows, columns)
-    target: np.ndarray | None = None  # ids (T,)
-    gold: Any = None
-    segments: np.ndarray | None = None
-    words: tuple[int, ...] = ()  # the token that speaks for each word
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """Tokens of the source and of the target; a picture counts as one."""
-        read = len(self.source) if self.source.ndim == 1 else 1
-        return read, 0 if self.target is None else len(self.target)
+__all__ = ["Baseline", "Choices", "Item", "Prompt", "Task", "Wrong", "encoded", "need_tokenizer", "sources"]
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """A wrong answer as a person sees it: some words by column, and how sure the model was; 0 where that is not known."""
-
-    row: dict[str, str]
-    sure: float = 0.0
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What a task would choose where the user did not: a family, its sizes, and how to train."""
-
-    family: str
-    model: Mapping[str, Any] = field(default_factory=dict)
-    train: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Task:
+class Task(TaskData, TaskEncoding, TaskLearning, TaskAnswers, TaskPresentation):
     """One line of TASKS. `config` holds numbers and names; what is learnt of the data (labels) is set by `fit`."""
 
     name: ClassVar[str]
-    said: ClassVar[str]  # one line for a person
+    aliases: ClassVar[tuple[str, ...]] = ()  # what else people call it
     Config: ClassVar[type]
     needs: Needs  # what a model has to read and to generate, and the head that answers are read off
-    frame: str = "none"  # what a tokenizer trained for it puts around a text
-    extra: tuple[str, ...] = ()  # further special tokens of a tokenizer trained for it
-    sample: str  # the built-in data it runs on when there is no file
-    running: bool = False  # running text, whose last tenth is held out, not one line in ten
-    many = False  # several labels at once
-    lone = False  # a step cannot be shared by processes, nor read in parts
-    tracks_dev_loss = True  # evaluations in training measure the loss too, which decides between models of equal scores
-    watched: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
-    exchanged: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment swap` exchanges
-    cuts: bool = True  # a text longer than task.length loses its end; otherwise it is read in pieces
-    named: Mapping[str, str] = MappingProxyType({})  # the columns that the user named, role by role
-    noticed: tuple[str, ...] = ()  # what `fit` saw in the data, in lines for a person
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         self.config = config or self.Config()
@@ -106,92 +60,9 @@ class Task:
     def meet(self, model: Model) -> None:
         """Take from a model that was opened what has to be known of it: for most tasks, nothing."""
 
-    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        """What it asks of a record; without its gold a record can still be answered."""
-        raise NotImplementedError
-
-    def fit(self, examples: Sequence[Example]) -> None:
-        """Learn what has to be known of the data before a model is built: for most tasks, nothing."""
-
-    def usual(self) -> str:
-        """The family it takes where nobody names one."""
-        raise NotImplementedError
-
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
-        """Sizes and rates that suit the data, for a new model or for one that has been trained before."""
-        raise NotImplementedError
-
-    def teach(self, model: Model, examples: Sequence[Example]) -> None:
-        """Give a new model what it needs of the data before it learns: for most tasks, nothing."""
-
-    def equip(self, model: Model) -> None:
-        """Give a model, new or loaded, what it has only while it learns: for most tasks, nothing."""
-
-    def onward(self, model: Model, done: int, horizon: int) -> None:
-        """Hear how far training is, before each step; what changes with time is a function of it: for most, nothing."""
-
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
-        """The texts that a tokenizer is trained on."""
-        raise NotImplementedError
-
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Examples as numbers."""
-        raise NotImplementedError
-
-    def batch(self, items: Sequence[Item]) -> Batch:
-        """Items side by side, padded."""
-        raise NotImplementedError
-
-    def count(self, batch: Batch) -> int:
-        """By what a summed loss is divided: examples, words or tokens."""
-        raise NotImplementedError
-
-    def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The loss, summed."""
-        raise NotImplementedError
-
-    def answer(self, model: Model, batch: Batch) -> list[Any]:
-        """An answer for each row, as plain values that JSON can hold."""
-        raise NotImplementedError
-
-    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
-        """What a model writes for each row in a way that the user chose, the best first; `answer` writes the likeliest."""
-        raise UsageError(f"{self.name} does not write, so there is no way to write to choose; leave those flags out.")
-
-    def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
-        """An answer for each example, where an example may have been several items."""
-        return list(answers)
-
-    def tune(self, answers: Sequence[Any], examples: Sequence[Example]) -> None:
-        """Set `tuned` to what is chosen on held-out data, by the answers to them: for most tasks, nothing."""
-
-    def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
-        """How good the answers are; the first score is the one that training watches."""
-        raise NotImplementedError
-
-    def scoring_settings(self, model: Model) -> dict[str, int]:
-        """What a score depends on beside the model and the data, such as the window of a perplexity: for most tasks, nothing."""
-        return {}
-
-    def hidden(self, examples: Sequence[Example]) -> list[bool]:
-        """Of each example whether its gold is kept back, as that of some test sets is: for most tasks, never."""
-        return [False] * len(examples)
-
-    def shown(self, answer: Any, example: Example) -> dict[str, Any]:
-        """An answer as a person or a program gets it."""
-        return answer
-
-    def wrong(self, answer: Any, example: Example) -> Wrong | None:
-        """What a report says of a wrong answer; None where it is right, or where there is no right and wrong."""
-        return None
-
-    def confused(self, answer: Any, example: Example) -> tuple[str, str] | None:
-        """The right class and the one that was answered, where an answer is one of a few classes."""
-        return None
-
-    def told(self, shown: dict[str, Any]) -> str:
-        """The same in one line."""
-        raise NotImplementedError
+    def suited_to(self, values: dict[str, Any]) -> "Task | None":
+        """The task of a record for the same head; None where there is nothing to answer."""
+        return self if self.parse_input(values) is not None else None
 
 
 def sources(items: Sequence[Item]) -> Text:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from saccade.data import Batch, Example, Role, Text
+from saccade.data.guess import are_numbers
 from saccade.data.item import SOURCE, TARGET
 from saccade.decoding.beam import Beams, Hypothesis, search
 from saccade.decoding.bounds import Bounds
@@ -20,7 +21,7 @@ from saccade.tasks import metrics
 from saccade.tasks.losses import written_loss
 from saccade.tasks.metrics import Score
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task, Wrong, encoded, need_tokenizer, sources
+from saccade.tasks.task import Choices, Item, Prompt, Task, Wrong, encoded, need_tokenizer, sources
 
 MAX_TARGETS_EXAMINED = 2_000  # for their script
 
@@ -42,6 +43,12 @@ class Config:
 
 class Translate(Task):
     name = "translate"
+    verb = "translate"
+    gold_roles = ("target",)
+    no_swap = "the translation would have to change with its source, and no list of words knows how"
+    hub_pipeline = "translation"
+    prompt = Prompt((SOURCE, TARGET), "{source} => {target}\n")
+    reads_sentences = True
     watched = ("bleu", "chrf", "exact_match")
     said = "one text into another: a language, a date, a number"
     Config = Config
@@ -51,6 +58,13 @@ class Translate(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (SOURCE, TARGET)
+
+    @classmethod
+    def matches(cls, examples: Sequence[Example]) -> bool:
+        return not are_numbers(examples, "source")
+
+    def name_texts(self, *texts: str) -> dict[str, Any]:
+        return dict(zip(("source", "target"), texts, strict=False))  # a second text is what the model is to write
 
     def fit(self, examples: Sequence[Example]) -> None:
         """Settle BLEU's tokenizer, so that a run is scored by the same one wherever it is opened."""

@@ -22,16 +22,6 @@ from saccade.text.swap import Dimension, dimensions, lexicon_mark, spoken
 
 SWAP, ORDER = "swap", "order"
 LOOK = 2_000  # texts by which languages are told
-REFUSED = {  # where a twin's gold would be wrong, or nobody could tell
-    "translate": "the translation would have to change with its source, and no list of words knows how",
-    "summarise": "the summary would have to change with its text, also where it says the same in other words",
-    "span": "an answer is a place in a text, and may be the very word that is exchanged",
-    "caption": "the people in a picture stay who they are",
-    "paint": "the people in a picture stay who they are",
-    "regress": "it reads numbers",
-    "pretrain": "what they do to what is learnt for other tasks has not been measured",
-}
-ABLE = "label, pair, tag and language"
 
 
 @dataclass(frozen=True)
@@ -50,8 +40,14 @@ class Learnt:
 
 def refusal(name: str) -> str:
     """Why a task takes no twins; "" where it does."""
-    why = REFUSED.get(name)
-    return "" if why is None else f"task.augment: {name} takes no twins of its examples, as {why}; {ABLE} do."
+    from saccade.tasks.table import TASKS, task_class  # which know all tasks, and some of those ask here
+
+    kind = task_class(name)
+    *most, last = [entry.name for entry in TASKS if not entry.no_swap]
+    able = f"{', '.join(most)} and {last} do"
+    return (
+        "" if not kind.no_swap else f"task.augment: {name} takes no twins of its examples, as {kind.no_swap}; {able}."
+    )
 
 
 def with_twins(task: Task, examples: Sequence[Example]) -> Learnt | None:

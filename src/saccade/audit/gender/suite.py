@@ -37,7 +37,7 @@ class Genders(Suite):
     said = "translation: whether people keep the gender that the sentence gives them"
 
     def unfit(self, task: Task) -> str:
-        return "" if task.name == "translate" else f"it reads translations, and {task.name} writes none"
+        return "" if task.hub_pipeline == "translation" else f"it reads translations, and {task.name} writes none"
 
     def run(self, subject: Subject) -> Finding:
         sentences = [one for path in subject.sentences for one in read_winomt(path)] or own_sentences(COUNT)

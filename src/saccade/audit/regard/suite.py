@@ -16,8 +16,8 @@ from saccade.audit.suite import Figure, Finding, Grid, Subject, Suite
 from saccade.decoding.many import write_many
 from saccade.decoding.settings import Decoding
 from saccade.decoding.ways import Ways, spelt
+from saccade.models.capabilities import Generates
 from saccade.models.model import Model
-from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.task import Task, need_tokenizer
 from saccade.text.tokenizer import Tokenizer
 
@@ -64,11 +64,9 @@ class Regard(Suite):
     writes = True
 
     def unfit(self, task: Task) -> str:
-        doing = task.doing if isinstance(task, Pretrain) else task
-        if doing.name not in ("language", "causal"):
+        if task.needs.generates is not Generates.CONTINUATION:
             return "it reads texts that a model goes on with, which only language models do"
-        records = getattr(doing.config, "check", "none")
-        return "" if records == "none" else f"the model writes {records}, not sentences about people"
+        return f"the model writes {task.writes_records}, not sentences about people" if task.writes_records else ""
 
     def run(self, subject: Subject) -> Finding:
         model = subject.need_model()

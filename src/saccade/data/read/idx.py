@@ -6,7 +6,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from saccade.data.read.record import Ask, Record
-from saccade.data.read.source import Source, chunks
+from saccade.data.read.source import Source, contents
 from saccade.errors import DataError
 
 LARGEST = 1 << 32  # values
@@ -73,7 +73,7 @@ def _items(source: Source, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
     whole = _shape(source)
     size, left = int(np.prod(shape, dtype=np.int64)), whole[0]
     rest, skip = b"", 4 + 4 * len(whole)
-    for chunk in chunks(source.path):
+    for chunk in contents(source):
         chunk, skip = chunk[skip:], max(0, skip - len(chunk))
         rest += chunk
         count = min(left, len(rest) // size)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from saccade.data.read.record import TEXTUAL, Ask, Record
-from saccade.data.read.source import Source, chunks, whole_text
+from saccade.data.read.source import Source, contents, whole_text
 from saccade.errors import DataError
 
 GRID = 12  # steps of a quarter: sixteenths and triplets both fall on it
@@ -90,7 +90,7 @@ def midi(source: Source, ask: Ask) -> Iterator[Record | DataError]:
             "this is MIDI, for which symusic is needed", file=source.path, value="MThd", cure=NEED
         ) from None
     role = ask.roles[0].name
-    raw = b"".join(chunks(source.path))
+    raw = b"".join(contents(source))
     if len(raw) > LARGEST:
         cure = "cut the piece into several files"
         raise DataError(f"a MIDI file of more than {LARGEST >> 20} MB", file=source.path, value=len(raw), cure=cure)

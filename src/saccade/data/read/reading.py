@@ -12,7 +12,7 @@ from saccade.data.read import folder, idx, lines
 from saccade.data.read.columns import IDS, MISSING, Choice, choose, look_up
 from saccade.data.read.formats import find_format
 from saccade.data.read.record import Ask, Record, plain_name
-from saccade.data.read.source import Source, open_source, regular
+from saccade.data.read.source import Source, file_digest, open_source, regular
 from saccade.data.read.spans import cut, words_and_tags
 from saccade.data.read.squad import placed
 from saccade.data.read.stretches import STRETCH, stretches
@@ -242,8 +242,7 @@ def digest(paths: Paths, columns: Mapping[str, str] | None = None) -> str:
     """The SHA-256 of the bytes of all files in order, and of the columns: the same data, the same mark."""
     made = hashlib.sha256(json.dumps(sorted((columns or {}).items())).encode())
     for path in _files([Path(path) for path in paths]):
-        with regular(path).open("rb") as file:
-            made.update(hashlib.file_digest(file, "sha256").digest())
+        made.update(file_digest(path))
     return made.hexdigest()
 
 

@@ -1,14 +1,17 @@
 """A file as numbered lines of text: plain or gzip, UTF-8 with or without a mark, any line ends, and of bounded size."""
 
 import gzip
+import hashlib
 import os
 import re
 import stat
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import BinaryIO, Generic, TypeVar
 
 from saccade.data.read.binary import refuse_binary
 from saccade.errors import DataError
@@ -22,6 +25,7 @@ UNPACKED = 1 << 36  # bytes in all
 GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 Numbered = tuple[int, str | DataError]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,11 @@ class Source:
     def newline(self) -> bytes:
         return b"\r" if b"\n" not in self.head and b"\r" in self.head else b"\n"
 
+    def preview(self) -> "Source":
+        """The whole lines of its beginning as a source of their own, which is read without opening the file again."""
+        end = self.head.rfind(self.newline) + 1
+        return self if self.whole or not end else Source(self.path, self.head[:end], True)
+
     def sample(self) -> list[str]:
         """The first whole lines, for a look at what they are; what is not UTF-8 is replaced."""
         text = self.head.decode("utf-8", "replace")
@@ -55,9 +64,49 @@ class Source:
         return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
+class Remembered(Generic[Value]):
+    """What was learnt of files, by path and stamp: a file that was written to since is another one. The oldest are forgotten."""
+
+    def __init__(self, most: int):
+        self.most, self.found = most, OrderedDict[tuple[object, ...], Value]()
+
+    def get(self, path: Path) -> Value | None:
+        return self.found.get(stamp(path))
+
+    def put(self, path: Path, value: Value) -> None:
+        self.found[stamp(path)] = value
+        while len(self.found) > self.most:
+            self.found.popitem(last=False)
+
+
+def stamp(path: Path) -> tuple[object, ...]:
+    """What changes when a file is written to: its place on the disk, its size, and the times of its last changes."""
+    state = path.stat()
+    return (str(path.absolute()), state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+HEADS: Remembered[Source] = Remembered(
+    64
+)  # how files begin, so that whoever asks what they are need not open them again
+DIGESTS: Remembered[bytes] = Remembered(1024)  # SHA-256 of files that were read to their end
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file, which is read only where it was not read to its end before."""
+    found = DIGESTS.get(regular(path))
+    if found is None:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+        DIGESTS.put(path, found)
+    return found
+
+
 def open_source(path: str | Path) -> Source:
     """Look at the beginning of a file; what is missing, unreadable or empty is refused here."""
     path = regular(Path(path))
+    known = HEADS.get(path)
+    if known is not None:
+        return known
     head = b""
     for chunk in chunks(path):
         head += chunk
@@ -67,7 +116,9 @@ def open_source(path: str | Path) -> Source:
     if not head[:HEAD].decode("utf-8", "replace").strip():
         what = "is empty" if not head else "begins with nothing but empty lines"
         raise DataError(f"the file {what}", file=path, line=1, value="", cure="give a file with at least one record")
-    return Source(path, head[:HEAD], len(head) <= HEAD)
+    made = Source(path, head[:HEAD], len(head) <= HEAD)
+    HEADS.put(path, made)
+    return made
 
 
 def open_text(path: str | Path) -> Source:
@@ -128,18 +179,38 @@ def near_directory(path: Path) -> Path | None:
     return path.with_name(near[0]) if near else None
 
 
+class Hashed:
+    """A file that is hashed while it is read from its beginning to its end."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.hash, self.size = file, hashlib.sha256(), 0
+
+    def read(self, size: int = -1) -> bytes:
+        found = self.file.read(size)
+        self.hash.update(found)
+        self.size += len(found)
+        return found
+
+
+def contents(source: Source) -> Iterator[bytes]:
+    """The bytes of a source, unpacked; one that is known as a whole is not opened again."""
+    return iter([source.head]) if source.whole else chunks(source.path)
+
+
 def chunks(path: Path) -> Iterator[bytes]:
     """The bytes of a file a megabyte at a time, unpacked if it is gzip by content, within the bounds."""
     try:
-        with path.open("rb") as plain:
-            packed = plain.read(2) == GZIP
-            plain.seek(0)
+        before = stamp(path)
+        with path.open("rb") as opened:
+            packed = opened.peek(2)[:2] == GZIP
+            plain = Hashed(opened)
             if not packed:
                 while chunk := plain.read(CHUNK):
                     yield chunk
+                _note_digest(path, plain, before)
                 return
-            size, total = os.fstat(plain.fileno()).st_size, 0
-            with gzip.GzipFile(fileobj=plain) as file:
+            size, total = os.fstat(opened.fileno()).st_size, 0
+            with gzip.GzipFile(fileobj=plain) as file:  # type: ignore[call-overload]
                 while chunk := file.read(CHUNK):
                     total += len(chunk)
                     if total > UNPACKED or total > max(FREE, RATIO * size):
@@ -147,6 +218,7 @@ def chunks(path: Path) -> Iterator[bytes]:
                         cure = f"unpack it yourself if you trust it: gunzip {path.name}"
                         raise DataError(what, file=path, value=f"{total / size:.0f} times", cure=cure)
                     yield chunk
+            _note_digest(path, plain, before)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         cure = "fetch it again; the file is damaged or was cut off"
         raise DataError(f"is not whole gzip ({error})", file=path, value=path.name, cure=cure) from None
@@ -156,11 +228,17 @@ def chunks(path: Path) -> Iterator[bytes]:
         ) from None
 
 
+def _note_digest(path: Path, read: Hashed, before: tuple[object, ...]) -> None:
+    """Remember the digest of a file that was read to its end and did not change meanwhile."""
+    if stamp(path) == before and read.size == path.stat().st_size:
+        DIGESTS.put(path, read.hash.digest())
+
+
 def lines(source: Source) -> Iterator[Numbered]:
     """Every line with its number, ended by a newline (the last one perhaps not); a line that is no text as its error."""
     newline, rest, number = source.newline, b"", 0
     first = True
-    for chunk in chunks(source.path):
+    for chunk in contents(source):
         if first:
             chunk, first = chunk.removeprefix(MARK), False
         pieces = (rest + chunk).split(newline)
@@ -188,7 +266,7 @@ def parts_of_lines(source: Source) -> Iterator[tuple[int, int, str | DataError, 
     """
     newline, rest, number, column = source.newline, b"", 1, 0
     first = True
-    for chunk in chunks(source.path):
+    for chunk in contents(source):
         if first:
             chunk, first = chunk.removeprefix(MARK), False
         *pieces, rest = (rest + chunk).split(newline)
@@ -243,7 +321,7 @@ def _decoded(source: Source, number: int, raw: bytes, end: str, start: int = 0) 
 def whole_text(source: Source, limit: int = 1 << 28) -> str:
     """All of a file as one string, for formats that cannot be read by the line."""
     parts, size = [], 0
-    for chunk in chunks(source.path):
+    for chunk in contents(source):
         size += len(chunk)
         if size > limit:
             cure = "turn it into JSON lines, one object a line, which are read one by one"

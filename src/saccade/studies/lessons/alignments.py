@@ -5,7 +5,7 @@ from pathlib import Path
 from saccade.attention import Additive
 from saccade.data.samples import dates
 from saccade.errors import UsageError
-from saccade.explain.asked import ask, opened
+from saccade.explain.inputs import ask, opened
 from saccade.explain.look import look_at
 from saccade.explain.looks import Seen
 from saccade.parts.multihead import Attention

@@ -13,7 +13,7 @@ from saccade.tasks.metrics.labels import (
     mcc,
     micro_f1,
 )
-from saccade.tasks.metrics.numbers import bits_per_byte, mse, perplexity, r2
+from saccade.tasks.metrics.numbers import bits_per_byte, mae, mse, perplexity, r2
 from saccade.tasks.metrics.rouge import rouge, suited
 from saccade.tasks.metrics.score import Interval, Score, Tally, bootstrap, measure, resamples
 from saccade.tasks.metrics.spans import Counts, Span, span_counts, span_f1, spans
@@ -45,6 +45,7 @@ __all__ = [
     "f1_threshold",
     "frequencies",
     "macro_f1",
+    "mae",
     "many_labels",
     "mcc",
     "measure",

@@ -44,6 +44,17 @@ def mse(gold: Numbers, answers: Numbers, *, rounds: int = ROUNDS, seed: int = 0)
     return measure("mse", ratio, units, better="lower", rounds=rounds, seed=seed)
 
 
+def mae(gold: Numbers, answers: Numbers, *, rounds: int = ROUNDS, seed: int = 0) -> Score:
+    """The mean absolute error, over all numbers of an example where it has several.
+
+    >>> mae([1.0, 2.0], [1.0, 4.0]).value
+    1.0
+    """
+    right, said = _tables("mae", gold, answers)
+    units = np.stack([np.abs(right - said).sum(1), np.full(len(right), float(right.shape[1]))], axis=1)
+    return measure("mae", ratio, units, better="lower", rounds=rounds, seed=seed)
+
+
 def r2(gold: Numbers, answers: Numbers, *, rounds: int = ROUNDS, seed: int = 0) -> Score:
     """The share of the gold's variance that the answers explain, 1 at best; of several numbers the mean of their shares.
 

@@ -14,6 +14,7 @@ from saccade.tasks.pretrain.config import Config
 
 class Causal(Language):
     name = "causal"
+    writes_records, reads_sentences = "", True
     said = "the next word of a running text (GPT)"
     Config = Config
 

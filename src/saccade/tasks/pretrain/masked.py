@@ -24,6 +24,9 @@ from saccade.tasks.task import Item, need_tokenizer
 
 class Masked(Objective):
     name = "masked"
+    hub_pipeline = "fill-mask"
+    scores_sentences = True
+    no_look_answer = "the model predicts masked words, and none is masked here"
     said = "which words stand behind masks (BERT, RoBERTa)"
     family = "bert"
     needs = Needs(Modality.TEXT, head="words")

@@ -43,6 +43,7 @@ class Objective(Task):
     Config = Config
     sample = "docs"
     running = True
+    reads_sentences = True
     family: ClassVar[str]
     sizes: ClassVar[Mapping[str, Any]] = MappingProxyType({"width": 256, "layers": 4, "heads": 4, "inner": 1024})
     published: ClassVar[float] = 0.15

@@ -38,7 +38,7 @@ class Patches(Objective):
     family = "vit"
     needs = Needs(Modality.IMAGE, head="pixels")
     sample = "pictures"
-    running = False
+    running = reads_sentences = False
     published = 0.5
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:

@@ -33,6 +33,8 @@ class Pretrain(Task):
     """Hands everything on to its objective, which is a task itself."""
 
     name = "pretrain"
+    answers_questions = False  # what is asked is what chance hides
+    no_swap = "what they do to what is learnt for other tasks has not been measured"
     said = "a body for other tasks, learnt from data without labels: masked, causal, spans, denoise"
     Config = Config
     sample = "docs"
@@ -44,6 +46,8 @@ class Pretrain(Task):
         self.doing = objective(self.config.objective)(self.config)
         self.needs, self.frame, self.extra = self.doing.needs, self.doing.frame, self.doing.extra
         self.sample, self.running = self.doing.sample, self.doing.running
+        self.hub_pipeline, self.no_look_answer = self.doing.hub_pipeline, self.doing.no_look_answer
+        self.reads_sentences, self.scores_sentences = self.doing.reads_sentences, self.doing.scores_sentences
 
     @property
     def title(self) -> str:
@@ -51,6 +55,9 @@ class Pretrain(Task):
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return self.doing.roles(paths)
+
+    def name_texts(self, *texts: str) -> dict[str, Any]:
+        return dict(zip(("source", "target"), texts, strict=False))
 
     def fit(self, examples: Sequence[Example]) -> None:
         self.doing.fit(examples)

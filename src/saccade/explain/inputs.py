@@ -1,7 +1,7 @@
 """What a model is asked to look at: a text, two texts, a picture, a record or a batch, made into one row with names."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,15 @@ from PIL import Image as Pillow
 from saccade.data import Batch, Example, Image, Points, Text
 from saccade.errors import UsageError
 from saccade.explain.axis import Axis, Token, cells, numbered, read_axis
-from saccade.models.capabilities import Modality
+from saccade.models.capabilities import Generates, Modality
 from saccade.models.load import load
 from saccade.models.model import Model
 from saccade.models.vit import ViT
 from saccade.parts.position import Grid
 from saccade.parts.stack import Stack
-from saccade.tasks.caption import Caption
-from saccade.tasks.label import Label, picture_shape
-from saccade.tasks.language import Language
+from saccade.tasks.label import picture_shape
 from saccade.tasks.opening import open_run, task_for
-from saccade.tasks.paint import Paint
-from saccade.tasks.pair import Pair
-from saccade.tasks.pretrain import Pretrain
-from saccade.tasks.regress import Regress
 from saccade.tasks.run_settings import is_run
-from saccade.tasks.tag import Tag, split_words
 from saccade.tasks.task import Item, Task, need_tokenizer
 from saccade.vision.pixels import pixels
 
@@ -70,25 +63,25 @@ def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
     raise UsageError(f"A model or the path of a run is needed; got {type(model).__name__}.")
 
 
+TEXT_ROLES = ("first", "second", "text", "source")  # of a record that asks nothing of its task, or of a bare encoder
+
+
 def ask(task: Task | None, model: Model, input: Input) -> Asked:
     """Make one row of whatever came."""
     if isinstance(input, Batch):
         return of_batch(task, model, input)
-    values = _values(task, model, input)
-    if isinstance(task, Pair) and "second" not in values and "text" in values:
-        task = None  # one text for a model of pairs: it can be read, and there is nothing to answer
-    if isinstance(task, Label) and "second" in values:
-        task = Pair(labels=model.labels)
-    if "image" in values and model.capabilities.input is Modality.IMAGE:
+    values = _by_role(task, model, input)
+    if task is not None:
+        task = task.suited_to(values) or task  # which then has nothing to answer
+    if model.capabilities.input is Modality.IMAGE and "image" in values:
         return _of_picture(task, model, values)
-    if "x" in values:
-        assert isinstance(task, Regress)
+    if model.capabilities.input is Modality.POINTS and task is not None:
         item = task.items([Example(values)], model)[0]
         return Asked(model, task, task.batch([item]), numbered("points", 1))
     return _of_text(task, model, values)
 
 
-def _values(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
+def _by_role(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
     """A record by role, from what a person would write."""
     if isinstance(input, Mapping):
         return {name: _plain_picture(value) if name == "image" else value for name, value in input.items()}
@@ -99,18 +92,10 @@ def _values(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
         raise UsageError(
             f"{model.family.name} reads text: a string, two strings, a record or a Batch; got {type(input).__name__}."
         )
-    names = _names(task, model)
-    if second is None and len(names) > 1 and not model.capabilities.autoregressive:
-        return {"text": first}
-    return dict(zip(names, (first, second) if second is not None else (first,), strict=False))
-
-
-def _names(task: Task | None, model: Model) -> tuple[str, ...]:
-    """The roles of a first and a second text."""
-    if model.capabilities.autoregressive:
-        return ("caption",) if isinstance(task, Paint) else ("source", "target")
-    roles = [] if task is None else [role.name for role in task.roles([]) if role.name in ("context", "question")]
-    return tuple(roles) if roles else ("first", "second") if not isinstance(task, Tag) else ("text",)
+    texts = (first,) if second is None else (first, second)
+    if task is None:
+        return {"text": first} if second is None else {"first": first, "second": second}
+    return {"text": first} if task.takes_two_texts and second is None else task.name_texts(*texts)
 
 
 def _plain_picture(picture: Any) -> Picture:
@@ -124,11 +109,12 @@ def _plain_picture(picture: Any) -> Picture:
 def _of_picture(task: Task | None, model: Model, values: Mapping[str, Any]) -> Asked:
     seen = pixels(values["image"], picture_shape(model))  # (channels, rows, columns)
     source = Image(torch.from_numpy(seen.copy())[None].float().div_(127.5).sub_(1.0))
-    row = Item(Example({"image": values["image"]}), seen, gold=0 if isinstance(task, Caption) else None)
-    read, target, texts = picture_axis(model, source), None, ()
+    row = Item(Example({"image": values["image"]}), seen)
+    target = None
     if "caption" in values:
         target = tuple(need_tokenizer(model).target.encode(values["caption"]).ids)
-    return Asked(model, task, Batch(source, rows=[row]), read, texts, target, seen.transpose(1, 2, 0))
+    read = picture_axis(model, source)
+    return Asked(model, task, Batch(source, rows=[row]), read, (), target, seen.transpose(1, 2, 0))
 
 
 def picture_axis(model: Model, source: Image) -> Axis:
@@ -145,45 +131,30 @@ def picture_axis(model: Model, source: Image) -> Axis:
 
 
 def _of_text(task: Task | None, model: Model, values: Mapping[str, Any]) -> Asked:
-    tokenizer = need_tokenizer(model)
+    tokenizer, capabilities = need_tokenizer(model), model.capabilities
     if "words" in values:
         texts: tuple[str, ...] = (" ".join(values["words"]),)
     else:
-        known = ("question", "context") if "question" in values else ("first", "second", "text", "source", "caption")
-        texts = tuple(values[name] for name in known if isinstance(values.get(name), str))
+        texts = () if task is None else task.read_texts(values)
+        texts = texts or tuple(values[name] for name in TEXT_ROLES if isinstance(values.get(name), str))
     if not texts:
         raise UsageError(f"{model.family.name} reads text, and the record has {', '.join(values) or 'nothing'}.")
-    writes, alone = model.capabilities.autoregressive, model.capabilities.continues
-    found = tokenizer.encode(*texts[:2], special=not (writes and alone) or isinstance(task, Paint))
-    item = _item(task, model, values, texts)
+    special = capabilities.generates is not Generates.CONTINUATION
+    found = tokenizer.encode(*texts[:2], special=special)
+    question = None if task is None else task.parse_input({k: v for k, v in values.items() if k != "target"})
+    item = None if task is None or question is None else task.items([question], model)[0]
     limit = len(item.source) if item is not None else min(model.limit or len(found), len(found))
     unread = max(0, len(found) - limit)
     found = found.truncate(limit)
     if item is not None and item.source.tolist() == found.ids and task is not None:
         batch = task.batch([item])
     else:
-        segments = None if writes else [found.segments]
+        segments = None if capabilities.autoregressive else [found.segments]
         batch = Batch(Text.of([found.ids], segments=segments), rows=[] if item is None else [item])
     target = None
-    if writes and isinstance(values.get("target"), str):
-        target = tuple(tokenizer.target.encode(values["target"], special=not alone).ids)
+    if capabilities.autoregressive and isinstance(values.get("target"), str):
+        target = tuple(tokenizer.target.encode(values["target"], special=not capabilities.continues).ids)
     return Asked(model, task, batch, read_axis(tokenizer, found, texts), texts, target, unread=unread)
-
-
-def _item(task: Task | None, model: Model, values: Mapping[str, Any], texts: Sequence[str]) -> Item | None:
-    """The example as its task makes it; None where a model is asked for something else than its task's."""
-    if task is None or isinstance(task, Language | Pretrain):
-        return None
-    given = dict(values)
-    if isinstance(task, Tag) and "words" not in given:
-        words, offsets = split_words(texts[0])
-        given = {"words": words, "offsets": offsets, "text": texts[0]}
-    elif "first" in given and "second" not in given:
-        given["text"] = given.pop("first")
-    given.pop("target", None)
-    if not all(role.name in given for role in task.roles([])[:1]):
-        return None
-    return task.items([Example(given)], model)[0]
 
 
 def of_batch(task: Task | None, model: Model, batch: Batch, row: int = 0) -> Asked:

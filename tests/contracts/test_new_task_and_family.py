@@ -1,0 +1,178 @@
+"""A task and a family from outside of the package: each is a class and a line in its table, and every command knows them."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from saccade.attention import FULL, ScaledDot
+from saccade.cli import main
+from saccade.data import Batch
+from saccade.data.item import Role
+from saccade.models import table as families
+from saccade.models.capabilities import ENCODER, Modality
+from saccade.models.family import Family, Head
+from saccade.parts.embed import Words
+from saccade.parts.feedforward import FeedForward
+from saccade.parts.heads import LabelHead
+from saccade.parts.layer import layer
+from saccade.parts.multihead import Attention
+from saccade.parts.position import Sinusoidal
+from saccade.parts.stack import Stack
+from saccade.tasks import metrics
+from saccade.tasks import table as tasks
+from saccade.tasks.needs import Needs
+from saccade.tasks.task import Choices, Item, Task, encoded, sources
+
+
+@dataclass(frozen=True)
+class TinyConfig:
+    vocab: int = 100
+    width: int = 16
+
+
+class Tiny(nn.Module):
+    """One layer of attention."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.width = config.width
+        self.words = Words(config.vocab, config.width)
+        one = layer(
+            Attention(config.width, 2, ScaledDot()),
+            FeedForward(config.width, 32),
+            width=config.width,
+            norm=nn.LayerNorm,
+        )
+        self.stack = Stack([one], FULL, Sinusoidal(config.width))
+
+    def forward(self, batch):
+        return self.stack(self.words(batch.source.tokens), batch.source.keep)
+
+
+FAMILY = Family(
+    name="tiny",
+    said="one layer of attention",
+    config=TinyConfig,
+    build=Tiny,
+    capabilities=lambda config: ENCODER,
+    heads={"label": Head(lambda config, body, labels: LabelHead(body.width, labels))},
+)
+
+
+@dataclass(frozen=True)
+class UrgencyConfig:
+    length: int = 64
+    pieces: str = "words"
+
+
+class Urgency(Task):
+    name = "urgency"
+    aliases = ("triage",)
+    verb = "triage"
+    said = "whether a message can wait"
+    Config = UrgencyConfig
+    needs = Needs(Modality.TEXT, head="label")
+    sample = "topics"
+    gold_roles = ("urgent",)
+    counterfactual_roles, unchanged_gold, has_right_answers = ("message",), ("urgent",), True
+    frame = "both"
+    hub_pipeline = "text-classification"
+    reads_sentences = True
+
+    def roles(self, paths):
+        return (Role("message", "text", ("message",)), Role("urgent", "label", ("urgent",)))
+
+    def fit(self, examples):
+        self.labels = tuple(sorted({example["urgent"] for example in examples}))
+
+    def usual(self):
+        return "tiny"
+
+    def choices(self, examples, pretrained):
+        return Choices("tiny", {}, {"rate": 1e-2, "tokens": 512, "epochs": 2})
+
+    def texts(self, examples):
+        return (example["message"] for example in examples)
+
+    def items(self, examples, model):
+        found = encoded([example["message"] for example in examples], model, self.config.length)
+        gold = [self.labels.index(example["urgent"]) if "urgent" in example else None for example in examples]
+        return [
+            Item(example, ids, gold=one, segments=segments)
+            for example, one, (ids, segments, _) in zip(examples, gold, found, strict=True)
+        ]
+
+    def batch(self, items):
+        gold = None if any(item.gold is None for item in items) else torch.tensor([item.gold for item in items])
+        return Batch(sources(items), gold=gold, rows=list(items))
+
+    def count(self, batch):
+        return len(batch.rows)
+
+    def loss(self, model, batch):
+        return F.cross_entropy(model(batch), batch.gold, reduction="sum")
+
+    def answer(self, model, batch):
+        return [{"urgent": self.labels[number]} for number in model(batch).argmax(-1).tolist()]
+
+    def score(self, answers, examples):
+        return [metrics.accuracy([e["urgent"] for e in examples], [a["urgent"] for a in answers])]
+
+    def told(self, shown):
+        return shown["urgent"]
+
+
+@pytest.fixture
+def registered():
+    """The one line for each."""
+    families.FAMILIES.append(FAMILY)
+    tasks.TASKS.insert(0, Urgency)
+    yield
+    families.FAMILIES.remove(FAMILY)
+    tasks.TASKS.remove(Urgency)
+
+
+def test_every_command_knows_a_task_and_a_family_of_one_line_each(registered, tmp_path, capsys):
+    file, out = tmp_path / "messages.csv", str(tmp_path / "run")
+    words = [
+        "the pump leaks",
+        "nothing to report",
+        "he is in the hall",
+        "she called again",
+        "please answer when you can",
+    ]
+    rows = [f"{words[i % 5]} number {i % 7},{'yes' if i % 5 < 2 else 'no'}" for i in range(60)]
+    file.write_text("message,urgent\n" + "\n".join(rows) + "\n")
+
+    def said(*command):
+        capsys.readouterr()
+        code = main(list(command))
+        found = capsys.readouterr()
+        assert code == 0, (command, found.err)
+        return found.out
+
+    assert "read for the task: urgency" in said("data", "check", str(file))
+    assert "--model.width" in said("train", "urgency", "--help")
+    assert "a new tiny of " in said("train", "triage", "--data", str(file), "--out", out)
+    assert said("triage", out, "the pump leaks number 3").strip() in ("yes", "no")
+    assert said("predict", out, "the pump leaks number 3").strip() in ("yes", "no")
+    assert "accuracy" in said("evaluate", out)
+    assert "layer" in said("look", out, "the pump leaks").lower()
+    assert "swap" in said("audit", out)
+    said("card", out)
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert 'pipeline_tag: "text-classification"' in card
+    assert "urgency: whether a message can wait" in card
+    assert "tiny" in said("models")
+
+
+def test_what_does_not_fit_is_refused_for_them_too(registered, capsys):
+    assert main(["train", "urgency", "--model", "gpt2"]) == 2
+    assert "urgency needs a model that encodes a text" in capsys.readouterr().err
+    assert main(["train", "translate", "--model", "tiny"]) == 2
+    assert "tiny encodes a text" in capsys.readouterr().err
+    assert json.dumps([task.name for task in tasks.TASKS]).startswith('["urgency"')
