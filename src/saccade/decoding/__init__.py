@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from saccade.decoding.choose import Draw as Draw
     from saccade.decoding.choose import greedy as greedy
     from saccade.decoding.constrain import Among as Among
+    from saccade.decoding.constrain import JsonSchema as JsonSchema
     from saccade.decoding.constrain import Matching as Matching
     from saccade.decoding.loop import Choose as Choose
     from saccade.decoding.loop import Step as Step
@@ -43,6 +44,7 @@ _HOME = {
     "Forbid": "rules",
     "Force": "rules",
     "Hypothesis": "beam",
+    "JsonSchema": "constrain",
     "Matching": "constrain",
     "MinLength": "rules",
     "NoRepeat": "rules",

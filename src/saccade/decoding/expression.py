@@ -6,7 +6,8 @@ ranges=((100, 100),)), least=0, most=1)))
 
 What is read means what it means to Python's `re.fullmatch` with `re.ASCII`: letters, `.`, classes, `\\d \\w \\s \\D \\W \\S`,
 escapes, `|`, `* + ? {m} {m,} {,n} {m,n}` and groups. The whole text has to match, so anchors are implied; they, words' borders,
-look-around, references, names, flags and possessive repetition are refused by name.
+look-around, references, names, flags and possessive repetition are refused by name. `translate` writes it in the dialect of
+llguidance, where every class is spelled out in code points, so that nothing depends on what `\\d` or `.` means there.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ LAST = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)  # no characters
 DEPTH = 100  # groups in groups
 TIMES = 1000
+OFTEN = 8
+MAX_CHARACTERS = 4_000  # of an expression, its repetitions written out
 CLASSES: dict[str, Ranges] = {
     "d": ((48, 57),),
     "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
@@ -82,7 +85,76 @@ def read(expression: str) -> Node:
     """The tree of an expression; what is not read is refused with its place."""
     if any(SURROGATES[0] <= ord(letter) <= SURROGATES[1] for letter in expression):
         raise UsageError(f"The expression {expression!r} has half a character (a surrogate), which no text has.")
-    return _Reader(expression).whole()
+    node = _Reader(expression).whole()
+    if _size(node) > MAX_CHARACTERS:
+        raise UsageError(
+            f"The expression {expression!r}, its repetitions written out, has more than {MAX_CHARACTERS:,} characters; "
+            "repeat less often, or use * in place of a large number."
+        )
+    return node
+
+
+def translate(node: Node) -> str:
+    """The expression as llguidance reads it.
+
+    >>> translate(read(r"\\d+|é"))
+    '(?:(?:[\\\\x{30}-\\\\x{39}]){1,}|[\\\\x{e9}-\\\\x{e9}])'
+    """
+    if isinstance(node, One):
+        return f"[{''.join(f'{_code(low)}-{_code(high)}' for low, high in node.ranges)}]"
+    if isinstance(node, Join):
+        return "".join(map(translate, node.parts))
+    if isinstance(node, Either):
+        return f"(?:{'|'.join(map(translate, node.parts))})"
+    return f"(?:{translate(node.part)}){{{node.least},{'' if node.most is None else node.most}}}"
+
+
+def shortest(node: Node) -> str:
+    """The shortest text that matches, in bytes of UTF-8.
+
+    >>> shortest(read("(abc|é)[x-z]{2,}"))
+    'éxx'
+    """
+    if isinstance(node, One):
+        return chr(node.ranges[0][0])
+    if isinstance(node, Join):
+        return "".join(map(shortest, node.parts))
+    if isinstance(node, Either):
+        return min(map(shortest, node.parts), key=lambda text: len(text.encode()))
+    return shortest(node.part) * node.least
+
+
+def farthest(node: Node) -> int:
+    """A bound on the bytes that are still missing from a text that matches, wherever a beginning of one breaks off.
+
+    >>> farthest(read("(ab)*c{3}")), farthest(read("[a-z]+"))
+    (5, 1)
+    """
+    if isinstance(node, One):
+        return len(chr(node.ranges[-1][1]).encode())
+    if isinstance(node, Join):
+        rest, most = 0, 0
+        for part in reversed(node.parts):
+            most = max(most, farthest(part) + rest)
+            rest += len(shortest(part).encode())
+        return most
+    if isinstance(node, Either):
+        return max(map(farthest, node.parts))
+    return farthest(node.part) + max(0, node.least - 1) * len(shortest(node.part).encode())
+
+
+def classes(node: Node) -> list[str]:
+    """The classes of letters that may be repeated often, as llguidance reads them.
+
+    >>> classes(read("a*[bc]{2}([0-9]+x)?"))
+    ['[\\\\x{61}-\\\\x{61}]', '[\\\\x{30}-\\\\x{39}]']
+    """
+    if isinstance(node, One):
+        return []
+    if isinstance(node, Repeat):
+        often = isinstance(node.part, One) and (node.most is None or node.most >= OFTEN)
+        return [translate(node.part)] if often else classes(node.part)
+    return list(dict.fromkeys(letters for part in node.parts for letters in classes(part)))
 
 
 class _Reader:
@@ -229,6 +301,19 @@ class _Reader:
 
     def refuse(self, why: str, back: int = 0) -> NoReturn:
         raise UsageError(f"The expression {self.text!r}, place {self.at - back}: {why}.")
+
+
+def _size(node: Node) -> int:
+    """Characters, repetitions written out."""
+    if isinstance(node, One):
+        return 1
+    if isinstance(node, Repeat):
+        return _size(node.part) * max(1, node.least if node.most is None else node.most)
+    return sum(map(_size, node.parts))
+
+
+def _code(point: int) -> str:
+    return f"\\x{{{point:x}}}"
 
 
 def _letter(letter: str) -> Ranges:

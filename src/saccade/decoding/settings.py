@@ -4,15 +4,17 @@ The file imports no torch, so that a command can explain its flags at once.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Literal
+from os import PathLike
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from saccade.errors import UsageError
 
 STEEPEST = 10.0  # length penalty: beyond it lengths to that power are no numbers any more
+ALIASES = {"schema": "json-schema"}  # fields whose flag has another name
 SEEDS = range(-(2**63), 2**64)  # what torch takes
 
 
@@ -64,6 +66,11 @@ class Decoding:
     """Write one of these texts and nothing else."""
     regex: Annotated[str, tyro.conf.arg(metavar="EXPRESSION")] = ""
     """Write a text that matches this expression from its first letter to its last."""
+    schema: Annotated[
+        str | PathLike[str] | Mapping[str, Any],
+        tyro.conf.arg(name="json-schema", metavar="FILE", constructor=str, help_behavior_hint="(default: '')"),
+    ] = ""
+    """Write JSON that fits the JSON schema in this file; in Python, a path or the schema itself as a dictionary."""
     stop: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT")] = ()
     """End before any of these texts."""
     draft: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
@@ -75,6 +82,11 @@ class Decoding:
     def plain(self) -> bool:
         """The best token each time, whatever the rules: no beams, no chance, nothing that speeds it up."""
         return not (any(on for _, on in self._ways()) or self.temperature)
+
+    @property
+    def structured(self) -> bool:
+        """The answer is JSON: it stands alone, without the text that it follows."""
+        return self.schema != ""
 
     @property
     def streams(self) -> bool:
@@ -141,11 +153,12 @@ class Decoding:
         for name in ("forbid", "stop"):
             if "" in getattr(self, name):
                 yield name, "a text of at least one letter is needed; got an empty one. Leave it out."
-        if self.allow and self.regex:
-            yield "allow", "a list of texts and --regex both say all that may be written; choose one of them."
-        for name in ("allow", "regex"):
-            if getattr(self, name) and self.stop:
-                yield name, "it says where a text ends, and --stop would cut it before; leave one of them out."
+        given = [name for name in ("allow", "regex", "schema") if getattr(self, name) not in ("", ())]
+        if len(given) > 1:
+            first = "a list of texts" if given[0] == "allow" else "an expression"
+            yield given[0], f"{first} and {flag(given[1])} both say all that may be written; choose one of them."
+        if given and self.stop:
+            yield given[0], "it says where a text ends, and --stop would cut it before; leave one of them out."
         if self.regex:
             from saccade.decoding.expression import read
 
@@ -153,6 +166,10 @@ class Decoding:
                 read(self.regex)
             except ValueError as error:
                 yield "regex", str(error)
+        if "schema" in given:
+            from saccade.decoding.json_schema import load_schema
+
+            load_schema(self.schema)  # its errors name the file, or the place in the schema
 
     def _lone(self, way: str) -> Iterator[tuple[str, str]]:
         """Settings that mean nothing without another, or nothing with it."""
@@ -181,4 +198,4 @@ def flag(name: str) -> str:
     >>> flag("n_best")
     '--n-best'
     """
-    return f"--{name.replace('_', '-')}"
+    return f"--{ALIASES.get(name, name).replace('_', '-')}"

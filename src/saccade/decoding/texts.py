@@ -68,8 +68,8 @@ def generate(
 ) -> str | list[str] | list[list[int]]:
     """Generate text from a prompt, or from each of several; greedy, unless `choose` or `decoding` say otherwise.
 
-    A language model returns the prompt and what follows it, an encoder-decoder what it writes for the text that it reads. At
-    most `limit` new tokens are written, and none after the tokenizer's end token, or after those that `stop` names. A `Batch` of
+    A language model returns the prompt and what follows it, an encoder-decoder what it writes for the text that it reads; with
+    a JSON schema (`Decoding(schema=...)`) both return the JSON alone. At most `limit` new tokens are written, and none after the tokenizer's end token, or after those that `stop` names. A `Batch` of
     ids returns the new ids of each row, without the one that stopped it.
     """
     if isinstance(prompt, Batch):
@@ -107,6 +107,8 @@ def _end(model: Any) -> int | None:
 def _continuations(ways: Ways, tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[str]:
     rows = [tokens_of(text, tokenizer) for text in texts]
     written = zip(texts, rows, write_many(ways, rows, limit=limit), strict=True)
+    if ways.decoding.structured:
+        return [one[0].text or "" for _, _, one in written]
     return [text + space_between(tokenizer, row, one[0].tokens) + (one[0].text or "") for text, row, one in written]
 
 

@@ -19,7 +19,7 @@ from saccade.data import Batch
 from saccade.decoding.beam import Beams, Hypothesis, search
 from saccade.decoding.bounds import Bounds
 from saccade.decoding.choose import Draw, greedy
-from saccade.decoding.constrain import Among, Matching
+from saccade.decoding.constrain import Among, JsonSchema, Matching
 from saccade.decoding.contrast import contrast_steps
 from saccade.decoding.loop import Choose
 from saccade.decoding.risk import safest
@@ -148,6 +148,8 @@ def rules_of(decoding: Decoding, tokenizer: Tokenizer, ends: Sequence[int]) -> l
         rules.append(Among.texts(list(decoding.allow), tokenizer, ends or None))
     if decoding.regex:
         rules.append(Matching(decoding.regex, tokenizer, ends or None))
+    if decoding.schema != "":
+        rules.append(JsonSchema(decoding.schema, tokenizer, ends or None))
     return rules
 
 
