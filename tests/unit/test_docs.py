@@ -35,6 +35,8 @@ def marked(page):
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES if commands(page)], ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    for name, text in re.findall(r"```json (\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+        Path(name).write_text(text, encoding="utf-8")  # a file that the page shows
     for words in commands(page):
         short = ["--train.max-steps", "2"] if words[0] == "train" and "--dry-run" not in words else []
         code = main([*words, *short])

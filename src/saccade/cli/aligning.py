@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from saccade.cli.engine import Engine
 from saccade.cli.writing import Asked
 from saccade.decoding.settings import Decoding
+from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def write_aligned(
 
         try:
             decoding.check()
-        except ValueError as error:
+        except UsageError as error:
             raise Wrong(str(error)) from None
         if decoding.n_best > 1:
             raise Wrong("--align is about one translation of each text; leave --n-best out.")

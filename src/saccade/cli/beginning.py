@@ -17,11 +17,12 @@ def show(text: str, ways: Ways, length: int) -> None:
     """One text, printed as it is written."""
     whole = tokens_of(text, ways.tokenizer)
     ids, room = fitted(whole, length, ways.model.limit)
-    sys.stdout.write(text)
+    alone = ways.decoding.structured
+    sys.stdout.write("" if alone else text)
     cutters = ways.cutters()
     batch = Batch(Text.of([ids])).to(next(ways.model.parameters()).device)
     for number, step in enumerate(picks(ways.model, batch, cutters.within(ways.bounds(room)), ways.choose)):
-        front = space_between(ways.tokenizer, ids, step.tokens.tolist()) if number == 0 else ""
+        front = space_between(ways.tokenizer, ids, step.tokens.tolist()) if number == 0 and not alone else ""
         sys.stdout.write(front + cutters.feed(step)[0])
         sys.stdout.flush()
     print(*cutters.end())
@@ -44,12 +45,15 @@ def gone_on(beginnings: Iterable[str], ways: Ways, length: int) -> Iterator[tupl
     with Waiting() as waiting:
         for found in write_many(ways, prompts(), limit=length, told=waiting.told):
             line, ids = open_ones.popleft()
-            yield (
-                line,
-                [line + space_between(ways.tokenizer, ids, one.tokens) + (one.text or "") for one in found],
-                found,
-            )
+            yield line, [_after(line, ids, one, ways) for one in found], found
     _say_cut(cut, ways)
+
+
+def _after(line: str, ids: list[int], one: Hypothesis, ways: Ways) -> str:
+    """A beginning and what follows it; JSON stands alone."""
+    if ways.decoding.structured:
+        return one.text or ""
+    return line + space_between(ways.tokenizer, ids, one.tokens) + (one.text or "")
 
 
 def _say_cut(count: int, ways: Ways) -> None:

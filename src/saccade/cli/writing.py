@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from saccade.cli.engine import Engine
 from saccade.decoding.settings import Decoding
+from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from saccade.data import Example
@@ -37,7 +38,7 @@ def write(verb: str, run: str, asked: Asked, *, as_json: bool, decoding: Decodin
 
         try:
             decoding.check()
-        except ValueError as error:
+        except UsageError as error:
             raise Wrong(str(error)) from None
         task, model = opened(run, verb)
         tokenizer = need_tokenizer(model).target
