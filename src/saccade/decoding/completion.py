@@ -122,7 +122,9 @@ class Endings:
             if branch.first
             else [hint for hint in self.hints if branch.matcher.validate_tokens(list(hint)) == len(hint)]
         )
-        return [*hints, *((token,) for token in self._tokens(branch, every))]
+        tokens = self._tokens(branch, every)
+        few = tokens if every or len(tokens) <= MAX_BRANCHES // 2 else tokens[: FIRST_BRANCHES + FIRST_BRANCHES // 3]
+        return [*hints, *((token,) for token in few)]
 
     def _met(self, branch: Branch, most: int) -> Iterator[Ending]:
         """The ending that a way on leads to, if it has come to the end of a text or to an ending that is known."""

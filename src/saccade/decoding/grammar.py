@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.decoding.completion import MANY, Branch, Effort, Ending, Endings
 from saccade.decoding.matcher import Vocabulary, explain
 from saccade.decoding.rules import Rule, Sofar, known
-from saccade.errors import UsageError
+from saccade.errors import ResourceError, UsageError
 from saccade.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ ROOM = 64  # tokens beyond those that end a text: with more of them left, only t
 LIKELIEST = 8
 CHECKED = 128  # tokens that are looked at, the likeliest first, where there is less room; no others are allowed then
 EFFORT = 128  # tokens that searches for an ending may try at each step
+EFFORT_WITH_ROOM = 1_500
 EFFORT_AT_FIRST = 4_000
 
 
@@ -58,6 +59,7 @@ class Grammar(Rule):
     ):
         self.what, self.ends, self.reach, self.hints = what, ends_of(tokenizer, ends), reach, hints
         self._grammar, self._tokenizer, self._classes = grammar, tokenizer, classes
+        self._in_vain: dict[bytes, int] = {}  # what may follow where no ending was found, and within how many tokens
         self._places: OrderedDict[tuple[int, ...], Place | None] = OrderedDict()
 
     @cached_property
@@ -96,7 +98,8 @@ class Grammar(Rule):
                 return found
         if most == MANY and efforts[1].left < 0:
             raise UsageError(
-                f"No text that {self.what} was found in reasonable time; ask for something simpler, or shorter."
+                f"No text that {self.what} was found that can be written with the tokens of this tokenizer; ask for something "
+                "simpler, or shorter."
             )
         return None
 
@@ -140,7 +143,7 @@ class Grammar(Rule):
     def _steer(self, place: Place, allowed: np.ndarray, scores: np.ndarray, left: int) -> None:
         """Take away what could not be finished: where there is room, of the likeliest tokens; otherwise all that is not
         known to end in time."""
-        effort = Effort(EFFORT)
+        effort = Effort(EFFORT if left <= 2 * ROOM else EFFORT_WITH_ROOM)
         if place.ending is None or len(place.ending) > left:
             place.ending = self._ending(place, left, effort)
         slack = left - 1 - len(place.ending) if place.ending is not None else left // 4
@@ -160,15 +163,26 @@ class Grammar(Rule):
             return True
         before = (self._vocabulary.number(token, first=place.first),)
         ending = self._endings.recall(place.matcher, left, before)
-        if ending is None and effort.left > 0:
-            after = self._vocabulary.then(place.matcher, token, first=place.first)
-            ending = None if after is None else self._endings.find(Branch(after, ()), left, effort)
+        if ending is None:
+            ending = self._ending(place, left, effort, token)
         if ending is not None:
             place.after[token] = ending
         return ending is not None
 
-    def _ending(self, place: Place, left: int, effort: Effort) -> Ending | None:
-        return self._endings.find(Branch(place.matcher, (), place.first), left, effort)
+    def _ending(self, place: Place, left: int, effort: Effort, *tokens: int) -> Ending | None:
+        """An ending from here on, or after a token, if one is found with what effort is left."""
+        if effort.left <= 0:
+            return None
+        try:
+            after = self._vocabulary.then(place.matcher, *tokens, first=place.first) if tokens else place.matcher
+            if after is None or self._in_vain.get(what_follows := after.compute_bitmask(), -1) >= left:
+                return None
+            found = self._endings.find(Branch(after, (), place.first and not tokens), left, effort)
+        except ResourceError:  # somewhere beyond; what is allowed here can be followed
+            return None
+        if found is None and len(self._in_vain) < KEPT:
+            self._in_vain[what_follows] = left
+        return found
 
     def _place(self, written: tuple[int, ...]) -> Place | None:
         """Where a text stands after these tokens; None where the grammar has no such text."""

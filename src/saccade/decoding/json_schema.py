@@ -27,7 +27,7 @@ Schema = Mapping[str, Any] | str | os.PathLike[str]
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 100  # of lists and objects in each other
 MAX_HINTS = 20
-MAX_PROPERTIES = 1_000  # of one object; the time to prepare them grows with the square
+MAX_PROPERTIES = 400  # of one object; more are too many for llguidance to keep in mind at once
 MAX_MULTIPLE = 10_000  # of `multipleOf`, its decimals counted as digits; it is a machine of so many states
 OPTIONS = {
     "whitespace_pattern": r"\x20",

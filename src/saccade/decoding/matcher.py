@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # imported where it is first used: most commands need none of
     from llguidance import LLMatcher, LLTokenizer
 
 DEAD_END = "NoExtension"  # no token of this vocabulary can follow
-LIMITS: dict[str, Any] = {"verbose_errors": False}  # otherwise those of llguidance, which bound every step
+LIMITS: dict[str, Any] = {"step_lexer_fuel": 1_000_000, "verbose_errors": False}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ class Vocabulary:
             return None
         after = matcher.deep_copy()
         numbers = [self.number(tokens[0], first=first), *tokens[1:]]
-        return after if after.try_consume_tokens(numbers) == len(numbers) else None
+        taken = after.try_consume_tokens(numbers) == len(numbers)
+        _need_sound(after)
+        return after if taken else None
 
     def number(self, token: int, *, first: bool) -> int:
         """What llguidance calls a token."""
@@ -105,11 +107,7 @@ class Vocabulary:
     def allowed(self, matcher: "LLMatcher", *, first: bool) -> np.ndarray:
         """The tokens that may follow, the ends aside, (V,)."""
         bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
-        if matcher.is_error() and not explain(matcher).startswith(DEAD_END):
-            raise ResourceError(
-                f"What may be written has become too complex to follow ({explain(matcher)}); simplify the expression or the "
-                "schema."
-            )
+        _need_sound(matcher)
         found = (bits[self.at_first] if first and self.at_first[-1] != self.size - 1 else bits[: self.size]).astype(
             bool
         )
@@ -143,6 +141,14 @@ def grammar_of(start: str) -> str:
     from llguidance import LLMatcher
 
     return LLMatcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: {start}')
+
+
+def _need_sound(matcher: "LLMatcher") -> None:
+    """An error where a limit was hit; that nothing can follow is none."""
+    if matcher.is_error() and not explain(matcher).startswith(DEAD_END):
+        raise ResourceError(
+            f"What may be written has become too complex to follow ({explain(matcher)}); simplify the expression or the schema."
+        )
 
 
 def explain(matcher: "LLMatcher") -> str:

@@ -69,8 +69,9 @@ def generate(
     """Generate text from a prompt, or from each of several; greedy, unless `choose` or `decoding` say otherwise.
 
     A language model returns the prompt and what follows it, an encoder-decoder what it writes for the text that it reads; with
-    a JSON schema (`Decoding(schema=...)`) both return the JSON alone. At most `limit` new tokens are written, and none after the tokenizer's end token, or after those that `stop` names. A `Batch` of
-    ids returns the new ids of each row, without the one that stopped it.
+    a JSON schema (`Decoding(schema=...)`) both return the JSON alone. At most `limit` new tokens are written, and none after the
+    tokenizer's end token, or after those that `stop` names. A `Batch` of ids returns the new ids of each row, without the one
+    that stopped it.
     """
     if isinstance(prompt, Batch):
         if decoding is not None:
