@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from saccade.attention import CAUSAL, FULL, MECHANISMS, BigBird, Hashed, Links, RandomBlocks, Windowed, watch
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.layer import layer
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import POSITIONS
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -32,7 +32,7 @@ def build(position="none", pattern=CAUSAL, *, norm_first=True, mechanism="scaled
     layers = []
     for _ in range(2):
         how = SMALL.get(mechanism, lambda w: mechanisms[mechanism].make(w, HEADS, 24))(head)
-        other = Attention(width, HEADS, memory_width=W) if across else None
+        other = Attention(width, HEADS, projections=Projections(memory_width=W)) if across else None
         layers.append(
             layer(Attention(width, HEADS, how), FeedForward(width, 17), other, width=width, norm_first=norm_first)
         )

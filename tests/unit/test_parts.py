@@ -12,7 +12,7 @@ from saccade.parts.embed import Patches, Segments, Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import First, LabelHead, Mean, SpanHead, TagHead, WordHead
 from saccade.parts.layer import Sublayer, layer
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Concatenated, Grid, GridWaves, Learned, Rotary, Sinusoidal, position
 from saccade.parts.recurrent import Recurrent
 from saccade.parts.squeeze import SqueezeExcite
@@ -143,22 +143,25 @@ def test_multi_head_attention_equals_torchs():
 
 def test_attention_of_free_widths_groups_and_without_output():
     x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 9)
-    free = Attention(12, 4, key_heads=2, head_width=5, value_width=3, memory_width=9)
+    free = Attention(12, 4, kv_heads=2, projections=Projections(head_width=5, value_width=3, memory_width=9))
     assert free.key.weight.shape == (10, 9)
     assert free.value.weight.shape == (6, 9)
     assert free(x, Sight(FULL, cross=True), memory=memory).shape == (2, 5, 12)
-    joined = Attention(12, 4, value_width=3, output=False)
+    joined = Attention(12, 4, projections=Projections(value_width=3, output=False))
     assert joined(x, Sight(FULL)).shape == (2, 5, 12)
     assert not [name for name, _ in joined.named_parameters() if "output" in name]
     with pytest.raises(ValueError, match="give `head_width`"):
         Attention(10, 3)
     with pytest.raises(ValueError, match="divisor of 4"):
-        Attention(12, 4, key_heads=3)
+        Attention(12, 4, kv_heads=3)
 
 
 def test_per_token_and_matrix_form_are_equal():
     """h_t = Σ_j softmax_j(k_j·q_t / √d) v_j, one token at a time, against the module."""
-    module, x = Attention(6, 1, bias=False, output=False).double().requires_grad_(False), torch.randn(1, 4, 6).double()
+    module, x = (
+        Attention(6, 1, projections=Projections(bias=False, output=False)).double().requires_grad_(False),
+        torch.randn(1, 4, 6).double(),
+    )
     whole = module(x, Sight(FULL))[0]
     for t in range(4):
         q = module.query.weight @ x[0, t]
@@ -171,7 +174,7 @@ def test_hashed_attention_shares_query_and_key():
     module = Attention(8, 2, Hashed(4, 2))
     assert module.key is module.query
     with pytest.raises(ValueError, match="one vector as query and key"):
-        Attention(8, 2, Hashed(4, 2), memory_width=6)
+        Attention(8, 2, Hashed(4, 2), projections=Projections(memory_width=6))
 
 
 def test_both_residual_formulas():

@@ -64,6 +64,8 @@ class Links:
         room, width = len(self.looks), branch.head_width
         self.looks.append((path, branch))
         if isinstance(branch, Looking):
+            if branch.qk_norm is not None:
+                raise Unlinked
             heads, groups, _ = branch.sizes
             x = self.chain.linear(x, _tiles(branch.joint))
             if self.rotary is not None:

@@ -96,13 +96,14 @@ class Looking(nn.Module):
         self.joint = joined([linear(plain.query), linear(plain.key), linear(plain.value)], pack)
         self.output = alone(plain.output, pack)
         self.scale = scale_of(self.mechanism, self.head_width)
+        self.qk_norm = plain.qk_norm
 
     def forward(
         self, x: Tensor, sight: Sight, *, add: Tensor, turn: Turn | None = None, state: State | None = None
     ) -> Tensor:
         joint = self.joint(x)
         heads = split(sight.spread(joint) if isinstance(sight, PackedSight) else joint, self.head_width)
-        q, k, v = self._turned(heads, turn).split(self.sizes, dim=1)  # (B, H or G, T, D)
+        q, k, v = self._turned(self._normed(heads), turn).split(self.sizes, dim=1)  # (B, H or G, T, D)
         if state is not None:
             k, v = (state.append(name, kept(x, self.joint.keeps)).float() for name, x in (("key", k), ("value", v)))
         seen = self.mechanism(q, k, v, narrowed(sight, self.kept)).transpose(1, 2).flatten(2)
@@ -110,14 +111,21 @@ class Looking(nn.Module):
 
     def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
         heads = now.all_rows(self.joint.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H + 2G, D)
-        if now.turn is not None:
-            heads = self._turned(heads[:, :, None], now.turn)[:, :, 0]
+        if now.turn is not None or self.qk_norm is not None:
+            heads = self._turned(self._normed(heads[:, :, None]), now.turn)[:, :, 0]
         q, k, v = heads.split(self.sizes, dim=1)
         shape = k[:, :, None].to(self.joint.keeps)
         keys = now.memory.reserve(f"{path}key", shape).whole
         values = now.memory.reserve(f"{path}value", shape).whole
         seen = native.attend(q, keys, values, now.lengths, self.scale, now.seen(keys.size(2)), (k, v))
         return self.output.forward(now.live_rows(seen.flatten(1)), "none", add)
+
+    def _normed(self, heads: Tensor) -> Tensor:
+        """Queries and keys normalized, each by its own norm, beside the values as they are; (B, H + 2G, T, D)."""
+        if self.qk_norm is None:
+            return heads
+        q, k, v = heads.split(self.sizes, dim=1)
+        return torch.cat([self.qk_norm.query(q), self.qk_norm.key(k), v], dim=1)
 
     def _turned(self, heads: Tensor, turn: Turn | None) -> Tensor:
         """Queries and keys turned together, beside the values as they are."""
@@ -225,7 +233,7 @@ def fast_sublayer(plain: Sublayer, pack: Pack, *, across: bool) -> nn.Module:
         return Around(Thinking(branch, pack), plain)
     if type(branch) is not Attention or branch.mechanism.shared or branch.value_width != branch.head_width:
         return plain
-    if type(branch.output) is not nn.Linear:
+    if type(branch.output) is not nn.Linear or branch.gate is not None or (across and branch.qk_norm is not None):
         return plain
     return Around(Across(branch, pack) if across else Looking(branch, pack), plain)
 

@@ -19,7 +19,7 @@ from saccade.errors import ModelError
 from saccade.models.longformer import TwoLooks
 from saccade.models.model import Model
 from saccade.models.shapes import shapes
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, JoinedHeads
 from saccade.text.files import shown
 
 Kept = Mapping[str, Sequence[int]]  # name of an attention -> heads that are left
@@ -54,6 +54,8 @@ def cut(body: nn.Module, kept: Kept) -> None:
             if look.key is not look.query:
                 _keep_rows(look.key, groups, look.head_width)
             _keep_rows(look.value, groups, look.value_width)
+            if look.gate is not None:
+                _keep_rows(look.gate.score, heads, look.gate.width)
             if isinstance(look.mechanism, Hashed):  # a rotation for each head
                 look.mechanism.rotations = look.mechanism.rotations[:, list(heads)]
             look.kept = tuple(heads) if look.kept is None else tuple(look.kept[head] for head in heads)
@@ -74,6 +76,8 @@ def whole(model: Model) -> Model:
             if look.key is not look.query:
                 _spread_rows(look.key, groups, look.head_width, wide.key.out_features)
             _spread_rows(look.value, groups, look.value_width, wide.value.out_features)
+            if look.gate is not None and wide.gate is not None:
+                _spread_rows(look.gate.score, heads, look.gate.width, wide.gate.score.out_features)
             look.kept = None
         wide = _output(full, name)
         _spread_columns(_output(new.body, name), heads, _looks(full, name)[0].value_width, wide.in_features)
@@ -129,6 +133,11 @@ def _check(name: str, look: Attention, heads: Sequence[int]) -> None:
     if isinstance(look.mechanism, BigBird):
         raise ModelError(
             f"{name} draws blocks for each of its {count} heads, so none can be removed; silence them instead "
+            "(saccade.explain.ablate.silence)."
+        )
+    if look.qk_norm is not None and any(isinstance(part, JoinedHeads) for part in look.qk_norm.children()):
+        raise ModelError(
+            f"{name} normalizes the queries of all heads together, so none can be removed; silence them instead "
             "(saccade.explain.ablate.silence)."
         )
     size = _size(look)

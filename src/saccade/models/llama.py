@@ -20,7 +20,7 @@ from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
 from saccade.parts.layer import layer
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Rotary, Sinusoidal
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -51,11 +51,12 @@ class Llama(nn.Module):
         super().__init__()
         width, norm = config.width, partial(nn.RMSNorm, eps=config.eps)
         head_width = config.head_width or width // config.heads
+        plain = Projections(head_width=head_width, bias=False)
         self.width = width
         self.words = Words(config.vocab, width)
         layers = [
             layer(
-                Attention(width, config.heads, key_heads=config.key_heads, head_width=head_width, bias=False),
+                Attention(width, config.heads, kv_heads=config.key_heads, projections=plain),
                 FeedForward(width, config.inner, "silu", gated=True, bias=False),
                 width=width,
                 norm=norm,

@@ -20,7 +20,7 @@ from saccade.models.capabilities import UNPACKED_ENCODER
 from saccade.models.family import Family, Head
 from saccade.models.fresh import spread
 from saccade.models.weights import Names
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Learned, Turn
 from saccade.parts.state import State
 
@@ -61,8 +61,9 @@ class TwoLooks(nn.Module):
 
     def __init__(self, width: int, heads: int, reach: int, *, dropout: float = 0.0):
         super().__init__()
-        self.near = Attention(width, heads, Local(reach, dropout=dropout), output=False)
-        self.far = Attention(width, heads, ScaledDot(dropout=dropout), output=False)
+        joined = Projections(output=False)
+        self.near = Attention(width, heads, Local(reach, dropout=dropout), projections=joined)
+        self.far = Attention(width, heads, ScaledDot(dropout=dropout), projections=joined)
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, sight: Sight, *, turn: Turn | None = None, state: State | None = None) -> Tensor:

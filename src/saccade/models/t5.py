@@ -17,7 +17,7 @@ from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
 from saccade.parts.layer import layer
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Tilted
 from saccade.parts.stack import Stack
 
@@ -70,7 +70,8 @@ def stack(config: Config, layers: int, *, writes: bool) -> Stack:
     norm = partial(nn.RMSNorm, eps=config.eps)
 
     def attention() -> Attention:
-        return Attention(config.width, config.heads, ScaledDot(scale=1.0), head_width=config.head_width, bias=False)
+        plain = Projections(head_width=config.head_width, bias=False)
+        return Attention(config.width, config.heads, ScaledDot(scale=1.0), projections=plain)
 
     def feedforward() -> FeedForward:
         options: dict[str, Any] = {"gated": config.gated, "bias": False, "dropout": config.dropout}

@@ -20,7 +20,7 @@ from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import WordHead
 from saccade.parts.layer import Layer, layer
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Position, position
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -104,7 +104,8 @@ def stack(
         look = looking(config, width // config.heads, pattern)
         across = None
         if memory_width is not None:
-            across = Attention(width, config.heads, crossing(config, width // config.heads), memory_width=memory_width)
+            there = Projections(memory_width=memory_width)
+            across = Attention(width, config.heads, crossing(config, width // config.heads), projections=there)
         return layer(
             Attention(width, config.heads, look),
             FeedForward(width, config.inner, "relu"),

@@ -4,7 +4,7 @@ Vaswani et al. 2017 (arXiv 1706.03762). The mechanism is a part; this file only 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,62 @@ from saccade.parts.position import Turn
 from saccade.parts.state import State
 
 
-class Attention(nn.Module):
-    """`heads` looks with any mechanism; self-attention over x, or across to a `memory` of another width.
+@dataclass(frozen=True)
+class Projections:
+    """The linear layers of an attention: how wide the vectors of one head are, and which layers have a bias."""
 
-    `key_heads` fewer than heads share keys and values in groups; `head_width` and `value_width` (of one head) are free;
-    `output=False` leaves the joined heads as they are, without the last projection.
+    head_width: int | None = None  # of a query and a key; None: the width of the model divided by its heads
+    value_width: int | None = None  # of a value; None: as wide as a key
+    memory_width: int | None = None  # of what keys and values are made from; None: the width of the model
+    bias: bool = True  # of query, key and value
+    output: bool = True  # False leaves the joined heads as they are
+    output_bias: bool | None = None  # None: as `bias`
+
+
+class QKNorm(nn.Module):
+    """QK-norm: queries and keys (B, H, L, D) are normalized before they turn and meet, so that scores stay bounded.
+
+    A norm of width D serves all heads alike (Qwen3, Gemma 3); in `JoinedHeads` it is one over all heads together (OLMo 2).
+    Dehghani et al. 2023 (arXiv 2302.05442).
+    """
+
+    def __init__(self, query: nn.Module, key: nn.Module):
+        super().__init__()
+        self.query, self.key = query, key
+
+
+class JoinedHeads(nn.Module):
+    """A norm over the vectors of all heads together."""
+
+    def __init__(self, norm: nn.Module):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return split(self.norm(x.transpose(1, 2).flatten(2)), x.size(-1))  # (B, H, L, D)
+
+
+class OutputGate(nn.Module):
+    """A sigmoid gate on what the heads saw, read off the token that looks: for each column, or with `width` 1 for each head.
+
+    Qiu et al. 2025 (arXiv 2505.06708).
+    """
+
+    def __init__(self, model_width: int, heads: int, width: int = 1, *, bias: bool = False):
+        super().__init__()
+        self.width = width
+        self.score = nn.Linear(model_width, heads * width, bias=bias)
+
+    def forward(self, seen: Tensor, x: Tensor) -> Tensor:
+        """seen (B, H, Q, D), by the tokens x (B, Q, W)."""
+        return seen * split(self.score(x), self.width).sigmoid()
+
+
+class Attention(nn.Module):
+    """`heads` looks with any mechanism; self-attention over x, or cross-attention to a `memory` of another width.
+
+    `kv_heads` fewer than heads share keys and values in groups. The other parts are what families differ in: the
+    `projections`, norms of queries and keys, and an output gate.
     """
 
     kept: tuple[int, ...] | None = None  # the heads that are left, where some were cut off after it was built
@@ -30,37 +81,37 @@ class Attention(nn.Module):
         heads: int,
         mechanism: Mechanism | None = None,
         *,
-        key_heads: int | None = None,
-        head_width: int | None = None,
-        value_width: int | None = None,
-        memory_width: int | None = None,
-        bias: bool = True,
-        output: bool = True,
+        kv_heads: int | None = None,
+        projections: Projections | None = None,
+        qk_norm: QKNorm | None = None,
+        gate: OutputGate | None = None,
     ):
         super().__init__()
-        if head_width is None and width % heads:
+        how = projections or Projections()
+        if how.head_width is None and width % heads:
             raise ValueError(
                 f"{heads} heads do not divide a width of {width}; choose another number or give `head_width`."
             )
-        key_heads = key_heads or heads
-        if heads % key_heads:
-            raise ValueError(f"{heads} heads cannot share {key_heads} key heads evenly; choose a divisor of {heads}.")
-        head_width = head_width or width // heads
-        value_width = value_width or head_width
-        memory_width = memory_width or width
+        kv_heads = kv_heads or heads
+        if heads % kv_heads:
+            raise ValueError(f"{heads} heads cannot share {kv_heads} key heads evenly; choose a divisor of {heads}.")
         self.mechanism = mechanism or ScaledDot()
-        self.head_width, self.value_width = head_width, value_width
-        self.query = nn.Linear(width, heads * head_width, bias=bias)
+        self.head_width = how.head_width or width // heads
+        self.value_width = how.value_width or self.head_width
+        memory_width = how.memory_width or width
+        self.query = nn.Linear(width, heads * self.head_width, bias=how.bias)
         if self.mechanism.shared:
-            if memory_width != width or key_heads != heads:
+            if memory_width != width or kv_heads != heads or qk_norm is not None:
                 raise ValueError(
-                    f"{type(self.mechanism).__name__} uses one vector as query and key: no memory, no groups."
+                    f"{type(self.mechanism).__name__} uses one vector as query and key: no memory, no groups, no norms."
                 )
             self.key = self.query
         else:
-            self.key = nn.Linear(memory_width, key_heads * head_width, bias=bias)
-        self.value = nn.Linear(memory_width, key_heads * value_width, bias=bias)
-        self.output = nn.Linear(heads * value_width, width, bias=bias) if output else nn.Identity()
+            self.key = nn.Linear(memory_width, kv_heads * self.head_width, bias=how.bias)
+        self.value = nn.Linear(memory_width, kv_heads * self.value_width, bias=how.bias)
+        output_bias = how.bias if how.output_bias is None else how.output_bias
+        self.output = nn.Linear(heads * self.value_width, width, bias=output_bias) if how.output else nn.Identity()
+        self.qk_norm, self.gate = qk_norm, gate
 
     def forward(
         self,
@@ -73,21 +124,30 @@ class Attention(nn.Module):
     ) -> Tensor:
         """x (B, Q, W) looks at itself and what `state` remembers of it, or across at `memory` (B, K, W)."""
         q = split(self.query(x), self.head_width)  # (B, H, Q, D)
+        if self.qk_norm is not None:
+            q = self.qk_norm.query(q)
         if memory is not None:
             k, v = self._across(memory, state)
         else:
-            k, v = split(self.key(x), self.head_width), split(self.value(x), self.value_width)
+            k, v = self._keys(x), split(self.value(x), self.value_width)
             if turn is not None:
                 q, k = turn(q), turn(k)
             if state is not None:
                 k, v = state.append("key", k), state.append("value", v)
-        return self.output(self.mechanism(q, k, v, narrowed(sight, self.kept)).transpose(1, 2).flatten(2))
+        seen = self.mechanism(q, k, v, narrowed(sight, self.kept))
+        if self.gate is not None:
+            seen = self.gate(seen, x)
+        return self.output(seen.transpose(1, 2).flatten(2))
+
+    def _keys(self, x: Tensor) -> Tensor:
+        k = split(self.key(x), self.head_width)  # (B, G, K, D)
+        return k if self.qk_norm is None else self.qk_norm.key(k)
 
     def _across(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, (B, H, K, D): the same at every step, hence made once."""
 
         def keys() -> Tensor:
-            return split(self.key(memory), self.head_width)
+            return self._keys(memory)
 
         def values() -> Tensor:
             return split(self.value(memory), self.value_width)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention import FULL, Sight
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Concatenated, Sinusoidal
 from saccade.studies.lessons.lesson import Control, Lesson, Picture, Shown, Table
 from saccade.studies.lessons.sentences import drawn, looked, read, squared, typed, vectors
@@ -58,7 +58,10 @@ def by_hand(attention: Attention) -> None:
 def draw(given: dict[str, str]) -> Shown:
     """Where each head looks, and where one head would look that did the work of all."""
     words, remark = read(given["text"])
-    names, attention = list(HEADS), drawn(lambda: Attention(2 * PART, len(HEADS), head_width=PART))
+    names, attention = (
+        list(HEADS),
+        drawn(lambda: Attention(2 * PART, len(HEADS), projections=Projections(head_width=PART))),
+    )
     if given["heads"] == "set by hand":
         by_hand(attention)
     else:
