@@ -83,9 +83,9 @@ def assembly(model) -> list[str]:
             heads = module.query.out_features // module.head_width
             said += f" {look}: {heads} heads of {module.head_width}, {type(module.mechanism).__name__}"
         elif isinstance(module, Stack):
-            said += (
-                f" of {len(module.layers)} layers, sees {module.pattern}, {type(module.position).__name__} positions"
-            )
+            seen = " or ".join(map(str, dict.fromkeys(module.patterns)))
+            schemes = dict.fromkeys(type(module.position.at(i)).__name__ for i in range(len(module.layers)))
+            said += f" of {len(module.layers)} layers, sees {seen}, {' or '.join(schemes)} positions"
         elif isinstance(module, nn.Linear):
             said += f" {module.in_features} to {module.out_features}"
         elif isinstance(module, nn.Embedding):

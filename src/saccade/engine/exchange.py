@@ -7,13 +7,14 @@ from torch import nn
 
 from saccade.attention import Mechanism
 from saccade.engine import native
+from saccade.engine.layers import FastLayer, FastParallelLayer
 from saccade.engine.quantise import Pack, Packed, Shared, Table, Tiles, form
-from saccade.engine.stack import FastLayer, FastStack
-from saccade.engine.sublayers import fast_norm, fast_sublayer
+from saccade.engine.stack import FastStack
+from saccade.engine.sublayers import NORMS, fast_norm, fast_sublayer, has_fast_form
 from saccade.models.encoder_decoder import ShiftedWordHead
 from saccade.parts.dropout import Dropout
 from saccade.parts.heads import WordHead
-from saccade.parts.layer import Layer, Sublayer
+from saccade.parts.layer import Layer, ParallelLayer, Sublayer
 from saccade.parts.stack import Stack
 
 LEAST = 8  # outputs; a smaller layer, such as a head of two labels, gains nothing and would lose precision
@@ -53,13 +54,13 @@ class Exchange:
             return part  # its matrices are small, and some are read as they are
         if type(part) is nn.Linear:
             return self.linear(part) if part.out_features >= LEAST else part
-        if type(part) in (nn.LayerNorm, nn.RMSNorm):
+        if type(part) in NORMS:
             return fast_norm(part)
         if type(part) in (nn.Dropout, Dropout):
             return nn.Identity()
         if type(part) is ShiftedWordHead:
             return self.head(part)
-        if type(part) is Stack and all(type(layer) is Layer for layer in part.layers):
+        if type(part) is Stack and all(_usual(layer) for layer in part.layers):
             return self.stack(part)
         for name, child in list(part.named_children()):
             setattr(part, name, self.part(child))
@@ -89,6 +90,9 @@ class Exchange:
 
     def layer(self, plain: Layer) -> FastLayer:
         """A layer with those of its sublayers exchanged that have a fast form."""
+        if isinstance(plain, ParallelLayer):
+            seen, thought = (fast_sublayer(part, self.pack) for part in (plain.attention, plain.feedforward))
+            return FastParallelLayer(seen, thought, fast_norm(plain.norm))
 
         def fast(sublayer: Sublayer, *, across: bool = False) -> nn.Module:
             made = fast_sublayer(sublayer, self.pack, across=across)
@@ -96,3 +100,10 @@ class Exchange:
 
         across = None if plain.across is None else fast(plain.across, across=True)
         return FastLayer(fast(plain.attention), fast(plain.feedforward), across)  # type: ignore[arg-type]
+
+
+def _usual(layer: nn.Module) -> bool:
+    """Whether a layer has a fast form; one whose branches stand side by side has it where both branches have."""
+    if type(layer) is ParallelLayer:
+        return has_fast_form(layer.attention) and has_fast_form(layer.feedforward)
+    return type(layer) is Layer

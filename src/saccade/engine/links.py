@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from saccade.engine import native
 from saccade.engine.chain import Chain, Room
+from saccade.engine.layers import FastParallelLayer
 from saccade.engine.quantise import Packed, Tiles
 from saccade.engine.sublayers import Across, Around, Looking, Norm, Now, Thinking
 from saccade.parts.layer import Layer
-from saccade.parts.position import Position, Rotary
+from saccade.parts.position import PerLayer, Position, Rotary
 
 
 class Unlinked(Exception):
@@ -32,10 +33,14 @@ class Links:
     def __init__(self, layers: Sequence[Layer], position: Position) -> None:
         if not isinstance(position, Rotary) and type(position).turn is not Position.turn:
             raise Unlinked
+        if isinstance(position, PerLayer) or (isinstance(position, Rotary) and position.partial):
+            raise Unlinked
         self.rotary = position if isinstance(position, Rotary) else None
         self.looks: list[tuple[str, Looking | Across]] = []
         self.chain, x = Chain(_norm_of(layers[0].attention).weight.numel()), 0
         for number, layer in enumerate(layers):
+            if isinstance(layer, FastParallelLayer):
+                raise Unlinked
             for name, part in (("attention", layer.attention), ("across", layer.across), ("", layer.feedforward)):
                 if part is not None:
                     x = self._around(x, f"{number}.{name}.", part)
@@ -43,6 +48,8 @@ class Links:
     def _around(self, x: int, path: str, part: nn.Module) -> int:
         norm = _norm_of(part)
         assert isinstance(part, Around), "only what goes around a branch has a norm"
+        if part.post_norm is not None:
+            raise Unlinked
         if part.norm_first:
             return self._branch(self._norm(x, norm), x, path, part.branch)
         return self._norm(self._branch(x, x, path, part.branch), norm)

@@ -1,51 +1,37 @@
-"""A stack and its layers in their fast form: padding is left out, and one new token a row takes a short way."""
+"""A stack in its fast form: padding is left out, and one new token a row takes a short way."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import CAUSAL, Mechanism
+from saccade.attention import CAUSAL, FULL, Mechanism, Pattern, Window
 from saccade.engine import native
+from saccade.engine.layers import FastLayer
 from saccade.engine.links import linked
 from saccade.engine.memory import Memory
 from saccade.engine.packing import PackedSight
 from saccade.engine.quantise import Packed, Tiles
 from saccade.engine.sublayers import TOGETHER, Around, Now
-from saccade.parts.layer import Layer, Scene
+from saccade.parts.layer import Scene
+from saccade.parts.position import Position
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
 WORTH = 0.9  # the share of real tokens above which gathering costs more than it saves
 
 
-class FastLayer(Layer):
-    """A layer of fast sublayers; one that has no fast form is called as it is."""
-
-    def next(self, x: Tensor, now: Now, path: str, scene: Scene | None) -> Tensor:
-        """One new token a row, (B, W); the `scene` is for a self-attention that must be asked in the usual way."""
-        if scene is None:
-            x = self.attention.next(x, now, f"{path}attention.")  # type: ignore[operator]
-        else:
-            own = now.memory.at(f"{path}attention")
-            x = self.attention(now.all_rows(x)[:, None], scene.sight, turn=scene.turn, state=own)[:, 0]
-            x = now.live_rows(x).contiguous()
-        if self.across is not None:
-            x = self.across.next(x, now, f"{path}across.")  # type: ignore[operator]
-        return self.feedforward.next(x, now, path)  # type: ignore[operator]
-
-
 class FastStack(Stack):
     """A stack of fast layers, called as the plain one is; what stands at padding may come out as zero."""
 
     def __init__(self, plain: Stack, layers: list[FastLayer]):
-        super().__init__(layers, plain.pattern, plain.position, plain.enter, plain.leave)
+        super().__init__(layers, plain.patterns, plain.position, plain.enter, plain.leave)
         rests = [part for layer in layers for part in (layer.across, layer.feedforward) if part is not None]
         looks = [layer.attention for layer in layers]
         whole = all(isinstance(part, Around) for part in looks)
         self.gathers = whole and all(isinstance(part, Around) for part in rests)
         self.gathers = self.gathers and all(layer.across is None for layer in layers)
-        self.hurries = native.ready() and all(_able(part) for part in rests)
+        self.hurries = native.ready() and bool(layers) and all(_able(part) for part in rests)
         self.straight = whole and all(_able(part) for part in looks)  # self-attention too has a short way
         # our own operator rounds each row by itself: who else is multiplied makes no difference, to the last bit
         self.apart = all(isinstance(part, Tiles) for part in self.layers.modules() if isinstance(part, Packed))
@@ -98,31 +84,36 @@ class FastStack(Stack):
     ) -> Tensor:
         """One new token a row: (B, 1, W) to (B, 1, W)."""
         x, pos = self._entered(x, keep, state)
-        bias, turn = self.position.bias(), self.position.turning(pos)
         lengths = torch.full((x.size(0),), state.length)
         across_keep = None if memory_keep is None else memory_keep.contiguous()
         ended = self.apart and keep is not None and not bool(keep.all())
         live = keep[:, 0].nonzero()[:, 0] if ended else None  # type: ignore[index]
-        now = Now(state, lengths, state.keep, turn, memory, across_keep, live)
-        scene = None
-        if not self.straight or self.pattern != CAUSAL or bias is not None:
-            scene = Scene(state.sight(self.pattern, bias), turn)
-        x = now.live_rows(x[:, 0]).contiguous()
-        if self.links is not None and scene is None and live is None:
-            return self.leave(self.links.next(x, now))[:, None]
-        for number, layer in enumerate(self.layers):
-            x = layer.next(x, now, f"{number}.", scene)  # type: ignore[operator]
-        return now.all_rows(self.leave(x))[:, None]
+
+        def way(pattern: Pattern, scheme: Position) -> tuple[Now, Scene | None]:
+            bias, turn = scheme.bias(), scheme.turning(pos)
+            short = self.straight and bias is None and _looks_back(pattern)
+            seen = _seen(pattern, state, pos, x.size(0)) if short else state.keep
+            now = Now(state, lengths, seen, turn, memory, across_keep, live)
+            return now, None if short else Scene(state.sight(pattern, bias), turn)
+
+        ways = self.shared(way)
+        now, scene = ways[0]
+        new = now.live_rows(x[:, 0]).contiguous()
+        if self.links is not None and scene is None and live is None and all(other is ways[0] for other in ways):
+            return self.leave(self.links.next(new, now))[:, None]
+        for number, (layer, (now, scene)) in enumerate(zip(self.layers, ways, strict=True)):
+            new = layer.next(new, now, f"{number}.", scene)  # type: ignore[operator]
+        return now.all_rows(self.leave(new))[:, None]
 
     def _gathered(self, x: Tensor, keep: Tensor, state: State | None) -> Tensor:
         """A padded batch, read without its padding."""
         clock = State() if state is None else state
         x, pos = self._entered(x, keep, clock)
-        sight = PackedSight(self.pattern, keep=keep, bias=self.position.bias())
-        scene = Scene(sight, self.position.turning(pos))
+        sight = PackedSight(FULL, keep=keep)
+        scenes = self.scenes(pos, lambda pattern, bias: PackedSight(pattern, keep=keep, bias=bias))
         x = sight.gather(x)
         for number, layer in enumerate(self.layers):
-            x = layer(x, scene, None if state is None else state.at(f"{number}"))
+            x = layer(x, scenes[number], None if state is None else state.at(f"{number}"))
         return torch.where(keep.unsqueeze(-1), sight.spread(self.leave(x)), 0.0)
 
     def _entered(self, x: Tensor, keep: Tensor | None, clock: State) -> tuple[Tensor, Tensor]:
@@ -140,6 +131,19 @@ class FastStack(Stack):
 def _able(part: nn.Module) -> bool:
     """Whether a sublayer has a short way for one new token."""
     return isinstance(part, Around) and getattr(part.branch, "scale", 1.0) != 0.0
+
+
+def _looks_back(pattern: Pattern) -> bool:
+    """Whether the newest token sees all that came before, or the nearest of it."""
+    return pattern == CAUSAL or (isinstance(pattern, Window) and not pattern.right)
+
+
+def _seen(pattern: Pattern, state: State, pos: Tensor, rows: int) -> Tensor | None:
+    """Which of all that is remembered the newest token sees, (B, K); None = all of it."""
+    if state.length <= pattern.reach[0] + 1:
+        return state.keep
+    near = pattern.allows(pos[:, :, None], state.k_pos[:, None, :])[:, 0].expand(rows, -1)
+    return near if state.keep is None else near & state.keep
 
 
 def _fresh(state: State) -> bool:

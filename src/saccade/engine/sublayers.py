@@ -23,6 +23,7 @@ from saccade.engine.rooms import cleared
 from saccade.parts.feedforward import ACTIVATIONS, FeedForward
 from saccade.parts.layer import Sublayer
 from saccade.parts.multihead import Attention, narrowed, split
+from saccade.parts.norm import OffsetRMSNorm
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
@@ -73,16 +74,31 @@ class Around(nn.Module):
     def __init__(self, branch: "Looking | Across | Thinking", sublayer: Sublayer):
         super().__init__()
         self.branch, self.norm, self.norm_first = branch, fast_norm(sublayer.norm), sublayer.norm_first
+        self.post_norm = None if sublayer.post_norm is None else fast_norm(sublayer.post_norm)
 
     def forward(self, x: Tensor, *args, **options) -> Tensor:
         if self.norm_first:
-            return self.branch(self.norm(x), *args, add=x, **options)
+            return self.added(x, x, *args, **options)
         return self.norm(self.branch(x, *args, add=x, **options))
+
+    def added(self, x: Tensor, to: Tensor, *args, **options) -> Tensor:
+        """What a branch with its norm first makes of x, added `to` something: in a parallel layer, what its neighbour made."""
+        x = self.norm(x)
+        if self.post_norm is None:
+            return self.branch(x, *args, add=to, **options)
+        return to + self.post_norm(self.branch(x, *args, add=None, **options))
 
     def next(self, x: Tensor, now: Now, path: str) -> Tensor:
         if self.norm_first:
-            return self.branch.next(self.norm.forward(x), x, now, path)
+            return self.next_added(x, x, now, path)
         return self.norm.forward(self.branch.next(x, x, now, path))
+
+    def next_added(self, x: Tensor, to: Tensor, now: Now, path: str) -> Tensor:
+        """As `added`, for one new token a row."""
+        x = self.norm.forward(x)
+        if self.post_norm is None:
+            return self.branch.next(x, to, now, path)
+        return to + self.post_norm.forward(self.branch.next(x, None, now, path))
 
 
 class Looking(nn.Module):
@@ -99,7 +115,7 @@ class Looking(nn.Module):
         self.qk_norm = plain.qk_norm
 
     def forward(
-        self, x: Tensor, sight: Sight, *, add: Tensor, turn: Turn | None = None, state: State | None = None
+        self, x: Tensor, sight: Sight, *, add: Tensor | None, turn: Turn | None = None, state: State | None = None
     ) -> Tensor:
         joint = self.joint(x)
         heads = split(sight.spread(joint) if isinstance(sight, PackedSight) else joint, self.head_width)
@@ -109,7 +125,7 @@ class Looking(nn.Module):
         seen = self.mechanism(q, k, v, narrowed(sight, self.kept)).transpose(1, 2).flatten(2)
         return self.output(sight.gather(seen) if isinstance(sight, PackedSight) else seen, "none", add)
 
-    def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
+    def next(self, x: Tensor, add: Tensor | None, now: Now, path: str) -> Tensor:
         heads = now.all_rows(self.joint.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H + 2G, D)
         if now.turn is not None or self.qk_norm is not None:
             heads = self._turned(self._normed(heads[:, :, None]), now.turn)[:, :, 0]
@@ -144,12 +160,14 @@ class Across(nn.Module):
         self.joint = joined([linear(plain.key), linear(plain.value)], pack)
         self.scale = scale_of(self.mechanism, self.head_width)
 
-    def forward(self, x: Tensor, sight: Sight, *, add: Tensor, memory: Tensor, state: State | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, sight: Sight, *, add: Tensor | None, memory: Tensor, state: State | None = None
+    ) -> Tensor:
         q = split(self.query(x), self.head_width)  # (B, H, T, D)
         k, v = (x.float() for x in self._keys(memory, sight.keep, state))
         return self.output(self.mechanism(q, k, v, sight).transpose(1, 2).flatten(2), "none", add)
 
-    def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
+    def next(self, x: Tensor, add: Tensor | None, now: Now, path: str) -> Tensor:
         q = now.all_rows(self.query.forward(x)).unflatten(1, (-1, self.head_width))  # (B, H, D)
         k, v, group = self.few(now, path)
         keep = None if now.across_keep is None else now.across_keep[::group]
@@ -194,13 +212,13 @@ class Thinking(nn.Module):
         self.up = alone(plain.up, pack) if plain.gate is None else joined([plain.gate, plain.up], pack)
         self.down = alone(plain.down, pack)
 
-    def forward(self, x: Tensor, *, add: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *, add: Tensor | None) -> Tensor:
         if not self.gated:
             return self.down.forward(self.up.forward(x, self.activation), "none", add)
         gate, up = self.up.forward(x).chunk(2, dim=-1)
         return self.down.forward(ACTIVATIONS[self.activation](gate) * up, "none", add)
 
-    def next(self, x: Tensor, add: Tensor, now: Now, path: str) -> Tensor:
+    def next(self, x: Tensor, add: Tensor | None, now: Now, path: str) -> Tensor:
         return self.forward(x, add=add)
 
 
@@ -209,7 +227,7 @@ class Norm(nn.Module):
 
     def __init__(self, plain: nn.LayerNorm | nn.RMSNorm):
         super().__init__()
-        self.weight = plain.weight
+        self.weight = 1 + plain.weight.detach() if isinstance(plain, OffsetRMSNorm) else plain.weight
         self.bias = plain.bias if isinstance(plain, nn.LayerNorm) else None
         self.eps = torch.finfo(torch.float32).eps if plain.eps is None else plain.eps
         self.centred = isinstance(plain, nn.LayerNorm)
@@ -220,22 +238,35 @@ class Norm(nn.Module):
         return native.rms(x, self.weight, self.eps)
 
 
+NORMS = (nn.LayerNorm, nn.RMSNorm, OffsetRMSNorm)
+
+
 def fast_norm(plain: nn.Module) -> nn.Module:
     """The same norm, by our own operator if it is a common one."""
-    common = type(plain) in (nn.LayerNorm, nn.RMSNorm) and isinstance(plain.weight, Tensor) and plain.weight.dim() == 1
+    common = type(plain) in NORMS and isinstance(plain.weight, Tensor) and plain.weight.dim() == 1
     return Norm(plain) if common and native.ready() else plain  # type: ignore[arg-type]
 
 
-def fast_sublayer(plain: Sublayer, pack: Pack, *, across: bool) -> nn.Module:
+def fast_sublayer(plain: Sublayer, pack: Pack, *, across: bool = False) -> nn.Module:
     """The fast form of a sublayer, or itself where its branch is an unusual one."""
     branch = plain.branch
-    if type(branch) is FeedForward:
+    if not has_fast_form(plain, across=across):
+        return plain
+    if isinstance(branch, FeedForward):
         return Around(Thinking(branch, pack), plain)
-    if type(branch) is not Attention or branch.mechanism.shared or branch.value_width != branch.head_width:
-        return plain
-    if type(branch.output) is not nn.Linear or branch.gate is not None or (across and branch.qk_norm is not None):
-        return plain
+    assert isinstance(branch, Attention), "it has a fast form"
     return Around(Across(branch, pack) if across else Looking(branch, pack), plain)
+
+
+def has_fast_form(plain: Sublayer, *, across: bool = False) -> bool:
+    """Whether the branch of a sublayer is a usual one."""
+    branch = plain.branch
+    if plain.post_norm is not None and not plain.norm_first:
+        return False
+    if type(branch) is not Attention:
+        return type(branch) is FeedForward
+    usual = not branch.mechanism.shared and branch.value_width == branch.head_width and branch.gate is None
+    return usual and type(branch.output) is nn.Linear and not (across and branch.qk_norm is not None)
 
 
 def scale_of(mechanism: Mechanism, width: int) -> float:

@@ -1,5 +1,8 @@
 """What a model is built to see before it reads a word: the barcode of its positions, and who may look at whom."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import torch
 
 from saccade.errors import ModelError
@@ -10,6 +13,8 @@ from saccade.parts.stack import Stack
 
 LENGTH = 48  # positions that are drawn
 
+Alike = TypeVar("Alike")
+
 
 def built(model: Model, length: int = LENGTH) -> list[Map]:
     """Two maps for each stack of layers: what its scheme makes of each position, and which keys a query may look at."""
@@ -19,17 +24,26 @@ def built(model: Model, length: int = LENGTH) -> list[Map]:
     panels = []
     for name, stack in found:
         where = f"{name}: " if len(found) > 1 else ""
-        scheme = stack.position
-        if type(scheme) is not Position:
+        for scheme, layers in _alike([stack.position.at(number) for number in range(len(stack.layers))]):
+            if type(scheme) is Position:
+                continue
             code = scheme.barcode(min(length, scheme.limit or length)).float().cpu()
-            said = f"{where}{type(scheme).__name__.lower()} positions"
+            said = f"{where}{type(scheme).__name__.lower()} positions{layers}"
             most = float(
                 code.abs().quantile(0.99)
             )  # a few numbers of a learned table may be far larger than all others
             panels.append(Map(said, code, "position", "column", signed=bool((code < 0).any()), most=most or None))
         at = torch.arange(length)
-        seen = stack.pattern.allows(at[:, None], at[None, :])
-        while seen.dim() > 2:
-            seen = seen[0]  # of several heads, the first
-        panels.append(Map(f"{where}who may look at whom", seen.expand(length, length).float()))
+        for pattern, layers in _alike(stack.patterns):
+            seen = pattern.allows(at[:, None], at[None, :])
+            while seen.dim() > 2:
+                seen = seen[0]  # of several heads, the first
+            panels.append(Map(f"{where}who may look at whom{layers}", seen.expand(length, length).float()))
     return panels
+
+
+def _alike(given: Sequence[Alike]) -> list[tuple[Alike, str]]:
+    """Each value once, and which layers have it where they differ: ", layers 0, 1, 3"."""
+    found = {one: [number for number, other in enumerate(given) if other == one] for one in given}
+    several = len(found) > 1
+    return [(one, f", layers {', '.join(map(str, numbers))}" if several else "") for one, numbers in found.items()]

@@ -28,17 +28,36 @@ class Scene:
 
 
 class Sublayer(nn.Module):
-    """A branch with its residual connection: x + branch(norm(x)), or the norm of the sum as first published."""
+    """A branch with its residual connection: x + branch(norm(x)), or the norm of the sum as first published.
 
-    def __init__(self, branch: nn.Module, norm: nn.Module, *, norm_first: bool, dropout: float = 0.0):
+    A `post_norm` is a norm of what the branch gives, before it is added: x + post_norm(branch(norm(x))), as in Gemma 3.
+    """
+
+    def __init__(
+        self,
+        branch: nn.Module,
+        norm: nn.Module,
+        *,
+        norm_first: bool,
+        post_norm: nn.Module | None = None,
+        dropout: float = 0.0,
+    ):
         super().__init__()
-        self.branch, self.norm, self.norm_first = branch, norm, norm_first
+        self.branch, self.norm, self.norm_first, self.post_norm = branch, norm, norm_first, post_norm
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *args, **options) -> Tensor:
         if self.norm_first:
-            return x + self.dropout(self.branch(self.norm(x), *args, **options))
-        return self.norm(x + self.dropout(self.branch(x, *args, **options)))
+            return x + self.update(x, *args, **options)
+        return self.norm(x + self._branched(x, *args, **options))
+
+    def update(self, x: Tensor, *args, **options) -> Tensor:
+        """What a branch with its norm first adds to x."""
+        return self._branched(self.norm(x), *args, **options)
+
+    def _branched(self, x: Tensor, *args, **options) -> Tensor:
+        x = self.branch(x, *args, **options)
+        return self.dropout(x if self.post_norm is None else self.post_norm(x))
 
 
 class Layer(nn.Module):
@@ -57,6 +76,26 @@ class Layer(nn.Module):
             there = None if state is None else state.at("across")
             x = self.across(x, scene.memory_sight, memory=scene.memory, state=there)
         return self.feedforward(x)
+
+
+class ParallelLayer(Layer):
+    """Self-attention and feed-forward side by side, from the same input: x + attention(x) + feedforward(x).
+
+    As in GPT-J and GPT-NeoX (Black et al. 2022, arXiv 2204.06745). Each sublayer has a norm of its own, or both share `norm`
+    and have none (`nn.Identity`).
+    """
+
+    def __init__(self, attention: Sublayer, feedforward: Sublayer, norm: nn.Module | None = None):
+        super().__init__(attention, feedforward)
+        if not (attention.norm_first and feedforward.norm_first):
+            raise ValueError("The sublayers of a parallel layer add to its input, so their norms come first.")
+        self.norm = norm or nn.Identity()
+
+    def forward(self, x: Tensor, scene: Scene, state: State | None = None) -> Tensor:
+        own = None if state is None else state.at("attention")
+        normed = self.norm(x)
+        seen = self.attention.update(normed, scene.sight, turn=scene.turn, state=own)
+        return x + seen + self.feedforward.update(normed)
 
 
 def layer(

@@ -4,7 +4,7 @@ Without one of these, attention does not notice the order of its tokens. Every s
 shapes, so padding, remembered text and longer texts come out right. `POSITIONS` is the table of them all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,10 @@ class Position(nn.Module):
 
     extra = 0  # the width it adds when concatenated
     limit: int | None = None  # the number of positions it has, where that is fixed
+
+    def at(self, layer: int) -> "Position":
+        """The scheme of one layer of a stack, counted from 0: the same for all, unless it is a `PerLayer`."""
+        return self
 
     def place(self, x: Tensor, pos: Tensor) -> Tensor:
         """Order into the input: x (B, L, W), pos (B|1, L)."""
@@ -193,13 +197,24 @@ class Concatenated(Position):
 class Rotary(Position):
     """Queries and keys are turned by an angle that grows with position, so scores depend on distance alone (Su et al. 2021).
 
-    Pairs of columns turn together: column i with column i + d/2, or with `neighbours` column 2i with 2i + 1.
+    Pairs of columns turn together: column i with column i + d/2, or with `neighbours` column 2i with 2i + 1. With a
+    `rotary_width` only so many columns turn, and the rest stay as they are (partial rotary).
     """
 
-    def __init__(self, head_width: int, *, base: float = 10_000.0, neighbours: bool = False):
+    def __init__(
+        self, head_width: int, *, base: float = 10_000.0, neighbours: bool = False, rotary_width: int | None = None
+    ):
         super().__init__()
-        self.waves = Sinusoidal(head_width, base=base, halves=True)
+        self.head_width = head_width
+        self.waves = Sinusoidal(head_width if rotary_width is None else rotary_width, base=base, halves=True)
         self.neighbours = neighbours
+        if self.waves.width > head_width:
+            raise ValueError(f"A head of width {head_width} has no {self.waves.width} columns to turn.")
+
+    @property
+    def partial(self) -> bool:
+        """Whether some columns do not turn."""
+        return self.waves.width < self.head_width
 
     def turn(self, x: Tensor, pos: Tensor) -> Tensor:
         return self.turning(pos)(x)
@@ -209,9 +224,15 @@ class Rotary(Position):
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
         def turn(x: Tensor) -> Tensor:
-            if x.size(-1) != self.waves.width:
-                raise ValueError(f"This Rotary turns heads of width {self.waves.width}; got {x.size(-1)}.")
+            if x.size(-1) != self.head_width:
+                raise ValueError(f"This Rotary turns heads of width {self.head_width}; got {x.size(-1)}.")
             c, s = cos.to(x.dtype), sin.to(x.dtype)
+            if self.partial:
+                turned, rest = x.split([self.waves.width, x.size(-1) - self.waves.width], dim=-1)
+                return torch.cat([rotate(turned, c, s), rest], dim=-1)
+            return rotate(x, c, s)
+
+        def rotate(x: Tensor, c: Tensor, s: Tensor) -> Tensor:
             if self.neighbours:
                 a, b = x[..., 0::2], x[..., 1::2]
                 return torch.stack([a * c - b * s, b * c + a * s], dim=-1).flatten(-2)
@@ -233,6 +254,26 @@ class Tilted(Position):
 
     def bias(self) -> Bias | None:
         return self.tilt
+
+
+class PerLayer(Position):
+    """One scheme for each layer of a stack, of those that turn or tilt: what enters the input is there for all layers."""
+
+    def __init__(self, schemes: Sequence[Position]):
+        super().__init__()
+        placing = [scheme for scheme in schemes if type(scheme).place is not Position.place]
+        if placing:
+            raise ValueError(
+                f"{type(placing[0]).__name__} enters the input, which all layers share; give the stack one scheme."
+            )
+        self.schemes = nn.ModuleList(dict.fromkeys(schemes))  # each once, however many layers it serves
+        self.numbers = [list(dict.fromkeys(schemes)).index(scheme) for scheme in schemes]
+
+    def at(self, layer: int) -> Position:
+        return self.schemes[self.numbers[layer]]  # type: ignore[return-value]
+
+    def barcode(self, length: int = 32) -> Tensor:
+        return self.at(0).barcode(length)
 
 
 ADDED = "added to the input"

@@ -1,32 +1,42 @@
 """A stack of layers: an encoder is one that sees everything, a decoder one that sees the past."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import FULL, Pattern, Sight
+from saccade.attention import FULL, Bias, Pattern, Sight
 from saccade.errors import ModelError
 from saccade.parts.layer import Layer, Scene
-from saccade.parts.position import Position
+from saccade.parts.position import PerLayer, Position
 from saccade.parts.state import State
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 class Stack(nn.Module):
-    """Layers under one pattern and one position scheme; `enter` and `leave` hold what differs at the two ends."""
+    """Layers under a pattern and a position scheme, one for all or a list with one for each layer.
+
+    `enter` and `leave` hold what differs at the two ends.
+    """
 
     def __init__(
         self,
         layers: Iterable[Layer],
-        pattern: Pattern,
-        position: Position | None = None,
+        pattern: Pattern | Sequence[Pattern],
+        position: Position | Sequence[Position] | None = None,
         enter: nn.Module | None = None,
         leave: nn.Module | None = None,
     ):
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.pattern = pattern
-        self.position = position or Position()
+        self.patterns = self._one_each([pattern] * len(self.layers) if isinstance(pattern, Pattern) else pattern)
+        if position is None or isinstance(position, Position):
+            self.position = position or Position()
+        else:
+            self.position = PerLayer(self._one_each(position))
         self.enter = enter or nn.Identity()
         self.leave = leave or nn.Identity()
 
@@ -56,13 +66,39 @@ class Stack(nn.Module):
             clock.rewind(before)  # what was refused was not read
             raise
         x = self.enter(self.position.place(x, pos))
-        scene = Scene(clock.sight(self.pattern, self.position.bias(), x.device), self.position.turning(pos))
-        scene.sight.marked = marked
-        if memory is not None:
-            scene.memory, scene.memory_sight = memory, Sight(FULL, keep=memory_keep, cross=True)
+        scenes = self.scenes(pos, lambda pattern, bias: clock.sight(pattern, bias, x.device))
+        across = None if memory is None else Sight(FULL, keep=memory_keep, cross=True)
+        for scene in scenes:
+            scene.sight.marked, scene.memory, scene.memory_sight = marked, memory, across
         for number, layer in enumerate(self.layers):
-            x = layer(x, scene, None if state is None else state.at(f"{number}"))
+            x = layer(x, scenes[number], None if state is None else state.at(f"{number}"))
         return self.leave(x)
+
+    def scenes(self, pos: Tensor, sight: Callable[[Pattern, Bias | None], Sight]) -> list[Scene]:
+        """What each layer sees and how it turns at these positions."""
+        return self.shared(lambda pattern, scheme: Scene(sight(pattern, scheme.bias()), scheme.turning(pos)))
+
+    def shared(self, make: Callable[[Pattern, Position], Made]) -> list[Made]:
+        """What `make` makes of the pattern and the scheme of each layer, once for all layers in which they are the same."""
+        made: list[tuple[Pattern, Position, Made]] = []
+        found = []
+        for number, pattern in enumerate(self.patterns):
+            scheme = self.position.at(number)
+            for one, other, old in made:
+                if other is scheme and (one is pattern or one == pattern):
+                    found.append(old)
+                    break
+            else:
+                made.append((pattern, scheme, make(pattern, scheme)))
+                found.append(made[-1][2])
+        return found
+
+    def _one_each(self, given: Sequence[Given]) -> tuple[Given, ...]:
+        if len(given) != len(self.layers):
+            raise ValueError(
+                f"{len(given)} patterns or schemes for {len(self.layers)} layers; give one for all, or one each."
+            )
+        return tuple(given)
 
     def _room(self, clock: State, pos: Tensor) -> None:
         """A fixed number of positions is a fixed maximum length; say so before an index fails."""

@@ -1,0 +1,20 @@
+"""Norms that PyTorch does not have."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class OffsetRMSNorm(nn.RMSNorm):
+    """RMS norm that multiplies by 1 + weight, so that a weight of zero changes nothing and weight decay pulls towards one.
+
+    As Gemma stores it (arXiv 2403.08295).
+
+    >>> OffsetRMSNorm(2, eps=0.0)(torch.tensor([3.0, 3.0]))
+    tensor([1., 1.], grad_fn=<MulBackward0>)
+    """
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, 1 + self.weight, self.eps)
