@@ -19,6 +19,7 @@ READS = SIZES | {"max_position_embeddings": 19}
 PAIRED = {"vocab_size": 53, "d_model": 12, "max_position_embeddings": 19, "pad_token_id": 1, "eos_token_id": 2}
 PAIRED |= {f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in (("layers", 2), ("ffn_dim", 17))}
 PAIRED |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3, "decoder_start_token_id": 2}
+DECODER = SIZES | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 19}
 PUBLISHED = {
     "bert": READS,
     "roberta": READS,
@@ -30,9 +31,10 @@ PUBLISHED = {
     "longformer": READS | {"attention_window": [4, 6], "max_position_embeddings": 24},
     "bigbird": READS | {"block_size": 2, "num_random_blocks": 1},
     "gpt2": {"vocab_size": 53, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 19},
-    "llama": SIZES | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 19},
-    "mistral": SIZES
-    | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 19, "sliding_window": None},
+    "llama": DECODER,
+    "mistral": DECODER | {"sliding_window": 5},
+    "qwen2": DECODER,
+    "qwen3": DECODER | {"head_dim": 4},
     "t5": {"vocab_size": 53, "d_model": 12, "d_kv": 4, "d_ff": 17, "num_layers": 2, "num_heads": 3},
     "bart": PAIRED,
     "marian": PAIRED | {"pad_token_id": 52, "decoder_start_token_id": 52, "decoder_vocab_size": 53},

@@ -84,10 +84,12 @@ def test_predictions_from_text_to_labels(name, family, tmp_path):
                 assert_close(ours(Batch(Text(torch.tensor([ids])))), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_mistral_writes_what_the_package_writes(tmp_path):
-    theirs = saved("MistralForCausalLM", tmp_path / "theirs", **WRITES, eos_token_id=79)
+@pytest.mark.parametrize("window", [None, 4])
+def test_a_mistral_writes_what_the_package_writes(tmp_path, window):
+    theirs = saved("MistralForCausalLM", tmp_path / "theirs", **WRITES | {"sliding_window": window}, eos_token_id=79)
     ours = load(tmp_path / "theirs")
     assert ours.family is MISTRAL
+    assert ours.config.window == window
     ours.save(tmp_path / "ours")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours")
     assert type(again) is transformers.MistralForCausalLM
@@ -106,22 +108,17 @@ def test_a_mistral_writes_what_the_package_writes(tmp_path):
     assert written == wanted == back
 
 
-def test_a_mistral_with_a_window_is_refused(tmp_path):
-    for window in (7, 4096):
-        saved("MistralForCausalLM", tmp_path / str(window), **WRITES | {"sliding_window": window})
-        with pytest.raises(ValueError, match=f"sliding_window = {window} is not built here"):
-            load(tmp_path / str(window))
+def test_the_window_of_a_mistral_that_says_nothing():
     raw = {key: value for key, value in WRITES.items() if key != "sliding_window"}
-    with pytest.raises(ValueError, match="sliding_window = 4096 is not built here"):
-        MISTRAL.read(raw)  # what the package means when nothing is said
+    assert MISTRAL.read(raw).window == 4096  # what the package means when nothing is said
+    assert MISTRAL.read(raw | {"sliding_window": None}).window is None
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.names is not None], ids=lambda family: family.name)
 def test_what_a_config_leaves_unsaid_is_what_the_package_means(family):
     """Every published family: an empty config.json, and one that says everything the package takes for granted."""
-    said = getattr(transformers, family.architecture).config_class().to_dict() | {"sliding_window": None}
-    empty = {"sliding_window": None} if family is MISTRAL else {}
-    short, whole = (asdict(family.read(raw)) for raw in (empty, said))
+    said = getattr(transformers, family.architecture).config_class().to_dict()
+    short, whole = (asdict(family.read(raw)) for raw in ({}, said))
     other = {name for name in short if short[name] != whole[name]}
     assert other <= SAME_BY_DEFAULT.get(family.name, set()), {name: (short[name], whole[name]) for name in other}
 

@@ -18,13 +18,16 @@ from torch.nn.functional import cross_entropy
 from transformers import modeling_rope_utils
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
+from transformers.models.qwen2 import modeling_qwen2
+from transformers.models.qwen3 import modeling_qwen3
 from transformers.models.t5 import modeling_t5
 
 from saccade.data import Batch, Text
-from saccade.models import bart, llama, marian, relatives, t5
+from saccade.models import bart, llama, marian, qwen, relatives, t5
 from saccade.models.weights import to_theirs
 
 VOCAB, LONGEST = 53, 19
+EXACT = [modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_rope_utils, modeling_t5]
 
 
 class Double:
@@ -38,21 +41,24 @@ class Double:
 
 @pytest.fixture
 def exact(monkeypatch):
-    for module in (modeling_llama, modeling_mistral, modeling_rope_utils, modeling_t5):
+    for module in EXACT:
         monkeypatch.setattr(module, "torch", Double())
 
 
-def hf_llama(**options):
-    sizes = {"vocab_size": VOCAB, "hidden_size": 12, "intermediate_size": 17, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 3, "max_position_embeddings": LONGEST}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**(sizes | options), attn_implementation="eager"))
+SIZES = {"vocab_size": VOCAB, "hidden_size": 12, "intermediate_size": 17, "num_hidden_layers": 2}
+SIZES |= {"max_position_embeddings": LONGEST}
+GROUPED = SIZES | {"num_attention_heads": 6, "num_key_value_heads": 2}
 
 
-def hf_mistral(**options):
-    sizes = {"vocab_size": VOCAB, "hidden_size": 12, "intermediate_size": 17, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": LONGEST}
-    config = transformers.MistralConfig(**(sizes | {"sliding_window": None} | options), attn_implementation="eager")
-    return transformers.MistralForCausalLM(config)
+def decoder(cls, sizes):
+    """A function from options to a model of theirs that gives its attention maps."""
+    return lambda **options: cls(cls.config_class(**(sizes | options), attn_implementation="eager"))
+
+
+hf_llama = decoder(transformers.LlamaForCausalLM, SIZES | {"num_attention_heads": 3})
+hf_mistral = decoder(transformers.MistralForCausalLM, GROUPED | {"sliding_window": None})
+hf_qwen2 = decoder(transformers.Qwen2ForCausalLM, GROUPED)
+hf_qwen3 = decoder(transformers.Qwen3ForCausalLM, GROUPED | {"head_dim": 4})
 
 
 def hf_t5(**options):
@@ -93,6 +99,15 @@ DECODERS = [
     (llama.FAMILY, hf_llama, {"head_dim": 10, "rope_parameters": LLAMA3}),
     (relatives.MISTRAL, hf_mistral, {}),
     (relatives.MISTRAL, hf_mistral, {"head_dim": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+    (relatives.MISTRAL, hf_mistral, {"sliding_window": 3}),
+    (relatives.MISTRAL, hf_mistral, {"sliding_window": 1, "head_dim": 4, "tie_word_embeddings": True}),
+    (relatives.MISTRAL, hf_mistral, {"sliding_window": 8, "num_hidden_layers": 3}),
+    (qwen.QWEN2, hf_qwen2, {}),
+    (qwen.QWEN2, hf_qwen2, {"num_key_value_heads": 6, "tie_word_embeddings": True, "num_hidden_layers": 3}),
+    (qwen.QWEN2, hf_qwen2, {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e6}}),
+    (qwen.QWEN3, hf_qwen3, {}),
+    (qwen.QWEN3, hf_qwen3, {"head_dim": 10, "tie_word_embeddings": True, "rms_norm_eps": 1e-5}),
+    (qwen.QWEN3, hf_qwen3, {"num_attention_heads": 3, "num_key_value_heads": 1, "num_hidden_layers": 3}),
 ]
 PAIRS = [
     (t5.FAMILY, hf_t5, {}),

@@ -2,6 +2,7 @@
 (Touvron et al. 2023, arXiv 2302.13971; Ainslie et al. 2023, arXiv 2305.13245)."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,21 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import CAUSAL
-from saccade.data import Batch, Text
+from saccade.attention import CAUSAL, Pattern
 from saccade.errors import ModelError
 from saccade.models.capabilities import DECODER
+from saccade.models.decoder_only import DecoderOnly
 from saccade.models.family import Family
 from saccade.models.fresh import spread
-from saccade.models.weights import Names
+from saccade.models.weights import Names, Step
 from saccade.parts.embed import Words
 from saccade.parts.feedforward import FeedForward
-from saccade.parts.heads import WordHead
 from saccade.parts.layer import layer
 from saccade.parts.multihead import Attention, Projections
 from saccade.parts.position import Rotary, Sinusoidal
 from saccade.parts.stack import Stack
-from saccade.parts.state import State
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,19 @@ class Config:
     dropout: float = 0.0
 
 
-class Llama(nn.Module):
-    """Words in, scores of the next word out; nothing has a bias, and order is in the turning of queries and keys alone."""
+class Llama(DecoderOnly):
+    """Nothing has a bias, and order is in the turning of queries and keys alone.
 
-    def __init__(self, config: Config):
-        super().__init__()
+    Its relatives have another `attention` (a function of the config) or another `pattern`.
+    """
+
+    def __init__(
+        self, config: Config, *, attention: Callable[[Any], Attention] | None = None, pattern: Pattern = CAUSAL
+    ):
         width, norm = config.width, partial(nn.RMSNorm, eps=config.eps)
-        head_width = config.head_width or width // config.heads
-        plain = Projections(head_width=head_width, bias=False)
-        self.width = width
-        self.words = Words(config.vocab, width)
         layers = [
             layer(
-                Attention(width, config.heads, kv_heads=config.key_heads, projections=plain),
+                (attention or plain_attention)(config),
                 FeedForward(width, config.inner, "silu", gated=True, bias=False),
                 width=width,
                 norm=norm,
@@ -64,21 +63,21 @@ class Llama(nn.Module):
             )
             for _ in range(config.layers)
         ]
-        position = Rotary(head_width, base=config.base)
+        position = Rotary(head_width(config), base=config.base)
         if config.stretch != 1.0:
-            position.waves = Stretched(head_width, config)
-        self.stack = Stack(layers, CAUSAL, position, leave=norm(width))
-        self.head = WordHead(width, config.vocab, tied=self.words.vectors if config.tied else None)
+            position.waves = Stretched(position.waves, config.stretch, config.first_length)
+        super().__init__(
+            Words(config.vocab, width), Stack(layers, pattern, position, leave=norm(width)), tied=config.tied
+        )
 
-    def start(self, batch: Batch) -> tuple[State, Text]:
-        assert isinstance(batch.source, Text), "LLaMA continues a text"
-        return State(), batch.source
 
-    def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
+def head_width(config: Config) -> int:
+    return config.head_width or config.width // config.heads
 
-    def step(self, text: Text, state: State) -> Tensor:
-        return self.head(self.think(text, state))
+
+def plain_attention(config: Config) -> Attention:
+    plain = Projections(head_width=head_width(config), bias=False)
+    return Attention(config.width, config.heads, kv_heads=config.key_heads, projections=plain)
 
 
 class Stretched(Sinusoidal):
@@ -88,9 +87,9 @@ class Stretched(Sinusoidal):
     less than four turns in it: between four turns and one the stretch sets in (LLaMA 3.1, arXiv 2407.21783).
     """
 
-    def __init__(self, head_width: int, config: Config):
-        super().__init__(head_width, base=config.base, halves=True)
-        self.stretch, self.first_length = config.stretch, config.first_length
+    def __init__(self, plain: Sinusoidal, stretch: float, first_length: int | None = None):
+        super().__init__(plain.width, base=plain.base, halves=True)
+        self.stretch, self.first_length = stretch, first_length
 
     def frequencies(self, device: torch.device) -> Tensor:
         plain = super().frequencies(device)
@@ -110,26 +109,32 @@ NEEDED: dict[str, dict[str, float | None]] = {  # what a kind of rotary position
 }
 
 
-def adapt(raw: dict[str, Any]) -> dict[str, Any]:
+def adapt(raw: dict[str, Any], family: str = "llama") -> dict[str, Any]:
     """Rotary settings stand in one table of the published config in newer files, in two keys in older ones."""
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    rope = read_rope(rope, family)
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        raise ModelError(f"{family}: heads that turn in part are not built here; got {rope}.")
+    return raw | {
+        "rope_theta": rope.get("rope_theta", raw.get("rope_theta", Config.base)),
+        "rope.factor": rope.get("factor", 1.0),
+        "rope.original": rope.get(ORIGINAL),
+    }
+
+
+def read_rope(rope: Any, family: str, kinds: Sequence[str] = tuple(NEEDED)) -> dict[str, Any]:
+    """One table of rotary settings without what its kind does not read; what is not built here is refused by name."""
     if not isinstance(rope, dict):
-        raise ModelError(f"llama: the rotary settings are {rope!r}; a table with `rope_type` is needed.")
+        raise ModelError(f"{family}: the rotary settings are {rope!r}; a table with `rope_type` is needed.")
     kind = str(rope.get("rope_type", rope.get("type", "default")))
-    if kind not in NEEDED:
-        raise ModelError(f"llama: rotary positions of kind {kind!r} are not built here; {', '.join(NEEDED)} are.")
+    if kind not in kinds:
+        raise ModelError(f"{family}: rotary positions of kind {kind!r} are not built here; {', '.join(kinds)} are.")
     for key, value in NEEDED[kind].items():
         if type(rope.get(key)) not in (int, float) or value not in (None, rope[key]) or not rope[key] > 0:
             raise ModelError(
-                f"llama: rotary positions of kind {kind!r} need {key} = {value or 'a number above 0'}; got {rope}."
+                f"{family}: rotary positions of kind {kind!r} need {key} = {value or 'a number above 0'}; got {rope}."
             )
-    if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ModelError(f"llama: heads that turn in part are not built here; got {rope}.")
-    return raw | {
-        "rope_theta": rope.get("rope_theta", raw.get("rope_theta", Config.base)),
-        "rope.factor": rope["factor"] if "factor" in NEEDED[kind] else 1.0,
-        "rope.original": rope[ORIGINAL] if ORIGINAL in NEEDED[kind] else None,
-    }
+    return {key: value for key, value in rope.items() if key not in ("factor", ORIGINAL) or key in NEEDED[kind]}
 
 
 def also(config: Config) -> dict[str, Any]:
@@ -153,13 +158,19 @@ NAMES: Names = {
     "layers.{}.mlp.down_proj": "stack.layers.{}.feedforward.branch.down",
     "norm": "stack.leave",
 }
+
+
+def names(config: Config) -> dict[str, str | Step]:
+    return dict(NAMES) if config.tied else {**NAMES, "lm_head": "head.score"}
+
+
 FAMILY = Family(
     name="llama",
     said="decoder: rotary positions, RMS norm before, gated, keys shared by heads",
     config=Config,
     build=Llama,
     capabilities=lambda config: DECODER,
-    names=lambda config: NAMES if config.tied else {**NAMES, "lm_head": "head.score"},
+    names=names,
     keys={
         "vocab_size": "vocab",
         "hidden_size": "width",

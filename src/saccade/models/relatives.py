@@ -1,13 +1,14 @@
 """Families that are another one to the last tensor, under a published name of their own.
 
 XLM-RoBERTa, for a hundred languages (Conneau et al. 2020, arXiv 1911.02116), and CamemBERT, for French (Martin et al. 2020,
-arXiv 1911.03894), are RoBERTa; Mistral without a sliding window (Jiang et al. 2023, arXiv 2310.06825) is LLaMA with shared keys.
+arXiv 1911.03894), are RoBERTa; Mistral (Jiang et al. 2023, arXiv 2310.06825) is LLaMA with shared keys and, in its first version,
+a sliding window.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saccade.errors import ModelError
+from saccade.attention import CAUSAL, Pattern, Window
 from saccade.models import llama, roberta
 from saccade.models.family import Family
 
@@ -30,6 +31,7 @@ class MistralConfig(llama.Config):
     length: int = 32_768
     base: float = 1_000_000.0
     eps: float = 1e-5
+    window: int | None = None  # tokens that a token sees, itself among them; None: all that came before
 
 
 def _roberta(name: str, published: str, config: type, model_type: str, description: str) -> Family:
@@ -66,22 +68,23 @@ MISTRAL_UNSAID: dict[str, Any] = {  # what a published config means when it says
 
 
 def adapt_mistral(raw: dict[str, Any]) -> dict[str, Any]:
-    """As LLaMA's; a sliding window, which is there unless it is said to be null, is refused by name."""
-    raw = llama.adapt(MISTRAL_UNSAID | raw)
-    if raw["sliding_window"] is not None:
-        raise ModelError(
-            f"mistral: sliding_window = {raw['sliding_window']!r} is not built here; only models without a window are, whose "
-            "config.json says null (Mistral 7B from version 0.2 on)."
-        )
-    return raw
+    """As LLaMA's; a sliding window is there unless it is said to be null, as from version 0.2 on."""
+    return llama.adapt(MISTRAL_UNSAID | raw, "mistral")
+
+
+def sliding(window: int | None) -> Pattern:
+    """All that came before, or the nearest `window` tokens, the newest among them."""
+    return CAUSAL if window is None else Window(window - 1, 0)
 
 
 MISTRAL = replace(
     llama.FAMILY,
     name="mistral",
-    said="decoder: LLaMA whose heads share keys, without Mistral's sliding window",
+    said="decoder: LLaMA whose heads share keys, with or without a sliding window",
     config=MistralConfig,
-    fixed={"hidden_act": "silu", "sliding_window": None},
+    build=lambda config: llama.Llama(config, pattern=sliding(config.window)),
+    keys={**llama.FAMILY.keys, "sliding_window": "window"},
+    fixed={"hidden_act": "silu"},
     adapt=adapt_mistral,
     architecture="MistralForCausalLM",
 )

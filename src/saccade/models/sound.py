@@ -29,6 +29,7 @@ CAPS = {
     "decoder_inner": 131_072,
     "key_heads": 1_024,
     "head_width": 16_384,
+    "window": 1_000_000_000,
     "target_vocab": 2_000_000,
     "segments": 2_000_000,
     "buckets": 65_536,

@@ -13,6 +13,7 @@ from saccade.attention import Sight
 from saccade.parts.dropout import Dropout
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.multihead import Attention
+from saccade.parts.norm import normalize
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
@@ -57,7 +58,7 @@ class Sublayer(nn.Module):
 
     def _branched(self, x: Tensor, *args, **options) -> Tensor:
         x = self.branch(x, *args, **options)
-        return self.dropout(x if self.post_norm is None else self.post_norm(x))
+        return self.dropout(x if self.post_norm is None else normalize(self.post_norm, x))
 
 
 class Layer(nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from saccade.attention import Mechanism, ScaledDot, Sight
 from saccade.attention.sight import Bias
+from saccade.parts.norm import normalize
 from saccade.parts.position import Turn
 from saccade.parts.state import State
 
@@ -125,7 +126,7 @@ class Attention(nn.Module):
         """x (B, Q, W) looks at itself and what `state` remembers of it, or across at `memory` (B, K, W)."""
         q = split(self.query(x), self.head_width)  # (B, H, Q, D)
         if self.qk_norm is not None:
-            q = self.qk_norm.query(q)
+            q = normalize(self.qk_norm.query, q)
         if memory is not None:
             k, v = self._across(memory, state)
         else:
@@ -141,7 +142,7 @@ class Attention(nn.Module):
 
     def _keys(self, x: Tensor) -> Tensor:
         k = split(self.key(x), self.head_width)  # (B, G, K, D)
-        return k if self.qk_norm is None else self.qk_norm.key(k)
+        return k if self.qk_norm is None else normalize(self.qk_norm.key, k)
 
     def _across(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, (B, H, K, D): the same at every step, hence made once."""

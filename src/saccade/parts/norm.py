@@ -1,4 +1,4 @@
-"""Norms that PyTorch does not have."""
+"""Norms that PyTorch does not have, and norms in the middle of a branch."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,3 +18,9 @@ class OffsetRMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, 1 + self.weight, self.eps)
+
+
+def normalize(norm: nn.Module, x: Tensor) -> Tensor:
+    """A norm of what a product gave, in the precision of its weights: under autocast products are short, and norms are not."""
+    weight = next(norm.parameters(), x)
+    return norm(x) if weight.dtype == x.dtype else norm(x.to(weight.dtype)).to(x.dtype)
