@@ -47,6 +47,8 @@ SIZES = {
     "mistral": READ | {"heads": 6, "head_width": 2, "key_heads": 2} | {"window": 4},
     "qwen2": READ | {"heads": 6, "head_width": 2, "key_heads": 2},
     "qwen3": READ | {"heads": 6, "head_width": 2, "key_heads": 2},
+    "gpt_neox": READ | {"rotary_share": 0.5},
+    "gemma3": READ | {"heads": 6, "head_width": 2, "key_heads": 2, "window": 4, "full_every": 2, "scale_width": 3},
     "t5": {k: v for k, v in READ.items() if k != "length"} | {"head_width": 4, "buckets": 8, "distance": 16},
     "bart": PAIR,
     "marian": PAIR,

@@ -24,7 +24,7 @@ PUBLISHED = [family for family in CUT if family.names is not None]
 
 def some(model):
     """The second head of each even layer, and in grouped attention the second of each group."""
-    groups = 3 if model.family.name in ("llama", "mistral", "qwen2", "qwen3") else 99
+    groups = 3 if model.family.name in ("llama", "mistral", "qwen2", "qwen3", "gemma3") else 99
     return [one for one in switches(model) if one.layer % 2 == 0 and one.head is not None and one.head % groups == 1]
 
 

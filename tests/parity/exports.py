@@ -29,7 +29,16 @@ SIZES: dict[str, Any] = {
     "key_heads": 3,
 }
 SIZES |= {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 17, "word_width": 5, "windows": (4,), "block": 16}
-SIZES |= {"count": 1, "side": 12, "patch": 4, "channels": 3}
+SIZES |= {
+    "rotary_share": 0.5,
+    "window": 5,
+    "full_every": 2,
+    "scale_width": 7,
+    "count": 1,
+    "side": 12,
+    "patch": 4,
+    "channels": 3,
+}
 VOCAB = {"bpe": 300, "wordpiece": 250, "unigram": 150, "words": 40}
 PUBLISHED = [family for family in FAMILIES if family.names is not None and not family.read_only]
 READERS = [family for family in PUBLISHED if "label" in family.heads and family.name != "vit"]
@@ -128,7 +137,9 @@ def exported(model: Model, directory) -> Export:
     cls = getattr(transformers, json.loads((directory / "config.json").read_text())["architectures"][0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one tokenizer recommends a package for punctuation
-        words = transformers.AutoTokenizer.from_pretrained(directory)
+        # whatever tokenizer_config.json says, the package takes another class for a Qwen2, which splits texts in its own way
+        named = transformers.PreTrainedTokenizerFast if model.family.name == "qwen2" else transformers.AutoTokenizer
+        words = named.from_pretrained(directory)
     theirs, info = cls.from_pretrained(directory, output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
     return Export(load(directory), theirs.eval(), words)

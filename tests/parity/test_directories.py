@@ -35,6 +35,8 @@ PUBLISHED = {
     "mistral": DECODER | {"sliding_window": 5},
     "qwen2": DECODER,
     "qwen3": DECODER | {"head_dim": 4},
+    "gpt_neox": SIZES | {"max_position_embeddings": 19, "rotary_pct": 0.5},
+    "gemma3": DECODER | {"head_dim": 4, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]},
     "t5": {"vocab_size": 53, "d_model": 12, "d_kv": 4, "d_ff": 17, "num_layers": 2, "num_heads": 3},
     "bart": PAIRED,
     "marian": PAIRED | {"pad_token_id": 52, "decoder_start_token_id": 52, "decoder_vocab_size": 53},

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from saccade.models import bart, llama, marian, relatives, t5
+from saccade.models import bart, gemma3, gpt_neox, llama, marian, qwen, relatives, t5
 from saccade.models.weights import to_ours
 
 
@@ -31,6 +31,18 @@ LLAMA_32_1B |= {
 LLAMA_3_8B = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
 LLAMA_3_8B |= {"num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500000.0, "rms_norm_eps": 1e-5}
 MISTRAL_7B = LLAMA_3_8B | {"vocab_size": 32768, "rope_theta": 1e6, "sliding_window": None}
+MISTRAL_7B_01 = MISTRAL_7B | {"vocab_size": 32000, "rope_theta": 1e4, "sliding_window": 4096}
+QWEN2_05B = {"vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24}
+QWEN2_05B |= {"num_attention_heads": 14, "num_key_value_heads": 2, "rope_theta": 1e6, "tie_word_embeddings": True}
+QWEN2_05B |= {"use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 24}
+QWEN3_06B = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
+QWEN3_06B |= {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": True}
+QWEN3_06B |= {"rope_theta": 1e6, "use_sliding_window": False, "sliding_window": None, "max_window_layers": 28}
+PYTHIA_70M = {"vocab_size": 50304, "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6}
+PYTHIA_70M |= {"num_attention_heads": 8, "rotary_pct": 0.25, "rotary_emb_base": 10000, "use_parallel_residual": True}
+GEMMA3_1B = {"vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26}
+GEMMA3_1B |= {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256, "query_pre_attn_scalar": 256}
+GEMMA3_1B |= {"sliding_window": 512, "sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4}
 T5_SMALL = {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
 T5_BASE = T5_SMALL | {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
 T5_11_SMALL = T5_SMALL | {"d_ff": 1024, "num_layers": 8, "num_decoder_layers": 8, "num_heads": 6}
@@ -44,6 +56,10 @@ OPUS_MT |= {"scale_embedding": True} | both_sides(layers=6, ffn_dim=2048, attent
 HF = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
+    "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+    "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+    "gpt_neox": (transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM),
+    "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
     "t5": (transformers.T5Config, transformers.T5ForConditionalGeneration),
     "bart": (transformers.BartConfig, transformers.BartForConditionalGeneration),
     "marian": (transformers.MarianConfig, transformers.MarianMTModel),
@@ -53,6 +69,11 @@ PUBLISHED = [  # the counts as the model cards and papers round them, to the las
     ("llama-3-8b", llama.FAMILY, LLAMA_3_8B, 8_030_261_248),
     ("llama-3.2-1b", llama.FAMILY, LLAMA_32_1B, 1_235_814_400),
     ("mistral-7b-v0.3", relatives.MISTRAL, MISTRAL_7B, 7_248_023_552),
+    ("mistral-7b-v0.1", relatives.MISTRAL, MISTRAL_7B_01, 7_241_732_096),
+    ("qwen2.5-0.5b", qwen.QWEN2, QWEN2_05B, 494_032_768),
+    ("qwen3-0.6b", qwen.QWEN3, QWEN3_06B, 596_049_920),
+    ("pythia-70m", gpt_neox.FAMILY, PYTHIA_70M, 70_426_624),
+    ("gemma-3-1b", gemma3.FAMILY, GEMMA3_1B, 999_885_952),
     ("t5-small", t5.FAMILY, T5_SMALL, 60_506_624),
     ("t5-base", t5.FAMILY, T5_BASE, 222_903_552),
     ("t5-v1.1-small", t5.FAMILY, T5_11_SMALL, 76_961_152),

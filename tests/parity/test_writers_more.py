@@ -16,6 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import modeling_rope_utils
+from transformers.models.gemma3 import modeling_gemma3
+from transformers.models.gpt_neox import modeling_gpt_neox
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
 from transformers.models.qwen2 import modeling_qwen2
@@ -23,11 +25,12 @@ from transformers.models.qwen3 import modeling_qwen3
 from transformers.models.t5 import modeling_t5
 
 from saccade.data import Batch, Text
-from saccade.models import bart, llama, marian, qwen, relatives, t5
+from saccade.models import bart, gemma3, gpt_neox, llama, marian, qwen, relatives, t5
 from saccade.models.weights import to_theirs
 
 VOCAB, LONGEST = 53, 19
 EXACT = [modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_rope_utils, modeling_t5]
+EXACT += [modeling_gpt_neox, modeling_gemma3]
 
 
 class Double:
@@ -43,6 +46,8 @@ class Double:
 def exact(monkeypatch):
     for module in EXACT:
         monkeypatch.setattr(module, "torch", Double())
+    norm = modeling_gemma3.Gemma3RMSNorm
+    monkeypatch.setattr(norm, "forward", lambda self, x: self._norm(x) * (1 + self.weight))
 
 
 SIZES = {"vocab_size": VOCAB, "hidden_size": 12, "intermediate_size": 17, "num_hidden_layers": 2}
@@ -59,6 +64,8 @@ hf_llama = decoder(transformers.LlamaForCausalLM, SIZES | {"num_attention_heads"
 hf_mistral = decoder(transformers.MistralForCausalLM, GROUPED | {"sliding_window": None})
 hf_qwen2 = decoder(transformers.Qwen2ForCausalLM, GROUPED)
 hf_qwen3 = decoder(transformers.Qwen3ForCausalLM, GROUPED | {"head_dim": 4})
+hf_gpt_neox = decoder(transformers.GPTNeoXForCausalLM, SIZES | {"num_attention_heads": 3, "rotary_pct": 0.5})
+hf_gemma3 = decoder(transformers.Gemma3ForCausalLM, GROUPED | {"head_dim": 4, "sliding_window": 3})
 
 
 def hf_t5(**options):
@@ -91,6 +98,11 @@ def hf_marian(**options):
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 8, "rope_theta": 100.0}
+NEOX_ROPE = {"rope_type": "linear", "factor": 2.5, "rope_theta": 300.0, "partial_rotary_factor": 0.5}
+GEMMA_ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+}
 DECODERS = [
     (llama.FAMILY, hf_llama, {}),
     (llama.FAMILY, hf_llama, {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 1e-5}),
@@ -108,6 +120,14 @@ DECODERS = [
     (qwen.QWEN3, hf_qwen3, {}),
     (qwen.QWEN3, hf_qwen3, {"head_dim": 10, "tie_word_embeddings": True, "rms_norm_eps": 1e-5}),
     (qwen.QWEN3, hf_qwen3, {"num_attention_heads": 3, "num_key_value_heads": 1, "num_hidden_layers": 3}),
+    (gpt_neox.FAMILY, hf_gpt_neox, {}),
+    (gpt_neox.FAMILY, hf_gpt_neox, {"use_parallel_residual": False, "rotary_pct": 1.0, "hidden_act": "gelu_new"}),
+    (gpt_neox.FAMILY, hf_gpt_neox, {"attention_bias": False, "tie_word_embeddings": True, "rotary_emb_base": 100}),
+    (gpt_neox.FAMILY, hf_gpt_neox, {"rope_parameters": NEOX_ROPE, "num_hidden_layers": 3, "layer_norm_eps": 1e-4}),
+    (gemma3.FAMILY, hf_gemma3, {"layer_types": ["sliding_attention", "full_attention"]}),
+    (gemma3.FAMILY, hf_gemma3, {"query_pre_attn_scalar": 7, "num_hidden_layers": 7, "sliding_window": 5}),
+    (gemma3.FAMILY, hf_gemma3, {"tie_word_embeddings": False, "layer_types": ["full_attention"] * 2}),
+    (gemma3.FAMILY, hf_gemma3, {"rope_parameters": GEMMA_ROPE, "num_hidden_layers": 3, "sliding_window_pattern": 2}),
 ]
 PAIRS = [
     (t5.FAMILY, hf_t5, {}),
@@ -148,6 +168,9 @@ def built(make, options):
             assert "embed_positions" in name
             torch.testing.assert_close(p.data, waves(*p.shape), rtol=1e-6, atol=1e-6)
             p.data = waves(*p.shape)
+    for part in theirs.modules():
+        if hasattr(part, "embed_scale") and isinstance(part.embed_scale, torch.Tensor):  # which was rounded
+            part.embed_scale.fill_(math.sqrt(part.embedding_dim))
     if hasattr(theirs, "final_logits_bias"):
         nn.init.normal_(theirs.final_logits_bias)
     return theirs

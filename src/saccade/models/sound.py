@@ -30,6 +30,8 @@ CAPS = {
     "key_heads": 1_024,
     "head_width": 16_384,
     "window": 1_000_000_000,
+    "full_every": 1_024,
+    "scale_width": 16_384,
     "target_vocab": 2_000_000,
     "segments": 2_000_000,
     "buckets": 65_536,

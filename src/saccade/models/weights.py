@@ -91,6 +91,27 @@ class Turned(Step):
         return xs[0].unflatten(0, (self.heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
+class SplitHeads(Split):
+    """Queries, keys and values stored as one matrix, head after head: the query of the first head, its key, its value, and so on.
+
+    >>> step = SplitHeads("branch.", "query", "key", "value", heads=2)
+    >>> [x.tolist() for x in step.take(torch.arange(6.0))]
+    [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    """
+
+    heads: int
+
+    def __init__(self, ours: str, *parts: str, heads: int):
+        super().__init__(ours, *parts)
+        object.__setattr__(self, "heads", heads)
+
+    def take(self, x: Tensor) -> list[Tensor]:
+        return [part.flatten(0, 1) for part in x.unflatten(0, (self.heads, len(self.parts), -1)).unbind(1)]
+
+    def give(self, xs: list[Tensor]) -> Tensor:
+        return torch.stack([x.unflatten(0, (self.heads, -1)) for x in xs], dim=1).flatten(0, 2)
+
+
 @dataclass(frozen=True)
 class Row(Step):
     """A vector stored as a matrix of one row."""
