@@ -49,16 +49,15 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor, *args, **options) -> Tensor:
         if self.norm_first:
-            return x + self.update(x, *args, **options)
-        return self.norm(x + self._branched(x, *args, **options))
+            return x + self._added(self.branch(self.norm(x), *args, **options))
+        return self.norm(x + self._added(self.branch(x, *args, **options)))
 
     def update(self, x: Tensor, *args, **options) -> Tensor:
-        """What a branch with its norm first adds to x."""
-        return self._branched(self.norm(x), *args, **options)
+        """What a sublayer with its norm first adds to x."""
+        return self._added(self.branch(self.norm(x), *args, **options))
 
-    def _branched(self, x: Tensor, *args, **options) -> Tensor:
-        x = self.branch(x, *args, **options)
-        return self.dropout(x if self.post_norm is None else normalize(self.post_norm, x))
+    def _added(self, out: Tensor) -> Tensor:
+        return self.dropout(out if self.post_norm is None else normalize(self.post_norm, out))
 
 
 class Layer(nn.Module):

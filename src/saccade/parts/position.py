@@ -223,21 +223,20 @@ class Rotary(Position):
         angle = pos.clamp(min=0).unsqueeze(-1) * self.waves.frequencies(pos.device)  # (B|1, L, D/2)
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
-        def turn(x: Tensor) -> Tensor:
-            if x.size(-1) != self.head_width:
-                raise ValueError(f"This Rotary turns heads of width {self.head_width}; got {x.size(-1)}.")
-            c, s = cos.to(x.dtype), sin.to(x.dtype)
-            if self.partial:
-                turned, rest = x.split([self.waves.width, x.size(-1) - self.waves.width], dim=-1)
-                return torch.cat([rotate(turned, c, s), rest], dim=-1)
-            return rotate(x, c, s)
+        width, turned = self.head_width, self.waves.width
 
-        def rotate(x: Tensor, c: Tensor, s: Tensor) -> Tensor:
+        def turn(x: Tensor) -> Tensor:
+            if x.size(-1) != width:
+                raise ValueError(f"This Rotary turns heads of width {width}; got {x.size(-1)}.")
+            c, s = cos.to(x.dtype), sin.to(x.dtype)
+            part = x if turned == width else x[..., :turned]
             if self.neighbours:
-                a, b = x[..., 0::2], x[..., 1::2]
-                return torch.stack([a * c - b * s, b * c + a * s], dim=-1).flatten(-2)
-            a, b = x.chunk(2, dim=-1)
-            return torch.cat([a * c - b * s, b * c + a * s], dim=-1)
+                a, b = part[..., 0::2], part[..., 1::2]
+                out = torch.stack([a * c - b * s, b * c + a * s], dim=-1).flatten(-2)
+            else:
+                a, b = part.chunk(2, dim=-1)
+                out = torch.cat([a * c - b * s, b * c + a * s], dim=-1)
+            return out if turned == width else torch.cat([out, x[..., turned:]], dim=-1)
 
         return turn
 

@@ -81,9 +81,9 @@ class Stack(nn.Module):
     def shared(self, make: Callable[[Pattern, Position], Made]) -> list[Made]:
         """What `make` makes of the pattern and the scheme of each layer, once for all layers in which they are the same."""
         made: list[tuple[Pattern, Position, Made]] = []
-        found = []
+        found, position = [], self.position
         for number, pattern in enumerate(self.patterns):
-            scheme = self.position.at(number)
+            scheme = position.at(number)
             for one, other, old in made:
                 if other is scheme and (one is pattern or one == pattern):
                     found.append(old)
