@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade.attention import CAUSAL, FULL, MECHANISMS, BigBird, Hashed, Links, RandomBlocks, Windowed, watch
+from saccade.attention import CAUSAL, FULL, MECHANISMS, BigBird, Hashed, Layout, Links, RandomBlocks, Windowed, watch
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.layer import layer
 from saccade.parts.multihead import Attention, Projections
@@ -61,7 +61,7 @@ def test_step_by_step_equals_all_at_once(name, side, norm_first):
         at = slice(5 - size, 5) if side == "left" else slice(0, size)
         prompt[i, at], keep[i, at] = x[i, :size], True
     state = State()
-    out = stack(prompt, None if side == "none" else keep, state)
+    out = stack(prompt, Layout(None if side == "none" else keep), state)
     for i, size in enumerate(prompts):
         assert_close(out[i, keep[i]], alone[i][0, :size])
     for step in range(4):
@@ -88,7 +88,7 @@ def test_padding_on_either_side_equals_none(name, pattern):
         padded = nn.functional.pad(x, (0, 0, left, right), value=5.0)
         keep = torch.zeros(B, L + left + right, dtype=torch.bool)
         keep[:, left : left + L] = True
-        assert_close(stack(padded, keep)[:, left : left + L], alone)
+        assert_close(stack(padded, Layout(keep))[:, left : left + L], alone)
 
 
 @pytest.mark.parametrize("name", names)
@@ -149,7 +149,7 @@ def test_a_stack_is_traced_as_one_graph(position, mechanism, padded):
     keep = torch.arange(L)[None].expand(B, L) < torch.tensor([[L], [L - 2]]) if padded else None
     torch._dynamo.reset()
     traced = torch.compile(stack, fullgraph=True, backend="eager")
-    assert_close(traced(x, keep), stack(x, keep))
+    assert_close(traced(x, Layout(keep)), stack(x, Layout(keep)))
 
 
 def test_watch_names_layers_and_leaves_the_answer_alone():

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade.attention import CAUSAL, FULL, Sight, Window, watch
+from saccade.attention import CAUSAL, FULL, Layout, Sight, Window, watch
+from saccade.data import Text
 from saccade.engine import Memory
 from saccade.engine.exchange import Exchange
 from saccade.engine.stack import FastStack
@@ -155,7 +156,7 @@ def test_steps_padding_graph_and_engine(name, left):
     assert isinstance(quick, FastStack)
     for one, state in ((stack, State()), (quick, Memory())):
         with torch.no_grad():
-            first = one(prompt, keep, state)
+            first = one(prompt, Layout(keep), state)
             more = [one(torch.stack([row[t] for row in rest])[:, None], None, state) for t in range(4)]
         for i, row in enumerate(wanted):
             got = torch.cat([first[i, keep[i]], torch.cat(more, 1)[i]])
@@ -178,4 +179,22 @@ def test_an_encoder_may_have_a_pattern_for_each_layer():
     keep = torch.arange(9) < torch.tensor([[9], [4]])
     quick = Exchange("float32").whole(stacked("two norms", pattern=[Window(1, 1), FULL, Window(1, 1)]))
     with torch.no_grad():
-        assert_close(quick(x, keep)[keep], stack(x, keep)[keep], rtol=1e-4, atol=1e-4)
+        assert_close(quick(x, Layout(keep))[keep], stack(x, Layout(keep))[keep], rtol=1e-4, atol=1e-4)
+
+
+def test_texts_that_share_a_row_are_read_as_if_alone():
+    """With a window and a scheme for each layer, by the plain stack, as one graph, and by the engine."""
+    stack, texts = stacked("norms around"), [text(1, 5, seed=6), text(1, 4, seed=7)]
+    layout = Text.packed([[[1] * 5, [2] * 4]]).layout
+    assert layout.document_ids.tolist() == [[0] * 5 + [1] * 4]
+    quick = Exchange("float32").whole(stacked("norms around"))
+    with torch.no_grad():
+        wanted = torch.cat([stack(one) for one in texts], 1)
+        for read in (stack, quick, torch.compile(stack, fullgraph=True, backend="eager")):
+            assert_close(read(torch.cat(texts, 1), layout), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_text_gives_its_layout():
+    padded = Text.of([[5, 6], [7]])
+    assert padded.layout.keep is padded.keep
+    assert Text.of([[5, 6]]).layout == Layout()

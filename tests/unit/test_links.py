@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from saccade.attention import Layout
 from saccade.engine import fast, native
 from saccade.engine.links import linked
 from saccade.engine.memory import Memory
@@ -41,7 +42,7 @@ def begun(stack, seed=0):
     if stack.layers[0].across is not None:
         across = {"memory": torch.randn(B, 5, W, generator=made), "memory_keep": torch.ones(B, 5, dtype=torch.bool)}
         across["memory_keep"][1, 3:] = False
-    stack(torch.randn(B, 7, W, generator=made), keep, state, **across)
+    stack(torch.randn(B, 7, W, generator=made), Layout(keep), state, **across)
     return state, across
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade.attention import CAUSAL, FULL, Buckets, Hashed, ScaledDot, Sight, watch
+from saccade.attention import CAUSAL, FULL, Buckets, Hashed, Layout, ScaledDot, Sight, watch
 from saccade.parts.embed import Patches, Segments, Words
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.heads import First, LabelHead, Mean, SpanHead, TagHead, WordHead
@@ -71,7 +71,7 @@ def test_learned_positions_have_an_end_and_can_be_resized():
         stack(torch.zeros(1, 6, 4))
     keep = torch.tensor([[False, True, True, True, True, True]])
     assert_close(
-        stack(torch.zeros(1, 6, 4), keep)[0, 1:], stack.position.vectors.weight[2:]
+        stack(torch.zeros(1, 6, 4), Layout(keep))[0, 1:], stack.position.vectors.weight[2:]
     )  # padding takes no position
     state = State()
     stack(torch.zeros(1, 5, 4), None, state)

@@ -10,6 +10,7 @@ from saccade.attention.dot import Dot, ScaledDot
 from saccade.attention.hard import draws, reinforce
 from saccade.attention.hashed import Hashed, recall
 from saccade.attention.kernel import KERNELS, Kernel
+from saccade.attention.layout import Layout
 from saccade.attention.linear import Linear
 from saccade.attention.lowrank import LowRank
 from saccade.attention.mechanism import Mechanism
@@ -61,6 +62,7 @@ __all__ = [
     "Hard",
     "Hashed",
     "Kernel",
+    "Layout",
     "Linear",
     "Links",
     "Look",

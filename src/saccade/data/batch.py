@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saccade.attention.layout import Layout
+
 
 @dataclass
 class Text:
@@ -19,6 +21,11 @@ class Text:
     parts: Tensor | None = (
         None  # (B, L) the number of the text that a token is of, where a row holds several; None = one
     )
+
+    @property
+    def layout(self) -> Layout:
+        """How the tokens lie in their rows, for a stack; which tokens are global, of those that are `marked`, a model decides."""
+        return Layout(self.keep, self.parts)
 
     @property
     def real(self) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saccade.attention import Layout
 from saccade.cores import cores
 from saccade.data import Batch, Text
 from saccade.decoding.offers import Best, ranked
@@ -90,7 +91,7 @@ class Fast(Model):
         shared = state.at("0.across").group("key") == state.group("memory")
         memory = state.few("memory") if shared and getattr(body.decoder, "hurries", False) else state.get("memory")
         words = (body.target_words or body.words)(text.tokens)
-        return body.decoder(words, text.keep, state, memory=memory, memory_keep=state.get("memory_keep"))
+        return body.decoder(words, Layout(text.keep), state, memory=memory, memory_keep=state.get("memory_keep"))
 
     @torch.no_grad()
     def last(self, text: Text, state: State) -> Tensor:

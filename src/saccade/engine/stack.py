@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import CAUSAL, FULL, Mechanism, Pattern, Window
+from saccade.attention import CAUSAL, FULL, Layout, Mechanism, Pattern, Window
 from saccade.engine import native
 from saccade.engine.layers import FastLayer
 from saccade.engine.links import linked
@@ -41,15 +41,15 @@ class FastStack(Stack):
     def forward(
         self,
         x: Tensor,
-        keep: Tensor | None = None,
+        layout: Layout | None = None,
         state: State | None = None,
         *,
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
-        marked: Tensor | None = None,
-        parts: Tensor | None = None,
     ) -> Tensor:
-        if marked is None and parts is None and all(eye.watcher is None for eye in self.eyes):
+        keep = None if layout is None else layout.keep
+        usual = layout is None or (layout.document_ids is None and layout.global_tokens is None)
+        if usual and all(eye.watcher is None for eye in self.eyes):
             if x.size(1) == 1 and isinstance(state, Memory) and self._may_hurry(x, memory, state):
                 return self._next(x, keep, state, memory, memory_keep)
             many = len(x) > 1 < x.size(1) and len(x) * x.size(1) > TOGETHER
@@ -59,8 +59,7 @@ class FastStack(Stack):
                 return self._gathered(x, keep, state)
         if memory is not None and len(memory) < len(x):  # one row of it for several of x, such as the beams of a source
             memory = memory.repeat_interleave(len(x) // len(memory), dim=0)
-        options = {"memory": memory, "memory_keep": memory_keep, "marked": marked, "parts": parts}
-        return super().forward(x, keep, state, **options)
+        return super().forward(x, layout, state, memory=memory, memory_keep=memory_keep)
 
     def _may_hurry(self, x: Tensor, memory: Tensor | None, state: Memory) -> bool:
         """Whether there is a short way and something to look at, and the memory is this stack's alone."""
@@ -72,7 +71,7 @@ class FastStack(Stack):
         out = x[:0]
         for rows, length in _alike(torch.full((len(x),), x.size(1)) if keep is None else _ends(keep)):
             part = state.part(rows, (len(x), x.size(1))) if isinstance(state, Memory) else None
-            read = self(x[rows, :length], None if keep is None else keep[rows, :length], part)
+            read = self(x[rows, :length], Layout(None if keep is None else keep[rows, :length]), part)
             out = out if len(out) else read.new_zeros(*x.shape[:2], read.size(2))
             out[rows, :length] = read
         if state is not None:

@@ -54,7 +54,7 @@ class Bert(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "BERT reads text"
-        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep, parts=text.parts)
+        return self.stack(self.segments(self.words(text.tokens), text.segment), text.layout)
 
 
 def stack(config, position: Position, look: Look | None = None) -> Stack:

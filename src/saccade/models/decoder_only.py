@@ -23,7 +23,7 @@ class DecoderOnly(nn.Module):
         return State(), batch.source
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
+        return self.stack(self.words(text.tokens), text.layout, state)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

@@ -45,7 +45,7 @@ class DistilBert(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "DistilBERT reads text"
-        return self.stack(self.words(text.tokens), text.keep, parts=text.parts)
+        return self.stack(self.words(text.tokens), text.layout)
 
 
 def label_head(config: Config, body: DistilBert, labels: int) -> LabelHead:

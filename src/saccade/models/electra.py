@@ -47,7 +47,7 @@ class Electra(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
         assert isinstance(text, Text), "ELECTRA reads text"
-        return self.stack(self.segments(self.words(text.tokens), text.segment), text.keep, parts=text.parts)
+        return self.stack(self.segments(self.words(text.tokens), text.segment), text.layout)
 
 
 def positions(config: Config) -> Position:

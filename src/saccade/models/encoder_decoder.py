@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from saccade.attention import Layout
 from saccade.data import Batch, Text
 from saccade.parts.embed import Words
 from saccade.parts.heads import WordHead
@@ -37,7 +38,7 @@ class EncoderDecoder(nn.Module):
         source = batch.source
         assert isinstance(source, Text), f"{type(self).__name__} reads text"
         state = State()
-        state.put("memory", self.encoder(self.words(source.tokens), source.keep), axis=1)
+        state.put("memory", self.encoder(self.words(source.tokens), Layout(source.keep)), axis=1)
         # even where all is real: requests of other lengths may join later
         state.put("memory_keep", source.real, axis=1)
         return state, Text(torch.full_like(source.tokens[:, :1], self.begin))
@@ -45,7 +46,7 @@ class EncoderDecoder(nn.Module):
     def think(self, text: Text, state: State) -> Tensor:
         words = self.target_words or self.words
         memory, keep = state.get("memory"), state.get("memory_keep")
-        return self.decoder(words(text.tokens), text.keep, state, memory=memory, memory_keep=keep)
+        return self.decoder(words(text.tokens), Layout(text.keep), state, memory=memory, memory_keep=keep)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

@@ -66,7 +66,7 @@ class GPT2(nn.Module):
         return State(), batch.source
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
+        return self.stack(self.words(text.tokens), text.layout, state)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import Pattern, ScaledDot, Sight, positions
+from saccade.attention import Layout, Pattern, ScaledDot, Sight, positions
 from saccade.attention.windowed import Local
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
@@ -50,7 +50,7 @@ class Longformer(Bert):
         text = batch.source
         assert isinstance(text, Text), "Longformer reads text"
         x = self.segments(self.words(text.tokens), text.segment)
-        return self.stack(x, text.keep, marked=marks(text, first=self.marks_first))
+        return self.stack(x, Layout(text.keep, global_tokens=marks(text, first=self.marks_first)))
 
 
 class TwoLooks(nn.Module):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import CAUSAL
+from saccade.attention import CAUSAL, Layout
 from saccade.attention.table import nearest
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
@@ -83,7 +83,7 @@ class Painter(nn.Module):
         return State(), Text(torch.cat([text.tokens, begin], dim=1), keep)
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self._vectors(text, state), text.keep, state)
+        return self.stack(self._vectors(text, state), Layout(text.keep), state)
 
     def step(self, text: Text, state: State) -> Tensor:
         scores = self.head(self.think(text, state))

@@ -53,7 +53,7 @@ class Reader(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         assert isinstance(batch.source, Text), "this encoder reads text"
-        return self.stack(self.words(batch.source.tokens), batch.source.keep, parts=batch.source.parts)
+        return self.stack(self.words(batch.source.tokens), batch.source.layout)
 
 
 class Language(nn.Module):
@@ -71,7 +71,7 @@ class Language(nn.Module):
         return State(), batch.source
 
     def think(self, text: Text, state: State) -> Tensor:
-        return self.stack(self.words(text.tokens), text.keep, state, parts=text.parts)
+        return self.stack(self.words(text.tokens), text.layout, state)
 
     def step(self, text: Text, state: State) -> Tensor:
         return self.head(self.think(text, state))

@@ -6,7 +6,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import FULL, Bias, Pattern, Sight
+from saccade.attention import FULL, Bias, Layout, Pattern, Sight
 from saccade.errors import ModelError
 from saccade.parts.layer import Layer, Scene
 from saccade.parts.position import PerLayer, Position
@@ -43,22 +43,20 @@ class Stack(nn.Module):
     def forward(
         self,
         x: Tensor,
-        keep: Tensor | None = None,
+        layout: Layout | None = None,
         state: State | None = None,
         *,
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
-        marked: Tensor | None = None,
-        parts: Tensor | None = None,
     ) -> Tensor:
-        """x (B, L, W) to (B, L, W'); with a `state` x continues what was read before, and `keep` is about x alone.
+        """x (B, L, W) to (B, L, W'); with a `state` x continues what was read before, and the `layout` is about x alone.
 
-        `marked` (B, G) are positions of tokens that a local mechanism lets everybody see; `parts` (B, L) numbers the texts of
-        a row that holds several, which do not see each other.
+        Texts that share a row do not see each other.
         """
+        layout = Layout() if layout is None else layout
         clock = State() if state is None else state
         before = clock.mark()
-        clock.advance((x.size(0), x.size(1)), keep, parts)
+        clock.advance((x.size(0), x.size(1)), layout.keep, layout.document_ids)
         pos = clock.q_pos.to(x.device)
         try:
             self._room(clock, pos)
@@ -69,7 +67,7 @@ class Stack(nn.Module):
         scenes = self.scenes(pos, lambda pattern, bias: clock.sight(pattern, bias, x.device))
         across = None if memory is None else Sight(FULL, keep=memory_keep, cross=True)
         for scene in scenes:
-            scene.sight.marked, scene.memory, scene.memory_sight = marked, memory, across
+            scene.sight.marked, scene.memory, scene.memory_sight = layout.global_tokens, memory, across
         for number, layer in enumerate(self.layers):
             x = layer(x, scenes[number], None if state is None else state.at(f"{number}"))
         return self.leave(x)
