@@ -59,7 +59,7 @@ sanitize: $(VENV)/.dev
 	touch $@
 
 parity-4: .venv-4/.made
-	.venv-4/bin/python -m pytest --numprocesses auto tests/parity/test_readers.py tests/parity/test_writers.py
+	.venv-4/bin/python -m pytest --numprocesses auto tests/parity/test_readers.py tests/parity/test_writers.py tests/parity/test_decoders_from_files.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
