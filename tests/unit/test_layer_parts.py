@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from saccade.attention import CAUSAL, FULL, Layout, Sight, Window, watch
 from saccade.data import Text
-from saccade.engine import Memory
+from saccade.engine import Memory, native
 from saccade.engine.exchange import Exchange
 from saccade.engine.stack import FastStack
 from saccade.parts.feedforward import FeedForward
@@ -105,12 +105,14 @@ def test_partial_rotary_leaves_the_other_columns():
 
 def test_each_layer_has_its_pattern_and_scheme():
     """Against a stack for each layer, one after the other; and the weights outside a window are zero."""
-    stack, x = stacked("plain"), text()
+    near, far = Rotary(D, base=10.0), Rotary(D, base=1e4)
+    patterns, schemes = [Window(2, 0), CAUSAL, Window(2, 0), CAUSAL], [near, near, far, far]
+    stack, x = Stack([plain_layer() for _ in range(4)], patterns, schemes).eval(), text()
     y = x
-    for number, one in enumerate(stack.layers):
-        y = Stack([one], stack.patterns[number], stack.position.at(number))(y)
+    for one, pattern, scheme in zip(stack.layers, patterns, schemes, strict=True):
+        y = Stack([one], pattern, scheme)(y)
     with watch(stack) as looks:
-        assert_close(stack(x), stack.leave(y))
+        assert_close(stack(x), y)
     at = torch.arange(9)
     for look, pattern in zip(looks, stack.patterns, strict=True):
         seen = pattern.allows(at[:, None], at[None, :]).expand_as(look.weights)
@@ -172,6 +174,43 @@ def test_the_engine_with_one_window_for_all(name):
     with torch.no_grad():
         parts = [quick(x[:, :2], None, state), *(quick(x[:, t : t + 1], None, state) for t in range(2, 11))]
         assert_close(torch.cat(parts, 1), stack(x), rtol=1e-4, atol=1e-4)
+
+
+UNLINKED = {  # what one call for all layers does not know: (a layer, its position scheme)
+    "a scheme for each layer": (plain_layer, [Rotary(D, base=10.0), Rotary(D), Rotary(D)]),
+    "partial rotary": (plain_layer, Rotary(D, rotary_width=2)),
+    "side by side": (two_norms, Rotary(D)),
+    "a norm after": (lambda: Layer(*sublayers(post=nn.LayerNorm)), Rotary(D)),
+    "norms of queries and keys": (lambda: Layer(*sublayers(qk_norm=norms_of_heads())), Rotary(D)),
+}
+
+
+def norms_of_heads():
+    return QKNorm(nn.RMSNorm(D), nn.RMSNorm(D))
+
+
+def walked(quick, x):
+    state = Memory()
+    return torch.cat([quick(x[:, :2], None, state), *(quick(x[:, [t]], None, state) for t in range(2, 11))], 1)
+
+
+@pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
+@torch.no_grad()
+def test_one_call_for_all_layers_where_it_knows_them():
+    """With int8 all layers may be one call, a window included; the answer is that of the layers one after the other."""
+    torch.manual_seed(3)
+    x = text(3, 11)
+    quick = Exchange("int8").whole(Stack([plain_layer() for _ in range(3)], Window(3, 0), Rotary(D)).eval())
+    one_call = walked(quick, x)
+    assert quick.links is not None
+    quick.links = None
+    assert_close(one_call, walked(quick, x), rtol=1e-4, atol=1e-4)
+    for make, scheme in UNLINKED.values():
+        assert Exchange("int8").whole(Stack([make() for _ in range(3)], CAUSAL, scheme).eval()).links is None
+    differ = Exchange("int8").whole(Stack([plain_layer() for _ in range(2)], [Window(3, 0), CAUSAL], Rotary(D)).eval())
+    one_call = walked(differ, x)
+    differ.links = None
+    assert torch.equal(one_call, walked(differ, x))
 
 
 def test_an_encoder_may_have_a_pattern_for_each_layer():

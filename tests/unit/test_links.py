@@ -12,7 +12,7 @@ from saccade.engine.links import linked
 from saccade.engine.memory import Memory
 from saccade.engine.stack import FastStack
 from saccade.engine.sublayers import Now
-from saccade.models import bart, gpt2, llama, transformer
+from saccade.models import bart, gpt2, llama, qwen, transformer
 from saccade.models.new import new
 
 pytestmark = pytest.mark.skipif(not native.ready(), reason=native.why() or "compiled")
@@ -21,6 +21,7 @@ SIZES: dict[str, Any] = {"vocab": 53, "width": W, "heads": 6, "layers": 2, "inne
 CASES = {
     "gpt2": gpt2.Config(**SIZES),
     "llama": llama.Config(**SIZES, key_heads=2),
+    "qwen2": qwen.Qwen2Config(**SIZES | {"key_heads": 2}),
     "transformer": transformer.Config(**SIZES),
     "transformer after": transformer.Config(**SIZES, norm_first=False, position="rotary"),
     "bart": bart.Config(**SIZES, decoder_layers=3, decoder_heads=3, decoder_inner=31),
