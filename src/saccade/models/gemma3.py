@@ -22,6 +22,7 @@ from saccade.parts.multihead import Attention, Projections, QKNorm
 from saccade.parts.norm import OffsetRMSNorm
 from saccade.parts.position import Rotary
 from saccade.parts.stack import Stack
+from saccade.text.files import shown
 
 SLIDING, WHOLE = "sliding_attention", "full_attention"
 
@@ -93,7 +94,7 @@ def adapt(raw: dict[str, Any]) -> dict[str, Any]:
     """Rotary settings for both kinds of layers, and which layers are which, under their older and their newer names."""
     both = raw.get("rope_parameters") or {}
     if not isinstance(both, dict):
-        raise ModelError(f"gemma3: the rotary settings are {both!r}; a table for each kind of layer is needed.")
+        raise ModelError(f"gemma3: the rotary settings are {shown(both)}; a table for each kind of layer is needed.")
     far = llama.read_rope(both.get(WHOLE) or raw.get("rope_scaling") or {}, "gemma3", ("default", "linear"))
     near = llama.read_rope(both.get(SLIDING) or {}, "gemma3", ("default",))
     return raw | {
@@ -116,7 +117,8 @@ def _full_every(raw: dict[str, Any]) -> int:
         if kinds == [SLIDING if (number + 1) % every else WHOLE for number in range(count)]:
             return every
     raise ModelError(
-        f"gemma3: layer_types = {kinds!r} for {count} layers; one {WHOLE!r} after every so many {SLIDING!r} is built here."
+        f"gemma3: layer_types = {shown(kinds)} for {shown(count)} layers; one {WHOLE!r} after every so many {SLIDING!r} "
+        "is built here."
     )
 
 

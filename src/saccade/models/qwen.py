@@ -11,6 +11,7 @@ from saccade.errors import ModelError
 from saccade.models import llama
 from saccade.models.weights import Names
 from saccade.parts.multihead import Attention, Projections, QKNorm
+from saccade.text.files import shown
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ def normed_attention(config: Qwen3Config) -> Attention:
 
 def adapt(raw: dict[str, Any], family: str) -> dict[str, Any]:
     """As LLaMA's; the sliding window that the published classes have as an option is refused by name."""
-    windowed = [kind for kind in raw.get("layer_types") or () if kind != "full_attention"]
-    if windowed:
-        raise ModelError(f"{family}: layer_types with {windowed[0]!r} are not built here; only 'full_attention' is.")
+    kinds = raw.get("layer_types") or []
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise ModelError(f"{family}: layer_types = {shown(kinds)} are not built here; only 'full_attention' is.")
     return llama.adapt(raw, family) | ({"head.dim": raw["head_dim"]} if "head_dim" in raw else {})
 
 
