@@ -8,6 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade.attention import CAUSAL, FULL, Hashed, Sight, watch
+from saccade.models.cut import cut
 from saccade.parts.feedforward import FeedForward
 from saccade.parts.layer import layer
 from saccade.parts.multihead import Attention, JoinedHeads, OutputGate, Projections, QKNorm
@@ -137,3 +138,21 @@ def test_a_norm_of_keys_across_is_made_once_and_seen():
 def test_one_vector_as_query_and_key_has_no_two_norms():
     with pytest.raises(ValueError, match="no norms"):
         Attention(12, 2, Hashed(4, 2), qk_norm=per_head())
+
+
+def test_heads_with_parts_of_their_own_are_cut_off_with_them():
+    """A gate for each head goes with its head; a norm over all heads together cannot be cut."""
+    for gate in (OutputGate(W, HEADS), OutputGate(W, HEADS, D)):
+        body = nn.ModuleDict({"look": made(gate=gate, qk_norm=per_head())})
+        x = text()
+        silent = body["look"].output.weight.unflatten(1, (HEADS, D))
+        with torch.no_grad():
+            for head in (1, 3):
+                silent[:, head] = 0
+            wanted = body["look"](x, Sight(CAUSAL))
+            cut(body, {"look": [0, 2]})
+            assert_close(body["look"](x, Sight(CAUSAL)), wanted)
+    with pytest.raises(
+        ValueError, match="normalizes the queries of all heads together, so none can be removed; silence"
+    ):
+        cut(nn.ModuleDict({"look": made(qk_norm=joined())}), {"look": [0, 2]})
