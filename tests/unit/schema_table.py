@@ -174,7 +174,7 @@ def real():
     }
     yield closed({"tool": {"enum": ["search", "add"]}, "arguments": {"type": "object"}}, ["tool", "arguments"])
     yield closed(
-        {f"field_{n}": [STRING, INTEGER, NULL][n % 3] for n in range(25)}, [f"field_{n}" for n in range(0, 25, 2)]
+        {f"field_{n}": [STRING, INTEGER, NULL][n % 3] for n in range(12)}, [f"field_{n}" for n in range(0, 12, 2)]
     )
     point = array({"type": "number", "minimum": -180, "maximum": 180}, minItems=2, maxItems=2)
     yield closed({"type": {"const": "LineString"}, "coordinates": array(point, minItems=2)}, ["type", "coordinates"])

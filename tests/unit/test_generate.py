@@ -209,6 +209,31 @@ def test_what_cannot_be_is_refused_before_a_model_is_looked_for(say, words, said
     assert said in err
 
 
+@pytest.mark.parametrize("more", [[], ["--json"], ["--beams", "2"], ["--temperature", "0", "--look-up"]])
+def test_json_by_a_schema_stands_alone(say, more, tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text('{"type": "array", "items": {"enum": ["a", 7]}, "minItems": 2}', encoding="utf-8")
+    code, out, _ = say("generate", "gpt2", "abc", "--json-schema", str(path), "--length", "30", *more)
+    answer = json.loads(out)["text"] if "--json" in more else out
+    assert code == 0
+    assert len(json.loads(answer)) >= 2
+    assert set(json.loads(answer)) <= {"a", 7}
+    code, out, _ = say("translate", "transformer", "abc", "--json-schema", str(path), "--length", "30")
+    assert code == 0
+    assert set(json.loads(out)) <= {"a", 7}
+
+
+@pytest.mark.parametrize("command", ["generate", "translate"])
+def test_a_bad_schema_is_refused_before_a_model_is_looked_for(say, command, tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text('{"minimun": 3}', encoding="utf-8")
+    code, _, err = say(command, "nowhere", "abc", "--json-schema", str(path))
+    assert code == 3
+    assert f"{path}: at #: the keyword 'minimun' is unknown" in err
+    code, _, err = say(command, "nowhere", "abc", "--json-schema", str(path), "--regex", "a")
+    assert code == 2
+
+
 @pytest.mark.parametrize("words", [["generate", "gpt2", "abc"], ["translate", "transformer", "abc", "--beams", "2"]])
 def test_the_plain_model_goes_when_its_fast_form_is_there(say, words, monkeypatch):
     plain, alive = [], []

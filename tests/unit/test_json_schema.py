@@ -128,7 +128,7 @@ def test_the_oracle_refuses_what_does_not_fit():
 def test_what_is_written_parses_and_fits(number, name):
     """Greedy and drawn, each schema with one of the tokenizers that can write anything."""
     schema, kind = SCHEMAS[name], ("bytes", "characters", "bpe")[number % 3]
-    limit = 400 if "field_24" in str(schema) else 60
+    limit = 200 if "field_11" in str(schema) else 60
     for text in written(schema, kind, limit=limit, seed=number):
         assert_valid(text, schema)
     for text in written(schema, kind, limit=limit, seed=number, choose=lambda scores: scores.argmax(-1)):
@@ -349,8 +349,11 @@ def test_nothing_is_fetched(monkeypatch):
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        ({"minimun": 3}, "at #: the keyword 'minimun' is unknown; did you mean minimum?"),
-        (obj({"a": {"types": "string"}}), "at #/properties/a: the keyword 'types' is unknown; did you mean type?"),
+        ({"minimun": 3}, "at #: the keyword 'minimun' is unknown; write minimum, if that is meant"),
+        (
+            obj({"a": {"types": "string"}}),
+            "at #/properties/a: the keyword 'types' is unknown; write type, if that is meant",
+        ),
         ({"not": {}}, "the keyword 'not' cannot be enforced while a text is written; leave it out"),
         ({"$defs": {"x": array(uniqueItems=True)}}, "at #/$defs/x: the keyword 'uniqueItems' cannot be enforced"),
         (

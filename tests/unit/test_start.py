@@ -62,3 +62,10 @@ def test_a_process_that_has_torch_is_left_as_it_is():
     before = gc.get_freeze_count()
     assert guarded("x", lambda: 0) == 0
     assert gc.get_freeze_count() == before
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from saccade.cli import main; main(['generate', '--help']); "
+    code += "print([name for name in ('torch', 'llguidance', 'numpy') if name in sys.modules])"
+    *_, last = ran(code).stdout.splitlines()
+    assert last == "[]"

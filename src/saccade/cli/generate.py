@@ -75,7 +75,7 @@ def main(
         chosen = decoding.or_draw(0.8, 0.95)
         try:
             _refused(text, asked, chosen.check())
-        except ValueError as error:
+        except UsageError as error:
             raise Wrong(str(error)) from None
         task, model = opened(run)
         if task.needs.generates is not Generates.CONTINUATION:

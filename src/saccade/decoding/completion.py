@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 MANY = 100_000  # more tokens than any text has
+FEW = 3  # tokens that tell most wrong endings from the right one
+NEAR = 16  # tokens of an ending that may be left out
 MAX_ENDINGS = 128  # known ones
 MAX_BRANCHES = 48  # tokens that are tried after one beginning,
 FIRST_BRANCHES = 12  # the first of them by rank, where there are more
@@ -58,6 +60,7 @@ class Endings:
 
     vocabulary: Vocabulary
     hints: Sequence[Ending] = ()  # texts that something in the grammar asks for, and that a search could hardly guess
+    near: Ending = ()  # how the text could end that is looked at: most that could be written instead ends alike
     known: dict[Ending, None] = field(default_factory=lambda: {(): None})  # the one that was right last is the last
 
     def learn(self, ending: Ending) -> Ending:
@@ -71,11 +74,21 @@ class Endings:
 
     def recall(self, matcher: "LLMatcher", most: int, before: Ending = ()) -> Ending | None:
         """A known ending of at most so many tokens, if one fits after the tokens before it."""
+        for start in range(min(len(self.near), NEAR)):
+            if len(self.near) - start <= most and self._fits(matcher, before, self.near[start:]):
+                return self.near[start:]
         for ending in reversed(self.known):
-            if len(ending) <= most and self.vocabulary.ends_after(matcher, before + ending):
+            if len(ending) <= most and self._fits(matcher, before, ending):
                 self.known[ending] = self.known.pop(ending)
                 return ending
         return None
+
+    def _fits(self, matcher: "LLMatcher", before: Ending, ending: Ending) -> bool:
+        """Whether it ends the text; a long one is refused by its first tokens, mostly."""
+        head = before + ending[:FEW]
+        if len(ending) > FEW and matcher.validate_tokens(list(head)) < len(head):
+            return False
+        return self.vocabulary.ends_after(matcher, before + ending)
 
     def find(self, begin: Branch, most: int, effort: Effort, *, every: bool = False) -> Ending | None:
         """An ending of at most so many tokens: the shortest if there is one nearby, otherwise any that can be found."""

@@ -25,7 +25,7 @@ ROOM = 64  # tokens beyond those that end a text: with more of them left, only t
 LIKELIEST = 8
 CHECKED = 128  # tokens that are looked at, the likeliest first, where there is less room; no others are allowed then
 EFFORT = 128  # tokens that searches for an ending may try at each step
-EFFORT_WITH_ROOM = 1_500
+EFFORT_WITH_ROOM = 1_000
 EFFORT_AT_FIRST = 4_000
 
 
@@ -145,7 +145,9 @@ class Grammar(Rule):
         known to end in time."""
         effort = Effort(EFFORT if left <= 2 * ROOM else EFFORT_WITH_ROOM)
         if place.ending is None or len(place.ending) > left:
+            self._endings.near = ()
             place.ending = self._ending(place, left, effort)
+        self._endings.near = place.ending or ()
         slack = left - 1 - len(place.ending) if place.ending is not None else left // 4
         tight = slack <= ROOM or not self._vocabulary.complete
         likely = _likeliest(allowed, scores, CHECKED if tight else LIKELIEST)

@@ -2,7 +2,7 @@
 
 >>> load_schema({"type": "object", "properties": {"age": {"type": "integer", "minimun": 0}}})
 Traceback (most recent call last):
-saccade.errors.UsageError: The schema: at #/properties/age: the keyword 'minimun' is unknown; did you mean minimum?
+saccade.errors.UsageError: The schema: at #/properties/age: the keyword 'minimun' is unknown; write minimum, if that is meant.
 
 llguidance reads a schema as JSON Schema 2020-12, and refuses most of what it cannot keep to. What it would pass over in silence
 is refused here: a keyword that it does not know, and one that its grammar does not hold to in every text (`minProperties`, where
@@ -127,7 +127,7 @@ def _refuse(source: Schema, what: str, cure: str = "") -> NoReturn:
     """An error of the file, or of the call where there is none."""
     if isinstance(source, (str, os.PathLike)):
         raise DataError(what, file=os.fspath(source), cure=cure)
-    raise UsageError(f"The schema: {what}{'; ' + cure if cure else ''}.".replace("?.", "?"))
+    raise UsageError(f"The schema: {what}{'; ' + cure if cure else ''}.")
 
 
 def _read(source: str | os.PathLike[str]) -> object:
@@ -230,7 +230,7 @@ def _check_part(source: Schema, where: str, part: dict[str, Any]) -> None:
             _refuse(
                 source,
                 f"at {where}: the keyword {key!r} is unknown",
-                f"did you mean {near[0]}?" if near else "leave it out",
+                f"write {near[0]}, if that is meant" if near else "leave it out",
             )
     target = part.get("$ref", "#")
     if not isinstance(target, str) or not target.startswith("#"):
