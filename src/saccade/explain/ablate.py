@@ -207,7 +207,7 @@ def remove(model: Model, off: Sequence[Switch]) -> Model:
     return cut.remove(model, gone)
 
 
-def named(model: nn.Module, name: str) -> Switch:
+def named(model: Model, name: str) -> Switch:
     """The head that a name means: LAYER.HEAD where that says enough, else with its kind and side before it."""
     known = [one for one in switches(model) if isinstance(one.head, int)]
     found = [one for one in known if one.name == name or one.name.endswith(f".{name}")]

@@ -70,7 +70,7 @@ class Mending(Objective):
     def _written(self, model: Model, batch: Batch, chance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The vectors before each token to be written (N, W), the tokens (N,), and the rows they stand in (N,)."""
         spoilt = self.spoilt(model, batch, chance)
-        target, body = spoilt.target, model.body
+        target, body = spoilt.target, model.autoregressive
         assert target is not None
         keep = target.real
         return thought(body, spoilt)[keep], target.tokens[keep], torch.nonzero(keep)[:, 0]
