@@ -9,8 +9,9 @@ class OffsetRMSNorm(nn.RMSNorm):
 
     As Gemma stores it (arXiv 2403.08295).
 
-    >>> OffsetRMSNorm(2, eps=0.0)(torch.tensor([3.0, 3.0]))
-    tensor([1., 1.], grad_fn=<MulBackward0>)
+    >>> import torch
+    >>> OffsetRMSNorm(2, eps=0.0)(torch.tensor([3.0, 3.0])).tolist()
+    [1.0, 1.0]
     """
 
     def reset_parameters(self) -> None:
