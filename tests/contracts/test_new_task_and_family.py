@@ -50,7 +50,7 @@ class Tiny(nn.Module):
         self.stack = Stack([one], FULL, Sinusoidal(config.width))
 
     def forward(self, batch):
-        return self.stack(self.words(batch.source.tokens), batch.source.keep)
+        return self.stack(self.words(batch.source.tokens), batch.source.layout)
 
 
 FAMILY = Family(
