@@ -25,7 +25,7 @@ class Call:
     """What every command that trains is told, beside the settings of the model, the task and the training."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RECIPE")]
-    """A task (label, tag, pair, span, translate, summarise, language, caption, paint, pretrain, regress),
+    """A task (label, grade, tag, pair, span, translate, summarise, language, caption, paint, pretrain, regress),
     a recipe (saccade recipes) or a config.toml."""
     data: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
     """Files or directories; none: the package's own sample."""
