@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 
 import pytest
 
@@ -49,6 +50,7 @@ def write(path, count):
         else:
             table = csv.writer(file, delimiter="\t" if ".tsv" in path.name else ",")
             table.writerows([("text", "label"), *rows(count)])
+    time.sleep(0.05)  # what was written a moment ago is not remembered
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.tsv.gz"])
@@ -77,14 +79,23 @@ def test_what_is_remembered_of_a_file_is_forgotten_when_it_changes(tmp_path):
     path.write_text("one\n")
     before = digest([path])
     assert [line for _, line in lines(open_source(path))] == ["one\n"]
+    time.sleep(0.05)
+    list(lines(open_source(path)))  # now it is remembered
     path.write_text("two\n")  # of the same size
-    os.utime(path, ns=(1, 1))
     assert [line for _, line in lines(open_source(path))] == ["two\n"]
     assert digest([path]) != before
     other = tmp_path / "b.txt"
     other.write_text("six\n")
     other.replace(path)
     assert [line for _, line in lines(open_source(path))] == ["six\n"]
+
+
+def test_a_file_that_is_rewritten_at_once_is_read_anew(tmp_path):
+    path = tmp_path / "a.txt"
+    for number in range(500):  # several within one step of the file system's clock
+        path.write_text(f"{number % 10}\n")
+        assert [line for _, line in lines(open_source(path))] == [f"{number % 10}\n"]
+        assert file_digest(path) == hashlib.sha256(f"{number % 10}\n".encode()).digest()
 
 
 def test_a_file_that_is_left_before_its_end_is_hashed_anew(tmp_path):

@@ -184,7 +184,7 @@ def test_every_task_takes_twins_or_says_why_not():
     able = [kind.name for kind in TASKS if kind.exchanged]
     refused = {kind.name for kind in TASKS} - set(able)
     assert not any(refusal(name) for name in able)
-    assert all("tag, label, pair and language do" in refusal(name) for name in refused)
+    assert all("tag, grade, label, pair and language do" in refusal(name) for name in refused)
 
 
 def test_a_task_that_cannot_take_them_refuses(capsys, tmp_path):

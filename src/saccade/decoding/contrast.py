@@ -7,7 +7,7 @@ is greedy. Nothing is drawn by chance.
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from saccade.models.model import Model
 from saccade.parts.state import State
 
 
+@runtime_checkable
 class Thinker(AutoregressiveModel, Protocol):
     """A writer that also gives the vectors before its head."""
 
@@ -62,7 +63,12 @@ def contrast_steps(
 
 
 def _thinker(model: Model | Thinker) -> Thinker:
-    return model.autoregressive if isinstance(model, Model) else model
+    found = model.autoregressive if isinstance(model, Model) else model
+    if not isinstance(found, Thinker):
+        raise UsageError(
+            f"Contrastive search needs a writer with `think`; {type(found).__name__} has none. Use `generate`."
+        )
+    return found
 
 
 def _read(writer: Thinker, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import stat
+import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ FREE = 16 << 20  # bytes that any gzip file may unpack to
 RATIO = 100  # beyond that, how many times larger than the file; text packs about four times, DNA about ten
 UNPACKED = 1 << 36  # bytes in all
 GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+CLOCK_STEP, COARSE_STEP = (
+    20_000_000,
+    2_000_000_000,
+)  # nanoseconds: of most file systems, and of those that count seconds
 
 Numbered = tuple[int, str | DataError]
 Value = TypeVar("Value")
@@ -74,6 +80,8 @@ class Remembered(Generic[Value]):
         return self.found.get(stamp(path))
 
     def put(self, path: Path, value: Value) -> None:
+        if not _is_settled(path):
+            return
         self.found[stamp(path)] = value
         while len(self.found) > self.most:
             self.found.popitem(last=False)
@@ -83,6 +91,14 @@ def stamp(path: Path) -> tuple[object, ...]:
     """What changes when a file is written to: its place on the disk, its size, and the times of its last changes."""
     state = path.stat()
     return (str(path.absolute()), state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _is_settled(path: Path) -> bool:
+    """Whether a further write would change the stamp: clocks of file systems go in steps, so of a file just written, none may."""
+    state = path.stat()
+    latest = max(state.st_mtime_ns, state.st_ctime_ns)
+    coarse = state.st_mtime_ns % 1_000_000_000 == 0
+    return time.time_ns() - latest > (COARSE_STEP if coarse else CLOCK_STEP)
 
 
 HEADS: Remembered[Source] = Remembered(
