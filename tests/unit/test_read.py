@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -108,6 +108,8 @@ def test_conll_survives(folder, records):
 
 
 @quick
+@example(records=[("[", "[")])
+@example(records=[(",", "[[1] a note")])
 @given(records=st.lists(st.tuples(line, line), min_size=1, max_size=8))
 def test_aligned_files_survive(folder, records):
     for end, side in (("en", 0), ("fr", 1)):

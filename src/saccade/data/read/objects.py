@@ -32,9 +32,8 @@ def looks_like_lines(source: Source, ask: Ask) -> bool:
 def looks_whole(source: Source, ask: Ask) -> bool:
     """An array, or an object over several lines."""
     text = source.head[:4096].decode("utf-8", "replace").lstrip()
-    return bool(re.match(r'\[\s*([\[{"\]]|$)|\{\s*("|\}|$)', text)) and (
-        text[0] == "{" or source.suffix != ".txt" or "{" in text
-    )
+    begins = bool(re.match(r'\[\s*([\[{"\]]|$)|\{\s*("|\}|$)', text))
+    return begins and (source.suffix == ".json" or ("{" in text and '"' in text))  # a sentence may begin with a bracket
 
 
 def json_lines(source: Source, ask: Ask) -> Iterator[Record | DataError]:
