@@ -25,10 +25,8 @@ RATIO = 100  # beyond that, how many times larger than the file; text packs abou
 UNPACKED = 1 << 36  # bytes in all
 GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
-CLOCK_STEP, COARSE_STEP = (
-    20_000_000,
-    2_000_000_000,
-)  # nanoseconds: of most file systems, and of those that count seconds
+CLOCK_STEP = 20_000_000  # nanoseconds, in which the clocks of most file systems go on
+COARSE_STEP = 2_000_000_000  # of those that count seconds
 
 Numbered = tuple[int, str | DataError]
 Value = TypeVar("Value")
@@ -101,9 +99,7 @@ def _is_settled(path: Path) -> bool:
     return time.time_ns() - latest > (COARSE_STEP if coarse else CLOCK_STEP)
 
 
-HEADS: Remembered[Source] = Remembered(
-    64
-)  # how files begin, so that whoever asks what they are need not open them again
+HEADS: Remembered[Source] = Remembered(64)  # how files begin: whoever asks what they are need not open them
 DIGESTS: Remembered[bytes] = Remembered(1024)  # SHA-256 of files that were read to their end
 
 
