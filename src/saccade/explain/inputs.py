@@ -57,9 +57,8 @@ def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
     if isinstance(model, Model):
         return task_for(model), model
     if isinstance(model, (str, os.PathLike)):
-        if is_run(model):
-            return open_run(model if isinstance(model, str) else Path(model))
-        return opened(load(model if isinstance(model, str) else Path(model)))
+        where = model if isinstance(model, str) else Path(model)
+        return open_run(where) if is_run(where) else opened(load(where))
     raise UsageError(f"A model or the path of a run is needed; got {type(model).__name__}.")
 
 

@@ -30,8 +30,8 @@ class TaskPresentation:
     takes_two_texts: ClassVar[bool] = False
     reads_sentences: bool = False  # a sentence is something that a model for it can be given
     writes_records: str = ""  # what it writes instead of sentences, such as tunes or molecules
-    scores_sentences: ClassVar[bool] = False  # a model for it says how likely a sentence is
-    no_look_answer: ClassVar[str] = "this input is not an example of the task that the model was trained for"
+    scores_sentences: bool = False  # a model for it says how likely a sentence is
+    no_look_answer: str = "this input is not an example of the task that the model was trained for"
 
     def shown(self, answer: Any, example: Example) -> dict[str, Any]:
         """An answer as a person or a program gets it."""

@@ -14,7 +14,6 @@ from saccade.tasks.pretrain.config import Config
 
 class Causal(Language):
     name = "causal"
-    writes_records, reads_sentences = "", True
     said = "the next word of a running text (GPT)"
     Config = Config
 
@@ -24,6 +23,10 @@ class Causal(Language):
             raise UsageError(
                 "causal reads one running text, token by token; leave out task.texts and task.whole_words."
             )
+
+    @property
+    def writes_records(self) -> str:  # type: ignore[override]
+        return ""
 
     @property
     def context(self) -> int:
