@@ -1,6 +1,5 @@
 """A task and a family from outside of the package: each is a class and a line in its table, and every command knows them."""
 
-import json
 from dataclasses import dataclass
 
 import pytest
@@ -175,4 +174,3 @@ def test_what_does_not_fit_is_refused_for_them_too(registered, capsys):
     assert "urgency needs a model that encodes a text" in capsys.readouterr().err
     assert main(["train", "translate", "--model", "tiny"]) == 2
     assert "tiny encodes a text" in capsys.readouterr().err
-    assert json.dumps([task.name for task in tasks.TASKS]).startswith('["urgency"')

@@ -100,8 +100,8 @@ def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settin
     assert task.running or len(found) == len(dev)
     told = [task.told(task.shown(answer, example)) for answer, example in zip(found, dev, strict=False)]
     assert all(isinstance(line, str) for line in told)
-    if task_for(model) is not None:
-        assert task_for(model).needs.head == task.needs.head
+    inferred = task_for(model)  # without the run; no head says which objective it was pretrained with
+    assert (inferred.needs.head == task.needs.head) if inferred else task.needs.head in ("replaced", "pixels")
 
 
 @pytest.mark.parametrize(

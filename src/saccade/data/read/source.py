@@ -68,8 +68,8 @@ class Source:
         return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-class Remembered(Generic[Value]):
-    """What was learnt of files, by path and stamp: a file that was written to since is another one. The oldest are forgotten."""
+class FileCache(Generic[Value]):
+    """A bounded cache of facts about files, keyed by path, size and modification time, so that a changed file is a miss."""
 
     def __init__(self, most: int):
         self.most, self.found = most, OrderedDict[tuple[object, ...], Value]()
@@ -99,8 +99,8 @@ def _is_settled(path: Path) -> bool:
     return time.time_ns() - latest > (COARSE_STEP if coarse else CLOCK_STEP)
 
 
-HEADS: Remembered[Source] = Remembered(64)  # how files begin: whoever asks what they are need not open them
-DIGESTS: Remembered[bytes] = Remembered(1024)  # SHA-256 of files that were read to their end
+HEADS: FileCache[Source] = FileCache(64)  # how files begin: whoever asks what they are need not open them
+DIGESTS: FileCache[bytes] = FileCache(1024)  # SHA-256 of files that were read to their end
 
 
 def file_digest(path: Path) -> bytes:
@@ -191,7 +191,7 @@ def near_directory(path: Path) -> Path | None:
     return path.with_name(near[0]) if near else None
 
 
-class Hashed:
+class HashingReader:
     """A file that is hashed while it is read from its beginning to its end."""
 
     def __init__(self, file: BinaryIO):
@@ -215,7 +215,7 @@ def chunks(path: Path) -> Iterator[bytes]:
         before = stamp(path)
         with path.open("rb") as opened:
             packed = opened.peek(2)[:2] == GZIP
-            plain = Hashed(opened)
+            plain = HashingReader(opened)
             if not packed:
                 while chunk := plain.read(CHUNK):
                     yield chunk
@@ -240,7 +240,7 @@ def chunks(path: Path) -> Iterator[bytes]:
         ) from None
 
 
-def _note_digest(path: Path, read: Hashed, before: tuple[object, ...]) -> None:
+def _note_digest(path: Path, read: HashingReader, before: tuple[object, ...]) -> None:
     """Remember the digest of a file that was read to its end and did not change meanwhile."""
     if stamp(path) == before and read.size == path.stat().st_size:
         DIGESTS.put(path, read.hash.digest())
