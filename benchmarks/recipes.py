@@ -1,9 +1,9 @@
 """Recipes run, recorded and told: `run` trains what has no record, `record` records a run, `table` and `page` tell of them.
 
-    python benchmarks/recipes.py run --data DIR --models DIR [--only NAME]      # or: make recipes DATA=DIR MODELS=DIR ONLY=NAME
-    python benchmarks/recipes.py record RUN NAME                                # of a run that was trained by hand
-    python benchmarks/recipes.py table                                          # the README's table
-    python benchmarks/recipes.py page                                           # writes docs/results.md and its pictures
+    python -m benchmarks.recipes run --data DIR --models DIR [--only NAME]      # or: make recipes DATA=DIR MODELS=DIR ONLY=NAME
+    python -m benchmarks.recipes record RUN NAME                                # of a run that was trained by hand
+    python -m benchmarks.recipes table                                          # the README's table
+    python -m benchmarks.recipes page                                           # writes docs/results.md and its pictures
 
 A record stands in src/saccade/recipes/results, as `saccade recipes` shows it wherever the package is installed.
 """
@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from saccade.cli.recipe import Recipe, Wrong, recipes
-from saccade.cli.record import Record, make, mark, promised, records, score_of
-from saccade.explain.curve import curve
+from saccade.cli.record import Record, find_promised_score, load_records, make_record, parse_score, recipe_digest
+from saccade.recipes.recipe import Recipe, Wrong, load_recipes
+from saccade.render.charts import render_line_chart
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "src" / "saccade" / "recipes" / "results"
@@ -26,7 +26,7 @@ HEAD = """# Results
 
 Every recipe of the package: what it promises, what was reached, why it is made as it is, how it learnt, and what it answers to
 inputs of our own, read critically. `make recipes DATA=DIR MODELS=DIR` trains them again; what has a record of the recipe as it
-stands is left out. This page is written by `python benchmarks/recipes.py page` from the records in `src/saccade/recipes/results`,
+stands is left out. This page is written by `python -m benchmarks.recipes page` from the records in `src/saccade/recipes/results`,
 which come with the package, so that `saccade recipes` shows them too. Scores have 95 % intervals, minutes are those of the whole
 command on two cores, and test sets are touched once, at the end of training.
 """
@@ -34,7 +34,7 @@ command on two cores, and test sets are touched once, at the end of training.
 
 def main() -> int:
     asked = _arguments()
-    known = recipes()
+    known = load_recipes()
     named = getattr(asked, "name", None) or getattr(asked, "only", None)
     if named and named not in known:
         raise Wrong(f"There is no recipe {named!r}; known are {', '.join(known)}.")
@@ -44,9 +44,9 @@ def main() -> int:
     elif asked.what == "record":
         keep(known[asked.name], asked.run)
     elif asked.what == "table":
-        print(table(known, records()))
+        print(table(known, load_records()))
     else:
-        write_page(known, records())
+        write_page(known, load_records())
     return 0
 
 
@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
 
 def run(recipe: Recipe, data: Path, models: Path, runs: Path) -> None:
     """Train a recipe and record it, unless its record is of the recipe as it stands; a run that was stopped goes on."""
-    if records().get(recipe.name, {}).get("mark") == mark(recipe):
+    if load_records().get(recipe.name, {}).get("digest") == recipe_digest(recipe):
         print(f"{recipe.name}: recorded already")
         return
     lacks = missing(recipe, data, models)
@@ -76,30 +76,30 @@ def run(recipe: Recipe, data: Path, models: Path, runs: Path) -> None:
         print(f"{recipe.name}: left out, as there is no {lacks}")
         return
     out, call = runs / recipe.name, ["train", recipe.name]
-    if recipe.need.set:
+    if recipe.requirements.dataset:
         call += ["--data", *map(str, prepared(recipe, data, runs))]
-    if recipe.need.weights:
-        call += ["--model", str(models / recipe.need.weights)]
+    if recipe.requirements.weights:
+        call += ["--model", str(models / recipe.requirements.weights)]
     _saccade(*call, "--out", str(out))
     keep(recipe, out)
 
 
 def missing(recipe: Recipe, data: Path, models: Path) -> str:
     """What is needed and not there, if anything."""
-    needed = [data / recipe.need.set] if recipe.need.set else []
-    needed += [models / recipe.need.weights] if recipe.need.weights else []
+    needed = [data / recipe.requirements.dataset] if recipe.requirements.dataset else []
+    needed += [models / recipe.requirements.weights] if recipe.requirements.weights else []
     return next((str(path) for path in needed if not path.is_dir()), "")
 
 
 def given(recipe: Recipe, data: Path) -> list[Path]:
     """The files of a recipe's set, in the order in which the recipe names them; or its directory."""
-    where = data / recipe.need.set
-    if not recipe.need.files:
+    where = data / recipe.requirements.dataset
+    if not recipe.requirements.files:
         return [where]
-    found = [path for pattern in recipe.need.files for path in sorted(where.glob(pattern))]
+    found = [path for pattern in recipe.requirements.files for path in sorted(where.glob(pattern))]
     if not found:
         raise Wrong(
-            f"{where} has none of {', '.join(recipe.need.files)}; saccade data get {recipe.need.set} fetches them."
+            f"{where} has none of {', '.join(recipe.requirements.files)}; saccade data get {recipe.requirements.dataset} fetches them."
         )
     return found
 
@@ -107,10 +107,14 @@ def given(recipe: Recipe, data: Path) -> list[Path]:
 def prepared(recipe: Recipe, data: Path, runs: Path) -> list[Path]:
     """The data as the recipe learns from them: parted first, where it says how."""
     found = given(recipe, data)
-    if not recipe.need.parts:
+    if not recipe.requirements.split_flags:
         return found
     out = runs / "data" / recipe.name
-    flags = [word for name, value in recipe.need.parts.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    flags = [
+        word
+        for name, value in recipe.requirements.split_flags.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     _saccade("data", "split", *map(str, found), *flags, "--out", str(out))
     return [out]
 
@@ -123,20 +127,20 @@ def keep(recipe: Recipe, run: Path) -> None:
     """Write the record of a run that has ended."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{recipe.name}.json"
-    path.write_text(json.dumps(make(run, recipe), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(make_record(run, recipe), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{recipe.name}: recorded in {path.relative_to(ROOT)}")
 
 
 def reached(recipe: Recipe, record: Record | None) -> str:
     """The promised score as it was reached, and whether that keeps the promise."""
-    score = promised(recipe, record) if record is not None else None
+    score = find_promised_score(recipe, record) if record is not None else None
     if record is None or score is None or recipe.promise is None:
         return "not measured yet"
-    short = not recipe.promise.kept_by(score["value"])
+    short = not recipe.promise.holds_for(score["value"])
     late = record["minutes"] > recipe.promise.minutes
     missed = " and ".join(word for word, on in (("falls short", short), ("takes longer", late)) if on)
-    stale = "" if record["mark"] == mark(recipe) else ", before the recipe changed"
-    return str(score_of(score)).split(" [")[0] + (f": {missed}" if missed else "") + stale
+    stale = "" if record["digest"] == recipe_digest(recipe) else ", before the recipe changed"
+    return str(parse_score(score)).split(" [")[0] + (f": {missed}" if missed else "") + stale
 
 
 def table(known: dict[str, Recipe], measured: dict[str, Record]) -> str:
@@ -147,7 +151,7 @@ def table(known: dict[str, Recipe], measured: dict[str, Record]) -> str:
         bound = f"{promise.bound} within {promise.minutes:g}" if promise is not None else "-"
         took = f"{record['minutes']:g}" if record is not None else "-"
         rows.append(
-            f"| [`{name}`](docs/results.md#{name}) | {recipe.said} | {bound} | {reached(recipe, record)} | {took} |"
+            f"| [`{name}`](docs/results.md#{name}) | {recipe.description} | {bound} | {reached(recipe, record)} | {took} |"
         )
     return "\n".join(rows)
 
@@ -160,11 +164,15 @@ def page(known: dict[str, Recipe], measured: dict[str, Record]) -> str:
 def section(recipe: Recipe, record: Record | None) -> str:
     """What was promised and reached, why, the curve and the answers."""
     promise = recipe.promise
-    found = [f"## {recipe.name}\n", f"{recipe.said[:1].upper()}{recipe.said[1:]}.\n"]
+    found = [f"## {recipe.name}\n", f"{recipe.description[:1].upper()}{recipe.description[1:]}.\n"]
     if promise is not None:
         found.append(f"**Promised** {promise.bound} on {promise.split}, within {promise.minutes:g} minutes.")
         found.append(f"**Reached** {reached(recipe, record)}.\n")
-        found += [f"{said}\n" for said in (promise.why, promise.tried and f"Tried: {promise.tried}") if said]
+        found += [
+            f"{said}\n"
+            for said in (promise.rationale, promise.alternatives and f"Tried: {promise.alternatives}")
+            if said
+        ]
     if record is None:
         return "\n".join(found)
     where = record["machine"]
@@ -173,12 +181,12 @@ def section(recipe: Recipe, record: Record | None) -> str:
         f"parameters, on {where['cpu']}, {where['cores']} cores, torch {where['torch']}, saccade {record['saccade']}"
         f"{_numbers(record)}.\n"
     )
-    found += [f"- {split}: {score_of(score)}" for split, some in record["scores"].items() for score in some]
+    found += [f"- {split}: {parse_score(score)}" for split, some in record["scores"].items() for score in some]
     found += ["", f"![how {recipe.name} learnt](results/recipes/{recipe.name}.svg)\n"]
     if record["samples"]:
         found += ["| input | answer |", "|---|---|"]
         found += [f"| {_cell(sample['input'])} | {_cell(sample['answer'])} |" for sample in record["samples"]]
-        found += ["", f"Read: {promise.read}"] if promise is not None and promise.read else []
+        found += ["", f"Read: {promise.sample_review}"] if promise is not None and promise.sample_review else []
         found.append("")
     return "\n".join(found)
 
@@ -198,7 +206,7 @@ def picture(record: Record) -> str:
     """The curve of the watched score, or of the loss where nobody looked."""
     name = next(reversed(record["curve"]))
     points = {name: [(float(step), float(value)) for step, value in record["curve"][name]]}
-    return curve(points, title=f"{record['recipe']}: {name} while training", x="step", y=name) + "\n"
+    return render_line_chart(points, title=f"{record['recipe']}: {name} while training", x="step", y=name) + "\n"
 
 
 def write_page(known: dict[str, Recipe], measured: dict[str, Record]) -> None:

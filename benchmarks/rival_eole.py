@@ -25,7 +25,7 @@ def settings(recipe: Any) -> dict[str, Any]:
         "from": "its FAQ on the transformer and its recipe wmt17: adam, noam, token batches, smoothing, dropout, beams of 5",
         "changed for two cores": "float32, sizes and pieces of our recipe, 2,048 tokens a step, and 1,000 steps of warm-up, as "
         "the documented 8,000 would outlast the time; the documented rate, as a third of it was behind after 700 steps",
-        "model": {name: sizes[name] for name in ("layers", "width", "heads", "inner", "vocab")},
+        "model": {name: sizes[name] for name in ("layers", "width", "heads", "ffn_width", "vocab")},
         "training": TRAINING,
     }
 
@@ -39,7 +39,7 @@ def train(asked: Any) -> Iterator[tuple[float, list[str]]]:
     asked.out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(asked.out / "model", ignore_errors=True)  # else an older run's checkpoints were scored
     tokenizer = learnt(asked.splits.train.examples, asked.recipe)
-    for split, table in asked.splits.tables().items():
+    for split, table in asked.splits.as_dict().items():
         for side in ("source", "target"):
             _write(asked.out / f"{split}.{side}", tokenizer, [example[side] for example in table.examples])
     config = asked.out / "config.json"  # JSON is YAML
@@ -54,15 +54,15 @@ def train(asked: Any) -> Iterator[tuple[float, list[str]]]:
 
 def learnt(examples: Sequence[Any], recipe: Any) -> Any:
     """The tokenizer that our recipe learns."""
-    from saccade.tasks.words import learn_tokenizer
+    from saccade.tasks.learn_tokenizer import learn_tokenizer
 
     texts = [example[side] for example in examples for side in ("source", "target")]
-    pieces, vocab = recipe.tables["task"]["pieces"], recipe.tables["model"]["vocab"]
-    return learn_tokenizer(texts, pieces, vocab, frame="t5", running=False)
+    pieces, vocab = recipe.tables["task"]["tokenizer"], recipe.tables["model"]["vocab"]
+    return learn_tokenizer(texts, pieces, vocab, token_template="t5", is_text_stream=False)
 
 
 def _write(path: Path, tokenizer: Any, texts: Sequence[str]) -> None:
-    read = tokenizer.encode_batch(list(texts), special=False)
+    read = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     path.write_text("".join(" ".join(f"t{i}" for i in found.ids) + "\n" for found in read), encoding="utf-8")
 
 
@@ -103,7 +103,7 @@ def configured(out: Path, recipe: Any) -> dict[str, Any]:
         "hidden_size": sizes["width"],
         "layers": sizes["layers"],
         "heads": sizes["heads"],
-        "transformer_ff": sizes["inner"],
+        "transformer_ff": sizes["ffn_width"],
         "share_embeddings": True,
         "share_decoder_embeddings": True,
         "embeddings": {"word_vec_size": sizes["width"], "position_encoding_type": "SinusoidalInterleaved"},

@@ -27,7 +27,7 @@ TASKS = [
     "span",
     "tag",
     "translate",
-    "summarise",
+    "summarize",
     "language",
     "caption",
     "paint",
@@ -41,7 +41,7 @@ TRAIN = [
     "16",
     "--model.layers",
     "1",
-    "--model.inner",
+    "--model.ffn-width",
     "16",
     "--model.heads",
     "2",
@@ -145,7 +145,7 @@ def longest_arguments(package: Path) -> tuple[int, str]:
 
 def task_members() -> dict[str, int]:
     """Public members of `Task`: in all, and of the widest of the classes that it is made of."""
-    from saccade.tasks.task import Task
+    from saccade.tasks.base import Task
 
     public = {
         name for base in Task.__mro__[:-1] for name in {*vars(base), *base.__annotations__} if not name.startswith("_")

@@ -17,20 +17,20 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contracts"))
 from test_families import SIZES
 
-from saccade.models.table import FAMILIES
-from saccade.tasks.answering import answers
-from saccade.tasks.opening import open_run
+from saccade.models.registry import FAMILIES
+from saccade.tasks.predict import predict
 from saccade.tasks.pretrain import OBJECTIVES
-from saccade.tasks.table import TASKS
-from saccade.training.events import Result
-from saccade.training.job import Job, prepare
-from saccade.training.run import run
+from saccade.tasks.registry import TASKS
+from saccade.tasks.runs.run import open_run
+from saccade.training.events import RunResult
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import run_training
 
 DATA_DECIDES = {"vocab", "begin", "points", "features", "outputs"}  # fields that follow from the data
 
 
 def sizes(family: Any, task: str) -> dict[str, Any]:
-    known = {item.name for item in fields(family.config)}
+    known = {item.name for item in fields(family.config_class)}
     given = {name: value for name, value in SIZES[family.name].items() if name in known - DATA_DECIDES}
     if "length" in given:
         given["length"] = 256
@@ -40,16 +40,16 @@ def sizes(family: Any, task: str) -> dict[str, Any]:
 def attempt(task: str, settings: dict[str, Any], family: Any) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as home:
         out = Path(home) / "run"
-        train = {"max_steps": 1, "tokens": 256, "rows": 2, "look_at": 2, "device": "cpu"}
+        train = {"max_steps": 1, "batch_tokens": 256, "batch_size": 2, "max_eval_examples": 2, "device": "cpu"}
         try:
             if task == "regress":
                 train.pop("rows")
             job = Job(task, (), family.name, model_fields=sizes(family, task), task_fields=settings, train_fields=train)
             ready = prepare(job)
             ready.splits.dev.examples = ready.splits.dev.examples[:2]
-            result = [event for event in run(ready, out) if isinstance(event, Result)][-1]
-            opened, model = open_run(out)
-            answers(opened, model, ready.splits.dev.examples)
+            result = [event for event in run_training(ready, out) if isinstance(event, RunResult)][-1]
+            opened = open_run(out)
+            predict(opened.task, opened.model, ready.splits.dev.examples)
             first = next(iter(result.scores["dev"]), None)
             return {"outcome": "works", "said": first.name if first else ""}
         except ValueError as error:

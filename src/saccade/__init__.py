@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_HOME = {
+_LAZY_IMPORTS = {
     "watch": "saccade.attention",
     "check": "saccade.checking",
     "load": "saccade.models.load",
-    "encode": "saccade.models.use",
-    "embed": "saccade.models.use",
+    "encode": "saccade.models.embed_texts",
+    "embed": "saccade.models.embed_texts",
     "generate": "saccade.decoding",
     "fast": "saccade.engine",
     "look": "saccade.explain.look",
-    "train": "saccade.training.whole",
+    "train": "saccade.training.api",
     "SaccadeError": "saccade.errors",
     "UsageError": "saccade.errors",
     "DataError": "saccade.errors",
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from saccade.errors import SaccadeError as SaccadeError
     from saccade.errors import UsageError as UsageError
     from saccade.explain.look import look as look
+    from saccade.models.embed_texts import embed as embed
+    from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
-    from saccade.models.use import embed as embed
-    from saccade.models.use import encode as encode
+    from saccade.training.api import train as train
     from saccade.training.evaluate import evaluate as evaluate
-    from saccade.training.whole import train as train
 
 
 def __getattr__(name: str):
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'saccade' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
+    if name in _LAZY_IMPORTS:
+        return getattr(import_module(_LAZY_IMPORTS[name]), name)
+    raise AttributeError(f"module 'saccade' has no attribute {name!r}; it has {', '.join(sorted(_LAZY_IMPORTS))}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, "__version__"])
+    return sorted([*_LAZY_IMPORTS, "__version__"])

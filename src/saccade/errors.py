@@ -28,7 +28,7 @@ class UsageError(SaccadeError, ValueError):
 class DataError(SaccadeError, ValueError):
     """A record, a file or a text that cannot be used: what came, where it stands, what is needed and what to do.
 
-    >>> print(DataError("a label is missing", file="reviews.tsv", line=7, column="stars", value="", cure="fill it in"))
+    >>> print(DataError("a label is missing", file="reviews.tsv", line=7, column="stars", value="", hint="fill it in"))
     reviews.tsv:7: a label is missing; column stars is ''. Fill it in.
     """
 
@@ -36,14 +36,21 @@ class DataError(SaccadeError, ValueError):
     http_status = 422
 
     def __init__(
-        self, what: str, *, file: object = "", line: int = 0, column: str = "", value: object = None, cure: str = ""
+        self, problem: str, *, file: object = "", line: int = 0, column: str = "", value: object = None, hint: str = ""
     ):
-        self.what, self.file, self.line, self.column, self.value, self.cure = what, str(file), line, column, value, cure
+        self.problem, self.file, self.line, self.column, self.value, self.hint = (
+            problem,
+            str(file),
+            line,
+            column,
+            value,
+            hint,
+        )
         where = ":".join(part for part in (self.file, str(line) if line else "") if part)
         shown = repr(value if not isinstance(value, str) or len(value) < 60 else value[:57] + "...")
         came = f"; column {column} is {shown}" if column else f"; got {shown}" if value is not None else ""
         text = f"{where}: " if where else ""
-        super().__init__(f"{text}{what}{came}.{' ' + cure[0].upper() + cure[1:] + '.' if cure else ''}")
+        super().__init__(f"{text}{problem}{came}.{' ' + hint[0].upper() + hint[1:] + '.' if hint else ''}")
 
 
 class ModelError(SaccadeError, ValueError):

@@ -6,7 +6,7 @@ from urllib.parse import urlparse
 import pytest
 
 from browser.served import MARKUP, rooms, serving
-from saccade.serving.shelf import Shelf
+from saccade.serving.runs import RunFolder
 from saccade.training.report import write_report
 
 ANSWERS = 3  # wrong ones of a run, in its report
@@ -49,7 +49,7 @@ def known():
 
 @pytest.fixture(scope="session")
 def address(known, folder):
-    with serving(known, Shelf(folder)) as found:
+    with serving(known, RunFolder(folder)) as found:
         yield found
 
 

@@ -12,16 +12,16 @@ from PIL import Image
 import saccade
 from browser.served import MARKUP, SIZES, loud, serving
 from browser.test_page import CHANGED, TEXT, ask, drawn, table
-from saccade.decoding import Decoding
-from saccade.models import bert, kernel
-from saccade.models.new import new
-from saccade.serving.room import Room, name_of
-from saccade.serving.shelf import Shelf
-from saccade.text.train import train
+from saccade.decoding import GenerationConfig
+from saccade.models.build import new
+from saccade.models.families import bert, kernel_regression
+from saccade.serving.runs import RunFolder
+from saccade.serving.session import ModelSession, model_display_name
+from saccade.text.train import train_tokenizer
 
 GROUND = "getComputedStyle(document.body).backgroundColor"
 INK = """async ([weight, top]) => {
-  const { lines } = await import('/page/lines.js');
+  const { lines } = await import('/page/attention_lines.js');
   const node = lines({ values: Float32Array.of(weight), rows: ['a'], columns: ['b'], range: { signed: false, top, said: '' } });
   document.body.append(node);
   await new Promise(requestAnimationFrame);
@@ -128,13 +128,13 @@ def test_a_text_that_is_cut_says_so_and_goes_on(page, known):
     ask(page, MARKUP)
     short = page.locator(".answer bdi").first.text_content()
     assert page.locator(".cut").last.inner_text().startswith("Cut at 24 tokens: the text did not end by itself.")
-    room = known[MARKUP].model.limit - len(TEXT)  # it reads bytes
+    room = known[MARKUP].model.max_positions - len(TEXT)  # it reads bytes
     assert 24 < room < 48
     drawn(page, f"text=Go on to {room}")
     longer = page.locator(".answer bdi").first.text_content()
     assert longer.startswith(short)
     assert len(longer) > len(short)
-    assert longer == saccade.look(known[MARKUP].model, TEXT, decoding=Decoding(length=room)).answer
+    assert longer == saccade.look(known[MARKUP].model, TEXT, decoding=GenerationConfig(max_new_tokens=room)).answer
     said = page.locator(".cut").last.inner_text()
     assert said == f"Cut at {room} tokens: the text did not end by itself. The model has no room for more."
     assert page.locator("text=Go on to").count() == 0
@@ -142,7 +142,7 @@ def test_a_text_that_is_cut_says_so_and_goes_on(page, known):
 
 def test_a_text_that_is_too_long_to_be_read_says_what_was_left_out(page, known):
     ask(page, "reader", "so it goes on " * 60)
-    unread = saccade.look(known["reader"].model, "so it goes on " * 60).unread
+    unread = saccade.look(known["reader"].model, "so it goes on " * 60).truncated_input_tokens
     assert unread > 0
     assert f"Not read: the last {unread:,} tokens" in page.locator("article").inner_text()
 
@@ -166,7 +166,7 @@ def test_a_line_is_as_wide_as_its_weight_on_the_scale_that_is_said(page):
 
 def test_the_scale_ends_at_one_unless_another_is_chosen(page, known):
     ask(page, "reader")
-    largest = float(saccade.look(known["reader"].model, TEXT).telling().weights[0].max())
+    largest = float(saccade.look(known["reader"].model, TEXT).most_informative().weights[0].max())
     for view in ("Lines", "Heat map"):
         if view != "Lines":
             drawn(page, f"text={view}")
@@ -187,11 +187,11 @@ def test_zero_has_the_color_of_the_page(page, known, theme):
     if theme == "dark":
         page.click("#theme")
     ask(page, "reader")
-    shown = "async range => { const { rgb } = await import('/page/colour.js'); return rgb(0, range); }"
+    shown = "async range => { const { rgb } = await import('/page/color.js'); return rgb(0, range); }"
     ground = [int(part) for part in page.evaluate(GROUND).removeprefix("rgb(").removesuffix(")").split(",")]
     assert page.evaluate(shown, {"signed": False, "top": 1}) == ground
     assert page.evaluate(shown, {"signed": True, "top": 1}) == ground
-    weights = saccade.look(known["reader"].model, TEXT).telling().weights[0]
+    weights = saccade.look(known["reader"].model, TEXT).most_informative().weights[0]
     row, column = divmod(int(weights.argmin()), weights.size(1))
     assert float(weights[row, column]) < 0.004  # of 64 steps of color less than half a step
     page.hover(f".lines .left button[data-at='{row}']")
@@ -202,11 +202,11 @@ def test_zero_has_the_color_of_the_page(page, known, theme):
 @pytest.fixture(scope="module")
 def framed():
     """A reader whose tokenizer puts special tokens around a text, and a model that reads numbers."""
-    words = train([TEXT] * 3, "bpe", 280, frame="both")
-    model = loud(new("bert", bert.Config(**SIZES, vocab=words.vocab, length=64)))
+    words = train_tokenizer([TEXT] * 3, "bpe", 280, token_template="bos_eos")
+    model = loud(new("bert", bert.Config(**SIZES, vocab=words.vocab, max_positions=64)))
     model.tokenizer = words
-    numbers = Room(new("kernel", kernel.Config()), "curve")
-    with serving({"framed": Room(model, "framed"), "curve": numbers}, Shelf(None)) as address:
+    numbers = ModelSession(new("kernel_regression", kernel_regression.Config()), "curve")
+    with serving({"framed": ModelSession(model, "framed"), "curve": numbers}, RunFolder(None)) as address:
         yield address, model
 
 
@@ -222,11 +222,11 @@ def framed_page(browser, framed):
 
 
 def test_how_much_special_tokens_pass_on_is_said_and_they_can_be_hidden(framed_page, framed):
-    seen = saccade.look(framed[1], TEXT).telling()
-    special = [i for i, one in enumerate(seen.key.special) if one]
+    seen = saccade.look(framed[1], TEXT).most_informative()
+    special = [i for i, one in enumerate(seen.key.special_tokens_mask) if one]
     assert len(special) == 2
     weight = float(seen.weights[0][:, special].sum() / seen.weights[0].sum())
-    passed = seen.weigh_values().weights[0]
+    passed = seen.weight_by_value_norm().weights[0]
     share = float(passed[:, special].sum() / passed.sum())
     note = f"have {round(100 * weight)} % of this head's weight, and {round(100 * share)} % of what is passed on"
     framed_page.wait_for_selector(f".stage .notes >> text={note}")
@@ -243,9 +243,9 @@ def test_weight_times_value_norm_is_that_of_the_library(framed_page, framed):
     before = framed_page.get_attribute("article", "data-ready")
     framed_page.select_option("select[aria-label='what is drawn']", "value_norm")
     framed_page.wait_for_function(CHANGED, arg=before)
-    seen = saccade.look(framed[1], TEXT).telling()
+    seen = saccade.look(framed[1], TEXT).most_informative()
     shown = torch.tensor(table(framed_page))
-    torch.testing.assert_close(shown, seen.weigh_values().weights[0], atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(shown, seen.weight_by_value_norm().weights[0], atol=1e-2, rtol=1e-2)
     assert title(framed_page).endswith("weight × value norm")
     drawn(framed_page, "text=Heat map")
     assert "the largest of this layer" in framed_page.locator(".stage .key").inner_text()
@@ -257,7 +257,9 @@ def test_weight_times_value_norm_is_that_of_the_library(framed_page, framed):
 def test_a_model_that_reads_numbers_is_not_offered(framed_page, browser):
     assert framed_page.locator("select[aria-label=model]").count() == 0  # there is one model to choose
     assert "curve is not offered here: it reads numbers" in framed_page.locator("section").inner_text()
-    with serving({"curve": Room(new("kernel", kernel.Config()), "curve")}, Shelf(None)) as address:
+    with serving(
+        {"curve": ModelSession(new("kernel_regression", kernel_regression.Config()), "curve")}, RunFolder(None)
+    ) as address:
         page = browser.new_page()
         page.goto(address)
         page.wait_for_selector("text=curve is not offered here")
@@ -273,14 +275,14 @@ def test_the_gaze_on_a_picture_is_drawn_by_the_formula_of_the_library(page, know
     page.wait_for_selector("article[data-ready]")
     drawn(page, "button:has-text('Picture')")
     looks = saccade.look(known["captioner"].model, path)
-    seen = looks.telling()
+    seen = looks.most_informative()
     rows, columns = seen.key.grid
     weights = seen.weights[0].half().float().numpy()
     light = (weights[0] / weights.max()).reshape(rows, columns)
-    high, wide = looks.picture.shape[:2]
+    high, wide = looks.image.shape[:2]
     cells = light[np.arange(high)[:, None] * rows // high, np.arange(wide)[None] * columns // wide]
     mask = 0.15 + 0.85 * cells[..., None]
-    wanted = (looks.picture * mask + 60 * (mask - 0.15)).clip(0, 255)
+    wanted = (looks.image * mask + 60 * (mask - 0.15)).clip(0, 255)
     raw = page.locator(".picture canvas").evaluate("one => one.toDataURL().split(',')[1]")
     shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(raw))).convert("RGB"), dtype=float)
     assert np.abs(shown - wanted).max() <= 1.5
@@ -299,7 +301,7 @@ def test_held_out_scores_are_drawn_and_the_last_step_is_the_last(browser, tmp_pa
     (tmp_path / "once").mkdir()
     once = [{"step": 1, "loss": 2.0}, {"step": 7, "dev": {"accuracy": 0.9}}, {"step": 7, "loss": float("nan")}]
     (tmp_path / "once" / "metrics.jsonl").write_text("\n".join(map(json.dumps, once)), encoding="utf-8")
-    with serving({}, Shelf(tmp_path)) as address:
+    with serving({}, RunFolder(tmp_path)) as address:
         page = browser.new_page()
         page.goto(f"{address}/#runs")
         page.wait_for_selector("[data-ready='loss 2']")
@@ -355,8 +357,8 @@ def test_a_linear_axis_has_zero_and_no_crumbs(page, low, high):
 
 def test_a_model_is_called_by_the_directory_around_it(tmp_path, monkeypatch):
     """Exports lie in runs/NAME/model, and a page of five models called `model` would help nobody."""
-    assert name_of(tmp_path / "dates" / "model") == "dates"
-    assert name_of(tmp_path / "dates") == "dates"
+    assert model_display_name(tmp_path / "dates" / "model") == "dates"
+    assert model_display_name(tmp_path / "dates") == "dates"
     (tmp_path / "here" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "model")
-    assert name_of(".") == "here"
+    assert model_display_name(".") == "here"

@@ -11,12 +11,12 @@ from PIL import Image
 import saccade
 from browser.served import loud, serving
 from browser.test_page import CHANGED, TEXT, ask, drawn
-from saccade.explain.agreement import agree, evidence
-from saccade.models import bert
-from saccade.models.new import new
-from saccade.serving.room import Room
-from saccade.serving.shelf import Shelf
-from saccade.text.train import train
+from saccade.explain.faithfulness import attribute_tokens, measure_faithfulness
+from saccade.models.build import new
+from saccade.models.families import bert
+from saccade.serving.runs import RunFolder
+from saccade.serving.session import ModelSession
+from saccade.text.train import train_tokenizer
 
 FOCUS = "document.activeElement.matches({!r})"
 DROP = """data => {
@@ -138,8 +138,8 @@ def test_a_head_says_whether_the_answer_depends_on_it(page, known):
     ask(page, "translator")
     page.click("text=Does it matter?")
     page.wait_for_selector("p[aria-live] >> text=evidence")
-    found = evidence(known["translator"].model, TEXT)
-    wanted = agree(found, found.looks.telling(), 0)
+    found = attribute_tokens(known["translator"].model, TEXT)
+    wanted = measure_faithfulness(found, found.attention_maps.most_informative(), 0)
     assert page.locator("article p[aria-live]").inner_text() == str(wanted)
     page.select_option("select[aria-label=head]", index=1)
     page.wait_for_function("() => !document.querySelector('article p[aria-live]').textContent")
@@ -147,7 +147,7 @@ def test_a_head_says_whether_the_answer_depends_on_it(page, known):
 
 def test_pointing_at_a_token_tells_what_it_looks_at_most(page, known):
     ask(page, "reader")
-    seen = saccade.look(known["reader"].model, "the cat sat on it").telling()
+    seen = saccade.look(known["reader"].model, "the cat sat on it").most_informative()
     for row in (1, 5):
         page.hover(f".lines .left button[data-at='{row}']")
         best = int(seen.weights[0, row].argmax())
@@ -214,12 +214,12 @@ def test_any_view_is_saved_as_it_is_seen(page, view, tmp_path, browser):
 
 def test_a_window_of_four_thousand_tokens_is_drawn_whole(browser):
     """Lines to the tokens that are looked at most, on a canvas that a browser can have; the weights as they are."""
-    words = train([], "bytes")
-    config = bert.Config(vocab=words.vocab, width=8, layers=1, heads=1, inner=8, length=4096, dropout=0.0)
+    words = train_tokenizer([], "bytes")
+    config = bert.Config(vocab=words.vocab, width=8, layers=1, heads=1, ffn_width=8, max_positions=4096, dropout=0.0)
     model = loud(new("bert", config))
     model.tokenizer = words
     text = ("where it looks " * 300)[:4000]
-    with serving({"long": Room(model, "long")}, Shelf(None)) as address:
+    with serving({"long": ModelSession(model, "long")}, RunFolder(None)) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(address)
         page.fill("textarea[aria-label=text]", text)
@@ -229,7 +229,7 @@ def test_a_window_of_four_thousand_tokens_is_drawn_whole(browser):
         assert page.locator(".lines .left button").count() == 64
         assert page.locator(".lines .right button").count() == 400
         page.wait_for_function(INKED)
-        seen = saccade.look(model, text, rows=range(3900, 3964)).telling()
+        seen = saccade.look(model, text, queries=range(3900, 3964)).most_informative()
         page.hover(".lines .left button[data-at='2']")
         said = float(page.locator(".readout").first.inner_text().rsplit(" ", 1)[1])
         assert said == pytest.approx(float(seen.weights[0, 2].max()), abs=1e-3)

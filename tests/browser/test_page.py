@@ -13,11 +13,11 @@ import saccade
 from browser.browsing import ANSWERS
 from browser.served import MARKUP, loud, serving
 from hostile.markup import hostile
-from saccade.models import bert
-from saccade.models.new import new
-from saccade.serving.room import Room
-from saccade.serving.shelf import Shelf
-from saccade.text.train import train
+from saccade.models.build import new
+from saccade.models.families import bert
+from saccade.serving.runs import RunFolder
+from saccade.serving.session import ModelSession
+from saccade.text.train import train_tokenizer
 
 TEXT = "the cat sat on it"
 CHANGED = "before => document.querySelector('article').dataset.ready !== before"
@@ -66,18 +66,18 @@ def table(page):
 @pytest.mark.parametrize("name", ["reader", "writer", "translator"])
 def test_the_numbers_are_those_of_the_model(page, known, name):
     ask(page, name)
-    seen = saccade.look(known[name].model, TEXT).telling()
+    seen = saccade.look(known[name].model, TEXT).most_informative()
     drawn(page, "text=Numbers")
     shown = torch.tensor(table(page))
     torch.testing.assert_close(shown, seen.weights[0][:40, :40], atol=1e-3, rtol=0)
     names = page.locator(".stage tbody th").all_inner_texts()
-    assert [name.strip() for name in names] == [row.strip() or "␣" for row in seen.rows[:40]]
+    assert [name.strip() for name in names] == [row.strip() or "␣" for row in seen.query_names[:40]]
 
 
 def test_the_heat_map_has_the_colours_of_the_weights_and_reads_them_out(page, known):
     ask(page, "reader")
     drawn(page, "text=Heat map")
-    weights = saccade.look(known["reader"].model, TEXT).telling().weights[0]
+    weights = saccade.look(known["reader"].model, TEXT).most_informative().weights[0]
     box = page.locator(".heat canvas").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     said = page.locator(".readout").first.inner_text()
@@ -125,9 +125,9 @@ def test_tokens_are_stepped_through_and_lines_follow(page):
 def test_a_translation_shows_which_word_became_which(page, known):
     ask(page, "translator")
     drawn(page, "text=Word for word")
-    from saccade.explain.align import align
+    from saccade.explain.word_alignment import align_words
 
-    wanted = align(saccade.look(known["translator"].model, TEXT)).pharaoh()
+    wanted = align_words(saccade.look(known["translator"].model, TEXT)).to_pharaoh()
     assert page.locator(".stage code").inner_text() == wanted
 
 
@@ -183,7 +183,7 @@ def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch, tmp_pat
     ended = tmp_path / "ended"
     wait = f"while not pathlib.Path({str(ended)!r}).exists(): time.sleep(0.02)"
     work = f"import pathlib, time\nprint('step 7 of 9', flush=True)\n{wait}"
-    monkeypatch.setattr("saccade.serving.demos.COMMAND", (sys.executable, "-c", work))
+    monkeypatch.setattr("saccade.serving.demo_jobs.DEMO_COMMAND", (sys.executable, "-c", work))
     page.click("header >> text=Learn")
     page.click("text=Bahdanau against the fixed vector")
     page.wait_for_selector(".offer button")
@@ -280,13 +280,15 @@ def test_a_saved_look_opens_from_disk(page, tmp_path, browser):
 @pytest.mark.nightly
 def test_large_maps_are_quick(browser):
     """Twelve layers of twelve heads over 512 tokens: a first picture within a second, hovering at 30 frames a second."""
-    words = train([], "bytes")
-    config = bert.Config(vocab=words.vocab, width=192, layers=12, heads=12, inner=256, length=512, dropout=0.0)
+    words = train_tokenizer([], "bytes")
+    config = bert.Config(
+        vocab=words.vocab, width=192, layers=12, heads=12, ffn_width=256, max_positions=512, dropout=0.0
+    )
     model = loud(new("bert", config))
     model.tokenizer = words
     text = re.sub(r"\s+", " ", "where it looks " * 40)[:510]
     torch.set_num_threads(2)
-    with serving({"large": Room(model, "large")}, Shelf(None)) as address:
+    with serving({"large": ModelSession(model, "large")}, RunFolder(None)) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(address)
         page.fill("textarea[aria-label=text]", text)

@@ -22,51 +22,53 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from saccade.training.checkpoint import Store
-from saccade.training.disk import Disk
-from saccade.training.job import Job, prepare
-from saccade.training.lines import Lines
-from saccade.training.run import run
+from saccade.training.checkpoint.disk import Disk
+from saccade.training.checkpoint.store import CheckpointStore
+from saccade.training.metrics_log import MetricsLog
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import run_training
 
-TRAIN = {"epochs": 3, "tokens": 80, "rate": 3e-3, "save_every": 3, "save_minutes": 0.0, "device": "cpu"}
+TRAIN = {"epochs": 3, "batch_tokens": 80, "lr": 3e-3, "save_every": 3, "save_minutes": 0.0, "device": "cpu"}
 SMALL = {"width": 8, "layers": 1}
-STACK = dict(**SMALL, heads=2, inner=12, dropout=0.2)
+STACK = dict(**SMALL, heads=2, ffn_width=12, dropout=0.2)
 
 JOBS = {
     "label": Job("label", ("label.tsv",), "transformer", model_fields=STACK, train_fields=TRAIN),
     "label by rnn": Job(
-        "label", ("label.tsv",), "rnn", model_fields=SMALL, train_fields=TRAIN | {"clip": 0.1, "freeze": 1}
+        "label",
+        ("label.tsv",),
+        "rnn",
+        model_fields=SMALL,
+        train_fields=TRAIN | {"clip_grad_norm": 0.1, "freeze_layers": 1},
     ),
     "label by longformer": Job(
         "label",
         ("label.tsv",),
         "longformer",
-        model_fields={"width": 8, "layers": 1, "heads": 2, "inner": 12, "windows": (4,)},
-        task_fields={"length": 32},
-        train_fields=TRAIN | {"layer_rate": 0.9},
+        model_fields={"width": 8, "layers": 1, "heads": 2, "ffn_width": 12, "attention_windows": (4,)},
+        task_fields={"max_tokens": 32},
+        train_fields=TRAIN | {"layer_decay": 0.9},
     ),
     "label pictures": Job(
         "label",
         ("pictures",),
         "senet",
-        model_fields={"width": 8, "stages": 2, "blocks": 1, "reduction": 2},
-        train_fields=TRAIN | {"tokens": 8},
+        model_fields={"width": 8, "stages": 2, "blocks_per_stage": 1, "se_reduction": 2},
+        train_fields=TRAIN | {"batch_tokens": 8},
     ),
     "tag": Job(
-        "tag", ("tag.conll",), "transformer", model_fields=STACK, train_fields=TRAIN | {"parts": 2, "average": 0.9}
+        "tag", ("tag.conll",), "transformer", model_fields=STACK, train_fields=TRAIN | {"micro_batches": 2, "ema": 0.9}
     ),
-    "translate": Job(
-        "translate", ("pairs.tsv",), "transformer", model_fields=STACK, train_fields=TRAIN | {"average": 0.9}
-    ),
+    "translate": Job("translate", ("pairs.tsv",), "transformer", model_fields=STACK, train_fields=TRAIN | {"ema": 0.9}),
     "translate by rnn": Job(
-        "translate", ("pairs.tsv",), "rnn", model_fields=SMALL, train_fields=TRAIN | {"look_every": 4}
+        "translate", ("pairs.tsv",), "rnn", model_fields=SMALL, train_fields=TRAIN | {"eval_every": 4}
     ),
     "language": Job(
         "language",
         ("text.txt",),
         "transformer",
         model_fields=STACK,
-        task_fields={"length": 16},
+        task_fields={"max_tokens": 16},
         train_fields=TRAIN | {"precision": "bfloat16"},
     ),
     "language by rnn": Job(
@@ -74,7 +76,7 @@ JOBS = {
         ("text.txt",),
         "rnn",
         model_fields=SMALL,
-        task_fields={"length": 16},
+        task_fields={"max_tokens": 16},
         train_fields=TRAIN | {"patience": 2},
     ),
 }
@@ -158,7 +160,7 @@ def live(what: Job, out: Path, *, last: int | None = None) -> int:
         log = os.open(out.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        for _ in run(prepare(what), out, disk=Mortal(last)):
+        for _ in run_training(prepare(what), out, disk=Mortal(last)):
             pass
         code = 0
     except BaseException:
@@ -185,8 +187,8 @@ def contents(out: Path) -> dict[str, bytes]:
 
     Whoever is killed while removing an older checkpoint, after the last save, leaves that one too.
     """
-    store = Store(out)
-    kept = {found.path.name for found in (store.newest(warn=print), store.best(warn=print)) if found}
+    store = CheckpointStore(out)
+    kept = {found.path.name for found in (store.read_newest(warn=print), store.read_best(warn=print)) if found}
     old = {path for path in (out / "checkpoints").glob("step-*") if path.name not in kept}
     found = [path for path in sorted(out.rglob("*")) if path.is_file() and path.parent not in old]
     timed = ("speed.jsonl", "report.html", "facts.json", "manifest.json")
@@ -201,7 +203,7 @@ def differences(one: Path, other: Path) -> list[str]:
 
 def lost(out: Path) -> int:
     """How many steps a run that was killed has to take again."""
-    rows = Lines(out / "metrics.jsonl").read()
+    rows = MetricsLog(out / "metrics.jsonl").read()
     saved = [int(path.name.removeprefix("step-")) for path in (out / "checkpoints").glob("step-*")]
     return max((row["step"] for row in rows), default=0) - max(saved, default=0)
 
@@ -249,7 +251,7 @@ def stories(home: Path, seed: int, kills: int, names: Sequence[str]) -> Iterator
 
 
 if __name__ == "__main__":
-    for late in ("torch._dynamo", "numpy.ctypeslib", "saccade.explain.picture", "saccade.training.summary"):
+    for late in ("torch._dynamo", "numpy.ctypeslib", "saccade.render.plot", "saccade.training.write_report"):
         import_module(late)  # here and once, not in every life
     torch.set_num_threads(1)
     home, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from saccade.training.disk import Disk
+from saccade.training.checkpoint.disk import Disk
 
 
 class Crash(BaseException):

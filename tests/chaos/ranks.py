@@ -23,43 +23,64 @@ import torch
 from driver import contents, differences, job, write_data
 from torch import Tensor
 
-from saccade.training.checkpoint import Store
-from saccade.training.events import Result, Said
-from saccade.training.job import Ready, prepare
-from saccade.training.loop import Diverged, Learner
-from saccade.training.run import Run, run
-from saccade.training.world import joined, spread
+from saccade.training.checkpoint.store import CheckpointStore
+from saccade.training.distributed import join_world, strategy
+from saccade.training.distributed.heartbeat import Heartbeat
+from saccade.training.events import Message, RunResult
+from saccade.training.loop import Learner, NonFiniteLoss
+from saccade.training.prepare import PreparedRun, prepare
+from saccade.training.run import Trainer, run_training
 
-LIMIT = 300.0  # seconds for what should take one, on a machine that is busy
+LIMIT = 300.0  # seconds for what should take one, on a machine that is busy; whoever takes longer is told by `together`
 
 
 def together(size: int, work: Callable[[], Any], home: Path, *, kill: tuple[int, float] | None = None) -> list[Any]:
     """What each of so many processes made of some work, by rank; what one raised is told as text.
 
-    `kill` is a rank and the seconds after which it is killed.
+    `kill` is a rank and the seconds after which it is killed. If it had not met the others by then, they would wait for it as
+    long as torch does; the launcher ends them, and so does this. Once they have met, they must notice by themselves.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    children = [_child(rank, size, port, work, home / f"said-{rank}.json") for rank in range(size)]
+    children = [_child(rank, size, port, work, home) for rank in range(size)]
     limit = time.monotonic() + LIMIT
     if kill is not None:
         time.sleep(kill[1])
         os.kill(children[kill[0]], signal.SIGKILL)  # a child that has ended is a zombie until it is waited for
+        if not _met(home, kill[0]).exists():
+            for child in children:
+                os.kill(child, signal.SIGKILL)
     for child in children:
         while not os.waitpid(child, os.WNOHANG)[0]:
             if time.monotonic() > limit:
-                os.kill(child, signal.SIGKILL)
+                for one in children:
+                    os.kill(one, signal.SIGKILL)
+                raise TimeoutError(f"process {child} of {children} did not end in {LIMIT:.0f} seconds")
             time.sleep(0.005)
     said = [home / f"said-{rank}.json" for rank in range(size)]
     return [json.loads(path.read_text()) if path.exists() else "killed" for path in said]
 
 
-def _child(rank: int, size: int, port: str, work: Callable[[], Any], path: Path) -> int:
+def _met(home: Path, rank: int) -> Path:
+    """The file that a process leaves when it has met the others."""
+    return home / f"met-{rank}"
+
+
+def _child(rank: int, size: int, port: str, work: Callable[[], Any], home: Path) -> int:
+    path, met = home / f"said-{rank}.json", _met(home, rank)
     path.unlink(missing_ok=True)
+    met.unlink(missing_ok=True)
     child = os.fork()
     if child:
         return child
+    start = Heartbeat.start
+
+    def start_and_tell(self: Heartbeat) -> None:
+        met.touch()
+        start(self)
+
+    Heartbeat.start = start_and_tell  # type: ignore[method-assign]
     try:
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         made = work()
@@ -71,7 +92,7 @@ def _child(rank: int, size: int, port: str, work: Callable[[], Any], path: Path)
     os._exit(0)
 
 
-def ready(name: str, home: Path, **train: Any) -> Ready:
+def ready(name: str, home: Path, **train: Any) -> PreparedRun:
     """A training of the driver's, without dropout, with other settings."""
     what = job(name, home)
     sizes = {**what.model_fields, "dropout": 0.0}
@@ -79,9 +100,9 @@ def ready(name: str, home: Path, **train: Any) -> Ready:
     return prepare(replace(what, model_fields=sizes, train_fields=given))
 
 
-def learner(made: Ready, world: Any, *, double: bool = False) -> Learner:
+def learner(made: PreparedRun, world: Any, *, double: bool = False) -> Learner:
     model = made.model.double() if double else made.model
-    return Learner(model, made.task, made.feed(model), made.config, world)
+    return Learner(model, made.task, made.make_batches(model), made.config, world)
 
 
 def whole(x: Any) -> Tensor:
@@ -91,86 +112,96 @@ def whole(x: Any) -> Tensor:
 def gradients(name: str, home: Path, steps: int = 3, **train: Any) -> list[dict[str, list[float]]]:
     """The whole gradients of the first steps in float64, just before the weights move."""
     seen: list[dict[str, list[float]]] = []
-    with joined("cpu") as world:
+    with join_world("cpu") as world:
         one = learner(ready(name, home, **train), world, double=True)
         real = one.optimizer.step
 
         def step() -> None:
-            grads = {name: whole(p.grad).flatten().tolist() for name, p in one.learnt.items() if p.grad is not None}
+            grads = {
+                name: whole(p.grad).flatten().tolist()
+                for name, p in one.trainable_parameters.items()
+                if p.grad is not None
+            }
             seen.append(grads)
             real()
 
         one.optimizer.step = step  # type: ignore[assignment, method-assign]
-        norms = [one.step().norm for _ in range(steps)]
+        norms = [one.step().grad_norm for _ in range(steps)]
         for grads, norm in zip(seen, norms, strict=True):
             grads["norm"] = [norm]
     return seen
 
 
 def losses(name: str, home: Path, steps: int = 50, **train: Any) -> list[float]:
-    with joined("cpu") as world:
+    with join_world("cpu") as world:
         one = learner(ready(name, home, epochs=100, **train), world)
         return [one.step().loss for _ in range(steps)]
 
 
 def read(name: str, home: Path, **train: Any) -> list[list[int]]:
     """The lines of the examples that this process learns from in each step of an epoch, all of which are taken."""
-    with joined("cpu") as world:
+    with join_world("cpu") as world:
         made = ready(name, home, epochs=1, **train)
         lines: list[list[int]] = []
         one = learner(made, world)
-        while one.done < one.horizon:
-            lines.append([item.example.line for batch in one._batches() for item in batch.rows])
+        while one.step_count < one.total_steps:
+            lines.append([item.example.line for batch in one._read_batches() for item in batch.items])
             one.step()
         return lines
 
 
 def spoilt(name: str, home: Path, **train: Any) -> dict[str, Any]:
     """In the fourth step the loss of the last process alone is not finite; what each process then knows."""
-    with joined("cpu") as world:
+    with join_world("cpu") as world:
         one = learner(ready(name, home, **train), world)
         for _ in range(3):
             one.step()
-        before = [x.clone() for group in one.tensors().values() for x in one.spread.local(list(group.values()))]
+        before = [
+            x.clone()
+            for group in one.checkpoint_tensors().values()
+            for x in one.strategy.to_local(list(group.values()))
+        ]
         loss = type(one.task).loss
         if world.rank == world.size - 1:
             type(one.task).loss = lambda self, *given: loss(self, *given) * float("nan")  # type: ignore[method-assign]
         try:
             one.step()
             step, lines = 0, []
-        except Diverged as error:
-            step, lines = error.step, [item.example.line for batch in error.batches for item in batch.rows]
-        after = [x for group in one.tensors().values() for x in one.spread.local(list(group.values()))]
+        except NonFiniteLoss as error:
+            step, lines = error.step, [item.example.line for batch in error.batches for item in batch.items]
+        after = [x for group in one.checkpoint_tensors().values() for x in one.strategy.to_local(list(group.values()))]
         same = all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-        whole_step = [item.example.line for batch in one.feed.batches(3) for item in batch.rows]
-        return {"step": step, "same": same, "all": lines == whole_step, "done": one.done}
+        whole_step = [item.example.line for batch in one.batch_source.batches(3) for item in batch.items]
+        return {"step": step, "same": same, "all": lines == whole_step, "done": one.step_count}
 
 
 def ran(name: str, home: Path, out: str, **train: Any) -> list[str]:
     """A run; what it said, and how it ended."""
-    events = list(run(ready(name, home, **train), home / out))
-    said = [event.text for event in events if isinstance(event, Said)]
+    events = list(run_training(ready(name, home, **train), home / out))
+    said = [event.text for event in events if isinstance(event, Message)]
     last = events[-1]
-    assert isinstance(last, Result)
-    return [*said, f"{last.steps} steps, {last.why}"]
+    assert isinstance(last, RunResult)
+    return [*said, f"{last.steps} steps, {last.stop_reason}"]
 
 
 def reread(name: str, home: Path, out: str, new: str, **train: Any) -> int:
     """Go on from a checkpoint and write at once what was read, to another place; the step."""
-    with joined("cpu") as world:
+    with join_world("cpu") as world:
         made = ready(name, home, **train)
-        work = Run(made, home / out, world)
+        work = Trainer(made, home / out, world)
         list(work.resume())
-        work.learner.spread.save(Store(home / new), work.learner.done, work.learner.tensors(), {}, best=False)
-        return work.learner.done
+        work.learner.strategy.save(
+            CheckpointStore(home / new), work.learner.step_count, work.learner.checkpoint_tensors(), {}, best=False
+        )
+        return work.learner.step_count
 
 
 def unlike(one: Path, other: Path, which: str = "newest") -> list[str]:
     """The tensors of the newest or the best checkpoints of two runs that are not the same, bit for bit."""
-    found = [getattr(Store(out), which)(warn=print) for out in (one, other)]
+    found = [getattr(CheckpointStore(out), f"read_{which}")(warn=print) for out in (one, other)]
     assert found[0].step == found[1].step
     assert found[0].groups == found[1].groups
-    tables = [{f"{group}/{k}": v for group in it.groups for k, v in it.tensors(group).items()} for it in found]
+    tables = [{f"{group}/{k}": v for group in it.groups for k, v in it.read_tensors(group).items()} for it in found]
     return [key for key in {**tables[0], **tables[1]} if not torch.equal(tables[0][key], tables[1][key])]
 
 
@@ -187,7 +218,7 @@ def disturbed(name: str, home: Path, draw: random.Random, kills: int, **train: A
     what = replace(what, train_fields={**what.train_fields, **train})
 
     def work(out: Path) -> int:
-        events = list(run(prepare(what), out))
+        events = list(run_training(prepare(what), out))
         return getattr(events[-1], "steps", 0)
 
     began = time.monotonic()
@@ -200,7 +231,7 @@ def disturbed(name: str, home: Path, draw: random.Random, kills: int, **train: A
             said = together(2, lambda out=out: work(out), home, kill=kill)
             killed += "killed" in said
             # whoever was not killed heard of it at once, and was not waiting until its time was over
-            codes += [said] if not all(one == "killed" or "Lost" in str(one) for one in said) else []
+            codes += [said] if not all(one == "killed" or "PeerLost" in str(one) for one in said) else []
         # in a file of parts the order of what its header tells is not fixed, so its tensors are compared
         wrong += [file for file in differences(home / "calm", out) if "/shard-" not in file]
         wrong += [name for which in ("newest", "best") for name in unlike(home / "calm", out, which)]
@@ -216,7 +247,7 @@ def same_gradients(home: Path) -> Any:
         alone = together(1, lambda name=name: gradients(name, home), home)[0]
         assert isinstance(alone, list), alone
         for shard in (False, True):
-            found = together(2, lambda name=name, shard=shard: gradients(name, home, shard=shard), home)
+            found = together(2, lambda name=name, shard=shard: gradients(name, home, fsdp=shard), home)
             told[f"{name}, {'shards' if shard else 'copies'}"] = [
                 apart(alone, one) if isinstance(one, list) else one for one in found
             ]
@@ -227,15 +258,15 @@ def same_gradients(home: Path) -> Any:
 
 def as_large(name: str, home: Path) -> list[dict[str, list[float]]]:
     """The same as if the model were too large to stay put together from the forward to the backward pass."""
-    spread.FITS = 0
-    return gradients(name, home, shard=True)
+    strategy.MAX_UNSHARDED_BYTES = 0
+    return gradients(name, home, fsdp=True)
 
 
 def same_losses(home: Path) -> Any:
     alone = together(1, lambda: losses("translate", home), home)[0]
     told: dict[str, Any] = {"fell": alone[0] - alone[-1]}
     for shard in (False, True):
-        for one in together(2, lambda shard=shard: losses("translate", home, shard=shard), home):
+        for one in together(2, lambda shard=shard: losses("translate", home, fsdp=shard), home):
             apart = max(abs(a - b) for a, b in zip(one, alone, strict=True)) if isinstance(one, list) else one
             told.setdefault("shards" if shard else "copies", []).append(apart)
     return told
@@ -245,16 +276,16 @@ def uneven(home: Path) -> Any:
     """Steps of one example each, which leave most processes without any, and steps of a few in several parts."""
     told: dict[str, Any] = {"all": together(1, lambda: read("label", home), home)[0]}
     for shard in (False, True):
-        ways = {"one row": {"rows": 1}, "parts": {"rows": 3, "parts": 2}}
+        ways = {"one row": {"batch_size": 1}, "parts": {"batch_size": 3, "micro_batches": 2}}
         for way, train in ways.items():
-            found = together(3, lambda train=train, shard=shard: read("label", home, shard=shard, **train), home)
+            found = together(3, lambda train=train, shard=shard: read("label", home, fsdp=shard, **train), home)
             told[f"{way}, {'shards' if shard else 'copies'}"] = found
     return told
 
 
 def not_finite(home: Path) -> Any:
     return {
-        way: together(2, lambda s=s: spoilt("label", home, shard=s), home)
+        way: together(2, lambda s=s: spoilt("label", home, fsdp=s), home)
         for way, s in (("copies", False), ("shards", True))
     }
 
@@ -263,11 +294,11 @@ def any_number(home: Path) -> Any:
     """Saved by two, read by one, two and four, and by the other way of spreading."""
     told: dict[str, Any] = {}
     for way, shard in (("copies", False), ("shards", True)):
-        told[f"{way} ran"] = together(2, lambda w=way, s=shard: ran("tag", home, w, shard=s, max_steps=6), home)
+        told[f"{way} ran"] = together(2, lambda w=way, s=shard: ran("tag", home, w, fsdp=s, max_steps=6), home)
         for size in (1, 2, 4):
             for other in (False, True):
                 new = f"{way}-{size}-{other}"
-                done = together(size, lambda w=way, n=new, o=other: reread("tag", home, w, n, shard=o), home)
+                done = together(size, lambda w=way, n=new, o=other: reread("tag", home, w, n, fsdp=o), home)
                 told[new] = [done, unlike(home / way, home / new) if done == [6] * size else None]
         told[f"{way} again"] = together(1, lambda w=way: ran("tag", home, w, max_steps=8), home)
     told["files"] = sorted(path.name for path in (home / "shards" / "checkpoints").rglob("*.safetensors"))
@@ -281,16 +312,16 @@ def kills(home: Path, seed: int, count: int) -> Any:
         place = home / name
         place.mkdir()
         write_data(place)
-        told[name] = disturbed(name, place, draw, count // 2, shard=shard)
+        told[name] = disturbed(name, place, draw, count // 2, fsdp=shard)
     return told
 
 
 TRIED = {tried.__name__: tried for tried in (same_gradients, same_losses, uneven, not_finite, any_number)}
 
 if __name__ == "__main__":
-    for late in ("torch._dynamo", "numpy.ctypeslib", "saccade.explain.picture", "saccade.training.summary"):
+    for late in ("torch._dynamo", "numpy.ctypeslib", "saccade.render.plot", "saccade.training.write_report"):
         import_module(late)
-    for late in ("torch.distributed.fsdp", "saccade.training.world.writing"):
+    for late in ("torch.distributed.fsdp", "saccade.training.distributed.sharded_checkpoint"):
         import_module(late)
     torch.set_num_threads(1)
     for name in sys.argv[2:]:

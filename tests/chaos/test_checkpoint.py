@@ -18,10 +18,10 @@ import torch
 from faults import Crash, FaultyDisk, PowerCut
 from torch import Tensor
 
-from saccade.training.checkpoint import Checkpoint, Store, need
-from saccade.training.disk import DiskFull, locked
-from saccade.training.packing import seal, unseal
-from saccade.training.run_lock import RunLocked
+from saccade.training.checkpoint.disk import DiskFull, lock_directory
+from saccade.training.checkpoint.run_lock import RunLocked
+from saccade.training.checkpoint.serialize import dump_with_checksum, load_with_checksum
+from saccade.training.checkpoint.store import Checkpoint, CheckpointStore, bytes_needed
 
 
 @cache
@@ -44,12 +44,12 @@ def is_whole(found: Checkpoint) -> bool:
     """Everything is as it was given, bit for bit."""
     same = found.facts == facts(found.step) and found.groups == ("model", "optimizer", "random")
     for group, named in tensors(found.step).items():
-        back = found.tensors(group)
+        back = found.read_tensors(group)
         same = same and back.keys() == named.keys() and all(torch.equal(back[name], named[name]) for name in named)
     return same
 
 
-def save(store: Store, step: int, *, best: bool = False) -> None:
+def save(store: CheckpointStore, step: int, *, best: bool = False) -> None:
     store.save(step, tensors(step), facts(step), best=best)
 
 
@@ -96,7 +96,7 @@ class Story:
         self.home, self.keep, self.saves = home, keep, saves
         self.start, self.run = home / "start", home / "run"
         self.start.mkdir()
-        store = Store(self.start, keep=keep, disk=FaultyDisk())
+        store = CheckpointStore(self.start, max_to_keep=keep, disk=FaultyDisk())
         for step, best in saves[:-1]:
             save(store, step, best=best)
         self.before = self.seen(self.start)
@@ -112,14 +112,14 @@ class Story:
 
     def finish(self, disk: FaultyDisk) -> None:
         step, best = self.saves[-1]
-        save(Store(self.run, keep=self.keep, disk=disk), step, best=best)
+        save(CheckpointStore(self.run, max_to_keep=self.keep, disk=disk), step, best=best)
 
     def seen(self, run: Path) -> tuple[int | None, int | None]:
         """The steps of the newest and of the best, each found whole by a store that knows nothing of what happened."""
-        store = Store(run, keep=self.keep, disk=FaultyDisk())
+        store = CheckpointStore(run, max_to_keep=self.keep, disk=FaultyDisk())
         assert not [name for name in listed(run) if name.startswith(".")]
         steps = []
-        for found in (store.newest(warn=silent), store.best(warn=silent)):
+        for found in (store.read_newest(warn=silent), store.read_best(warn=silent)):
             assert found is None or is_whole(found)
             steps.append(None if found is None else found.step)
         return steps[0], steps[1]
@@ -173,7 +173,7 @@ def test_an_error_at_any_operation(story, number, lasting):
 def test_a_used_up_share_is_a_full_disk(pair):
     disk = FaultyDisk(7, OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
     with pytest.raises(DiskFull, match="the disk is full"):
-        save(Store(pair, disk=disk), 3)
+        save(CheckpointStore(pair, disk=disk), 3)
     assert listed(pair) == ["best.json", "step-00000001", "step-00000002"]
 
 
@@ -211,7 +211,7 @@ def test_without_either_sync_a_power_cut_would_lose_all(home, syncs):
     story = Story(home, *STORIES["only one is kept"])
     lost = 0
     for _ in power_cuts(story, syncs):
-        lost += Store(story.run).newest(warn=lambda said: None) is None
+        lost += CheckpointStore(story.run).read_newest(warn=lambda said: None) is None
     assert lost
 
 
@@ -219,16 +219,16 @@ def test_without_either_sync_a_power_cut_would_lose_all(home, syncs):
 def test_a_link_in_place_of_a_checkpoint_is_a_damaged_one(home, target):
     """One that leads nowhere, to itself or to no directory: the one before is used, and the next save takes its place."""
     run = home / f"links-{len(target)}"
-    save(Store(run), 3)
+    save(CheckpointStore(run), 3)
     (run / "checkpoints" / "step-00000009").symlink_to(target)
     warned: list[str] = []
-    found = Store(run).newest(warn=warned.append)
+    found = CheckpointStore(run).read_newest(warn=warned.append)
     assert found is not None
     assert found.step == 3
     assert "step-00000009" in warned[0]
-    store = Store(run)
+    store = CheckpointStore(run)
     save(store, 9)
-    found = store.newest(warn=silent)
+    found = store.read_newest(warn=silent)
     assert found is not None
     assert found.step == 9
     assert is_whole(found)
@@ -239,14 +239,14 @@ import os, random, signal, sys, time
 import torch
 from pathlib import Path
 sys.path.insert(0, str(Path(sys.argv[1])))
-from test_checkpoint import Store, is_whole, save, silent
+from test_checkpoint import CheckpointStore, is_whole, save, silent
 torch.set_num_threads(1)
 draw, run, last, caught = random.Random(int(sys.argv[3])), Path(sys.argv[2]), -1, 0
 for trial in range(int(sys.argv[4])):
     ear, mouth = os.pipe()
     child = os.fork()
     if not child:
-        store, step = Store(run), last
+        store, step = CheckpointStore(run), last
         while True:
             os.write(mouth, b".")
             step += 1
@@ -259,8 +259,8 @@ for trial in range(int(sys.argv[4])):
     os.close(ear)
     os.close(mouth)
     caught += any(path.name.startswith(".") for path in (run / "checkpoints").glob(".*"))
-    store = Store(run)
-    found, best = store.newest(warn=silent), store.best(warn=silent)
+    store = CheckpointStore(run)
+    found, best = store.read_newest(warn=silent), store.read_best(warn=silent)
     step = -1 if found is None else found.step
     assert step >= last, (step, last)
     assert (found is None or is_whole(found)) and (best is None or (is_whole(best) and best.step % 3 == 0))
@@ -287,7 +287,7 @@ def test_a_saving_process_can_be_killed(tmp_path, trials):
 @pytest.fixture
 def pair(home) -> Path:
     """A run with two checkpoints, the second marked as the best."""
-    store = Store(home / "run")
+    store = CheckpointStore(home / "run")
     save(store, 1)
     save(store, 2, best=True)
     return home / "run"
@@ -296,7 +296,7 @@ def pair(home) -> Path:
 def falls_back(run: Path, named: str) -> None:
     """The damage is seen and told by the name of the file, and the checkpoint before is used."""
     said: list[str] = []
-    found = Store(run).newest(warn=said.append)
+    found = CheckpointStore(run).read_newest(warn=said.append)
     assert found is not None, said
     assert found.step == 1
     assert is_whole(found)
@@ -325,7 +325,7 @@ def test_every_truncation_is_seen(pair, record_property):
             path.write_bytes(content[:point])
             falls_back(pair, path.name)
         path.write_bytes(content)
-    assert Store(pair).newest(warn=silent).step == 2  # type: ignore[union-attr]
+    assert CheckpointStore(pair).read_newest(warn=silent).step == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.nightly)])
@@ -339,7 +339,7 @@ def test_every_flipped_bit_is_seen(pair, count, record_property):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
         falls_back(pair, path.name)
         path.write_bytes(content)
-    assert Store(pair).newest(warn=silent).step == 2  # type: ignore[union-attr]
+    assert CheckpointStore(pair).read_newest(warn=silent).step == 2  # type: ignore[union-attr]
 
 
 def test_every_changed_byte_of_the_sealed_files_is_seen(pair):
@@ -349,11 +349,11 @@ def test_every_changed_byte_of_the_sealed_files_is_seen(pair):
         for place in range(len(content)):
             path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
             said: list[str] = []
-            assert Store(pair).best(warn=said.append) is None
+            assert CheckpointStore(pair).read_best(warn=said.append) is None
             assert len(said) == 1
             assert path.name in said[0]
         path.write_bytes(content)
-    assert Store(pair).best(warn=silent).step == 2  # type: ignore[union-attr]
+    assert CheckpointStore(pair).read_best(warn=silent).step == 2  # type: ignore[union-attr]
 
 
 def swap(one: Path, other: Path) -> None:
@@ -396,29 +396,29 @@ def test_files_swapped_within_and_between_checkpoints_are_seen(pair):
     for path in (facts_, model, optimizer, randoms):  # the same name and size, of another step
         HARM["from the one before"](path)
         said: list[str] = []
-        assert Store(pair).newest(warn=said.append) is None
+        assert CheckpointStore(pair).read_newest(warn=said.append) is None
         assert len(said) == 3  # both are told, then that nothing is left
         assert "none of the 2 checkpoints is whole" in said[-1]
         HARM["from the one before"](path)
     swap(pair / "checkpoints" / "step-00000001", pair / "checkpoints" / "step-00000002")
     said = []
-    assert Store(pair).newest(warn=said.append) is None
+    assert CheckpointStore(pair).read_newest(warn=said.append) is None
     assert "belongs to step-00000001" in said[0]
 
 
 def test_a_newer_format_is_refused_not_passed_over(pair):
     """Falling back would throw away what the newer saccade has done."""
     path = pair / "checkpoints" / "step-00000002" / "manifest.json"
-    path.write_bytes(seal(unseal(path.read_bytes()) | {"format": 2}))
+    path.write_bytes(dump_with_checksum(load_with_checksum(path.read_bytes()) | {"format": 2}))
     with pytest.raises(
         ValueError, match=r"manifest.json: written by a newer saccade, in format 2; this one reads up to"
     ):
-        Store(pair).newest(warn=silent)
+        CheckpointStore(pair).read_newest(warn=silent)
 
 
 @pytest.mark.parametrize("body", [{}, {"format": "1"}, {"format": 1}, {"format": 1, "step": 2, "files": {"a": 3}}])
 def test_a_sealed_manifest_of_something_else_is_damage(pair, body):
-    (pair / "checkpoints" / "step-00000002" / "manifest.json").write_bytes(seal(body))
+    (pair / "checkpoints" / "step-00000002" / "manifest.json").write_bytes(dump_with_checksum(body))
     falls_back(pair, "manifest.json")
 
 
@@ -426,8 +426,8 @@ def test_damaged_ones_do_not_count_as_kept(pair):
     """With a damaged 2, saving 3 must leave 1 as well: else there would be one where two were asked for."""
     files(pair)[2].write_bytes(b"")
     (pair / "checkpoints" / "best.json").unlink()
-    store = Store(pair, keep=2)
-    assert store.newest(warn=lambda said: None).step == 1  # type: ignore[union-attr]
+    store = CheckpointStore(pair, max_to_keep=2)
+    assert store.read_newest(warn=lambda said: None).step == 1  # type: ignore[union-attr]
     save(store, 3)
     assert listed(pair) == ["step-00000001", "step-00000003"]
     save(store, 4)
@@ -436,17 +436,17 @@ def test_damaged_ones_do_not_count_as_kept(pair):
 
 def test_a_damaged_one_is_replaced_when_its_step_comes_again(pair):
     files(pair)[2].write_bytes(b"")
-    store = Store(pair)
-    assert store.newest(warn=lambda said: None).step == 1  # type: ignore[union-attr]
+    store = CheckpointStore(pair)
+    assert store.read_newest(warn=lambda said: None).step == 1  # type: ignore[union-attr]
     save(store, 2)
-    assert store.newest(warn=silent).step == 2  # type: ignore[union-attr]
-    assert store.best(warn=silent).step == 2  # type: ignore[union-attr]
+    assert store.read_newest(warn=silent).step == 2  # type: ignore[union-attr]
+    assert store.read_best(warn=silent).step == 2  # type: ignore[union-attr]
     assert listed(pair) == ["best.json", "step-00000001", "step-00000002"]
 
 
 def test_nothing_goes_while_the_best_is_not_known(pair):
     (pair / "checkpoints" / "best.json").write_bytes(b"{}")
-    store = Store(pair, keep=1)
+    store = CheckpointStore(pair, max_to_keep=1)
     save(store, 3)
     assert listed(pair) == ["best.json", *(f"step-0000000{i}" for i in (1, 2, 3))]
     save(store, 4, best=True)
@@ -459,7 +459,7 @@ def test_nothing_goes_while_the_best_is_not_known(pair):
 class Small(FaultyDisk):
     room = 0
 
-    def free(self, path: Path) -> int:
+    def free_bytes(self, path: Path) -> int:
         return self.room
 
 
@@ -467,56 +467,56 @@ def test_no_room_is_said_before_anything_is_written(pair):
     disk = Small()
     disk.room = 12_345
     with pytest.raises(DiskFull, match=r"Saving needs 0\.\d MB to be free; 0\.0 MB are\. Make room") as caught:
-        save(Store(pair, disk=disk), 3)
-    assert (caught.value.errno, caught.value.free) == (errno.ENOSPC, 12_345)
-    assert caught.value.needed is not None
+        save(CheckpointStore(pair, disk=disk), 3)
+    assert (caught.value.errno, caught.value.bytes_free) == (errno.ENOSPC, 12_345)
+    assert caught.value.bytes_needed is not None
     assert disk.log == ["sync_directory"]
-    disk.room = caught.value.needed
+    disk.room = caught.value.bytes_needed
     with pytest.raises(DiskFull):
-        save(Store(pair, disk=disk), 3)
+        save(CheckpointStore(pair, disk=disk), 3)
     disk.room += 1
-    save(Store(pair, disk=disk), 3)
-    assert Store(pair).newest(warn=silent).step == 3  # type: ignore[union-attr]
+    save(CheckpointStore(pair, disk=disk), 3)
+    assert CheckpointStore(pair).read_newest(warn=silent).step == 3  # type: ignore[union-attr]
 
 
 def test_need_is_what_is_written(pair):
     sizes = [-(-path.stat().st_size // 4096) for path in files(pair)]
-    assert need(tensors(2)) == 4096 * (sum(sizes) + 2)  # and the directory, and best.json
+    assert bytes_needed(tensors(2)) == 4096 * (sum(sizes) + 2)  # and the directory, and best.json
 
 
 def test_a_living_writer_is_left_alone(pair):
     part = pair / "checkpoints" / ".part-step-00000003"
     part.mkdir()
-    with locked(pair / "checkpoints"):
-        store = Store(pair)
+    with lock_directory(pair / "checkpoints"):
+        store = CheckpointStore(pair)
         assert part.exists()
-        assert store.newest(warn=silent).step == 2  # type: ignore[union-attr]
+        assert store.read_newest(warn=silent).step == 2  # type: ignore[union-attr]
         with pytest.raises(RunLocked, match="another process is saving here"):
             save(store, 3)
         assert part.exists()
-    Store(pair)
+    CheckpointStore(pair)
     assert not part.exists()
 
 
 def test_a_reader_is_not_misled_by_a_writer_that_prunes(pair, monkeypatch):
     """Between its look at the directory and its look at the files, the checkpoint it has seen gives way to a newer one."""
-    reader = Store(pair, keep=1)
-    seen = reader._found
+    reader = CheckpointStore(pair, max_to_keep=1)
+    seen = reader._list_steps
 
     def slow() -> dict[int, Path]:
-        monkeypatch.setattr(reader, "_found", seen)
+        monkeypatch.setattr(reader, "_list_steps", seen)
         found = seen()
-        save(Store(pair, keep=1), 3, best=True)
+        save(CheckpointStore(pair, max_to_keep=1), 3, best=True)
         return found
 
-    monkeypatch.setattr(reader, "_found", slow)
-    assert reader.newest(warn=silent).step == 3  # type: ignore[union-attr]
+    monkeypatch.setattr(reader, "_list_steps", slow)
+    assert reader.read_newest(warn=silent).step == 3  # type: ignore[union-attr]
 
 
 def test_what_is_not_ours_stays(pair):
     (pair / "checkpoints" / "notes.txt").write_text("mine")
     (pair / "checkpoints" / "step-1-copy").mkdir()
-    save(Store(pair, keep=1), 3, best=True)
+    save(CheckpointStore(pair, max_to_keep=1), 3, best=True)
     assert listed(pair) == ["best.json", "notes.txt", "step-00000003", "step-1-copy"]
 
 

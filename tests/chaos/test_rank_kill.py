@@ -12,35 +12,35 @@ import pytest
 from driver import differences, write_data
 from test_ranks import home, told  # noqa: F401 - a fixture
 
-FLAGS = "--model rnn --model.width 8 --train.tokens 80 --train.save-every 5 --train.epochs"
+FLAGS = "--model rnn --model.width 8 --train.batch-tokens 80 --train.save-every 5 --train.epochs"
 CALM = os.environ | {"OMP_NUM_THREADS": "1"}
 # a process with something wrong in it: in which one, and what
 BROKEN = """
 import os, signal, sys, time
 from pathlib import Path
 from saccade.cli import main
-from saccade.training import lastwords
+from saccade.training import exit_report
 
 rank, what = sys.argv[1:3]
 fresh = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 
 def broken():
     from saccade.errors import DataError
-    from saccade.training.checkpoint import Store
-    from saccade.training.disk import DiskFull
+    from saccade.training.checkpoint.store import CheckpointStore
+    from saccade.training.checkpoint.disk import DiskFull
     from saccade.training.loop import Learner
-    step, save = Learner.step, Store.save
+    step, save = Learner.step, CheckpointStore.save
     signals = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "term": signal.SIGTERM}
 
     def wrong_step(self):
-        if self.done == 11 and what not in ("disk", "slow"):
+        if self.step_count == 11 and what not in ("disk", "slow"):
             Path("when").write_text(str(time.time()))
             if what in signals:
                 os.kill(os.getpid(), signals[what])
             while what == "loop":
                 pass
             if what == "data":
-                raise DataError("line 7 is not what it was", cure="mend it")
+                raise DataError("line 7 is not what it was", hint="mend it")
             if what == "bug":
                 raise KeyError("a bug of ours")
         return step(self)
@@ -51,12 +51,12 @@ def broken():
             time.sleep(8)
         if what == "disk":
             Path("when").write_text(str(time.time()))
-            raise DiskFull(self.directory, needed=10**9, free=10**6)
+            raise DiskFull(self.directory, bytes_needed=10**9, bytes_free=10**6)
         return save(self, *args, **kwargs)
 
-    Learner.step, Store.save = wrong_step, wrong_save
+    Learner.step, CheckpointStore.save = wrong_step, wrong_save
 
-if fresh and os.environ.get("RANK") == rank and lastwords.left() is None:
+if fresh and os.environ.get("RANK") == rank and exit_report.read_exit_report() is None:
     broken()
 sys.exit(main(sys.argv[3:]))
 """
@@ -96,8 +96,8 @@ def launch(where: Path, rank: int, what: str, out: str, *, epochs: int = 4, **mo
     words = ["train", "label", "--data", "label.tsv", "--out", out, *FLAGS.split(), str(epochs)]
     call = (
         "import sys; sys.argv[0] = 'saccade';"
-        "from saccade.training.world import launch;"
-        f"sys.exit(launch.started(2, ['broken.py', '{rank}', '{what}', *{words!r}]))"
+        "from saccade.training.distributed import launch;"
+        f"sys.exit(launch.launch_python(2, ['broken.py', '{rank}', '{what}', *{words!r}]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", call], cwd=where, capture_output=True, text=True, env=CALM | more, timeout=900
@@ -125,7 +125,7 @@ def test_a_killed_process_is_started_again(tmp_path):
     ],
 )
 def test_an_error_of_one_process_ends_all_and_is_said_last(tmp_path, rank, what, code, last):
-    found, said, seconds = launch(tmp_path, rank, what, "out", epochs=400, SACCADE_SILENCE="600")
+    found, said, seconds = launch(tmp_path, rank, what, "out", epochs=400, SACCADE_HEARTBEAT_TIMEOUT="600")
     assert found == code, said
     assert re.match(last, said.splitlines()[-1]), said
     assert "Traceback" not in said
@@ -144,7 +144,7 @@ def test_a_bug_in_one_process_is_said_last(tmp_path):
 @pytest.mark.nightly
 def test_a_process_that_hangs_is_named(tmp_path):
     for rank in (1, 0):
-        code, said, seconds = launch(tmp_path, rank, "hang", f"out{rank}", SACCADE_SILENCE="5")
+        code, said, seconds = launch(tmp_path, rank, "hang", f"out{rank}", SACCADE_HEARTBEAT_TIMEOUT="5")
         assert code == 0, said  # the hanging one is killed, and all are started again
         assert "started again (1 of at most 3 times)" in said
         assert seconds < 120
@@ -154,7 +154,7 @@ def test_a_process_that_hangs_is_named(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.parametrize("rank", [1, 0])
 def test_a_process_that_goes_round_in_circles_is_named(tmp_path, rank):
-    code, said, seconds = launch(tmp_path, rank, "loop", "out", SACCADE_SILENCE="5")
+    code, said, seconds = launch(tmp_path, rank, "loop", "out", SACCADE_HEARTBEAT_TIMEOUT="5")
     assert code == 0, said  # it is killed, and all are started again
     assert "started again (1 of at most 3 times)" in said
     assert f"rank {rank} lives and does not move; others waited 5 seconds for it" in said
@@ -163,7 +163,7 @@ def test_a_process_that_goes_round_in_circles_is_named(tmp_path, rank):
 
 @pytest.mark.nightly
 def test_long_work_of_the_first_alone_is_no_hanging(tmp_path):
-    code, said, _ = launch(tmp_path, 0, "slow", "out", SACCADE_SILENCE="3")
+    code, said, _ = launch(tmp_path, 0, "slow", "out", SACCADE_HEARTBEAT_TIMEOUT="3")
     assert code == 0, said
     assert "given up" not in said
     assert "started again" not in said

@@ -13,22 +13,22 @@ from driver import differences, job, write_data
 
 from saccade import cli
 from saccade.tasks.label import Label
-from saccade.training.events import Event, Looked, Result, Saved
-from saccade.training.job import prepare
-from saccade.training.loop import Learner, Step
-from saccade.training.run import run
+from saccade.training.events import CheckpointSaved, DevEvaluation, Event, RunResult
+from saccade.training.loop import Learner, TrainStep
+from saccade.training.prepare import prepare
+from saccade.training.run import run_training
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 PATIENCE = 300  # seconds after which something hangs, however busy the machine is
-FLAGS = "--model rnn --model.width 8 --train.epochs 60 --train.tokens 80"
+FLAGS = "--model rnn --model.width 8 --train.epochs 60 --train.batch-tokens 80"
 SLOW = """
 import os, sys, time
 from saccade.cli import main
 from saccade.training.loop import Learner
-from saccade.training.stops import Stops
-real, hear = Learner.step, Stops._hear
+from saccade.training.signals import StopSignals
+real, hear = Learner.step, StopSignals._handle_signal
 def step(self):
-    if self.done == 2:
+    if self.step_count == 2:
         print("in a long step", flush=True)
         while True:
             time.sleep(0.01)
@@ -36,7 +36,7 @@ def step(self):
 def heard(self, number, frame):
     hear(self, number, frame)
     os.write(1, b"heard\\n")
-Learner.step, Stops._hear = step, heard
+Learner.step, StopSignals._handle_signal = step, heard
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -141,7 +141,7 @@ def raised_in(what: Callable[..., object], at: int) -> Callable[..., object]:
 
 
 def events(home: Path, out: str, name: str = "label") -> Iterator[Event]:
-    return run(prepare(job(name, home)), home / out)
+    return run_training(prepare(job(name, home)), home / out)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def calm(home) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Label, "answer", counted)
         *_, last = events(home, "calm")
-    assert isinstance(last, Result)
+    assert isinstance(last, RunResult)
     return calls[0]
 
 
@@ -168,14 +168,14 @@ def test_a_signal_in_any_look_stops_it_and_the_look_is_taken_again(home, calm, m
     for at in range(1, calm + 1):
         monkeypatch.setattr(Label, "answer", raised_in(real, at))
         *seen, last = events(home, f"wild{at}")
-        assert isinstance(last, Result)
+        assert isinstance(last, RunResult)
         assert last.signal == signal.SIGTERM
-        assert isinstance(seen[-1], Saved)
-        assert sum(isinstance(event, Looked) for event in seen) == at - 1
+        assert isinstance(seen[-1], CheckpointSaved)
+        assert sum(isinstance(event, DevEvaluation) for event in seen) == at - 1
         assert not (home / f"wild{at}" / "model").exists()
         monkeypatch.setattr(Label, "answer", real)
         *_, last = events(home, f"wild{at}")
-        assert isinstance(last, Result)
+        assert isinstance(last, RunResult)
         assert last.signal is None
         assert not differences(home / "calm", home / f"wild{at}")
 
@@ -185,8 +185,8 @@ def test_a_signal_in_any_step_ends_with_that_step(home, calm, monkeypatch):
     for at in range(1, steps + 1):
         monkeypatch.setattr(Learner, "step", raised_in(real, at))
         seen = list(events(home, f"wild{at}"))
-        assert [type(event) for event in seen[-3:]] == [Step, Saved, Result]
-        assert sum(isinstance(event, Step) for event in seen) == at
+        assert [type(event) for event in seen[-3:]] == [TrainStep, CheckpointSaved, RunResult]
+        assert sum(isinstance(event, TrainStep) for event in seen) == at
     monkeypatch.setattr(Learner, "step", real)
     for at in (1, steps // 3, steps // 2, steps - 1, steps):
         list(events(home, f"wild{at}"))
@@ -200,7 +200,7 @@ def test_a_killed_second_look_leaves_no_second_line(home, calm, monkeypatch):
     list(events(home, "wild"))
     monkeypatch.setattr(Label, "answer", real)
     for event in events(home, "wild"):
-        if isinstance(event, Looked):
+        if isinstance(event, DevEvaluation):
             break  # the generator is dropped where a save would follow
     assert "dev" in (home / "wild" / "metrics.jsonl").read_text()
     list(events(home, "wild"))

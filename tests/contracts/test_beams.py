@@ -6,9 +6,9 @@ from test_families import FROM_CODES, PICTURES, VOCAB, WRITERS, double, example,
 from torch.testing import assert_close
 
 from saccade.data import Batch, Image, Text
-from saccade.decoding import Bounds, follow, generate
-from saccade.decoding.beam import Beams, search
-from saccade.decoding.speculate import Drafted, LookUp, speculate
+from saccade.decoding import StoppingCriteria, generate, teacher_forced_logits
+from saccade.decoding.beam import BeamConfig, beam_search
+from saccade.decoding.speculative import DraftModel, PromptLookup, speculate
 
 LIMIT = 6
 
@@ -23,41 +23,54 @@ def rows_of(family):
     if family.name in PICTURES:
         return [batch], [Batch(Image(batch.source.pixels[i : i + 1])) for i in range(2)]
     rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
-    return [Batch(Text.of(rows, left=left)) for left in (True, False)], [Batch(Text.of([row])) for row in rows]
+    return [Batch(Text.pad(rows, pad_left=left)) for left in (True, False)], [Batch(Text.pad([row])) for row in rows]
 
 
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_one_beam_is_greedy(family, double):  # noqa: F811
     model = rough(family)
     for batch in rows_of(family)[0]:
-        found = search(model, batch, Bounds(stop=stop_of(family), limit=LIMIT), Beams(1))
-        assert [one.tokens for (one,) in found] == generate(model, batch, stop=stop_of(family), limit=LIMIT)
+        found = beam_search(
+            model, batch, StoppingCriteria(stop_ids=stop_of(family), max_new_tokens=LIMIT), BeamConfig(1)
+        )
+        assert [one.tokens for (one,) in found] == generate(
+            model, batch, stop_ids=stop_of(family), max_new_tokens=LIMIT
+        )
 
 
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_a_batch_is_its_rows_alone_and_a_score_that_of_its_text(family, double):  # noqa: F811
     model, stop = rough(family), stop_of(family)
     together, alone = rows_of(family)
-    wanted = [search(model, one, Bounds(stop=stop, limit=LIMIT), Beams(3), best=3)[0] for one in alone]
+    wanted = [
+        beam_search(model, one, StoppingCriteria(stop_ids=stop, max_new_tokens=LIMIT), BeamConfig(3), n_best=3)[0]
+        for one in alone
+    ]
     for batch in together:
-        found = search(model, batch, Bounds(stop=stop, limit=LIMIT), Beams(3), best=3)
+        found = beam_search(
+            model, batch, StoppingCriteria(stop_ids=stop, max_new_tokens=LIMIT), BeamConfig(3), n_best=3
+        )
         for mine, theirs in zip(found, wanted, strict=True):
             assert [one.tokens for one in mine] == [one.tokens for one in theirs]
             assert_close([one.score for one in mine], [one.score for one in theirs])
     for batch, texts in zip(alone, wanted, strict=True):
         for one in texts:
             with torch.no_grad():
-                scores = follow(model, Batch(batch.source, Text.of([one.tokens or [3]]))).log_softmax(-1)[0]
+                scores = teacher_forced_logits(model, Batch(batch.source, Text.pad([one.tokens or [3]]))).log_softmax(
+                    -1
+                )[0]
             logs = scores[: len(one.tokens)].gather(-1, torch.tensor(one.tokens, dtype=torch.long)[:, None])[:, 0]
             assert_close(logs.tolist(), one.logprobs)
-            length = len(one.tokens) + (one.closing is not None)
-            assert one.score == pytest.approx((sum(one.logprobs) + (one.closing or 0.0)) / length)
+            length = len(one.tokens) + (one.stop_logprob is not None)
+            assert one.score == pytest.approx((sum(one.logprobs) + (one.stop_logprob or 0.0)) / length)
 
 
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_proposals_change_nothing(family, double):  # noqa: F811
     model, (batch, *_) = rough(family), rows_of(family)[0]
-    wanted = generate(model, batch, stop=stop_of(family), limit=LIMIT)
+    wanted = generate(model, batch, stop_ids=stop_of(family), max_new_tokens=LIMIT)
     wrong = lambda model, one: lambda written, count: [VOCAB - 1 - written[-1] % 7] * count
-    for drafter in (LookUp(), Drafted(model), wrong):
-        assert speculate(model, batch, Bounds(stop=stop_of(family), limit=LIMIT), drafter) == wanted
+    for drafter in (PromptLookup(), DraftModel(model), wrong):
+        assert (
+            speculate(model, batch, StoppingCriteria(stop_ids=stop_of(family), max_new_tokens=LIMIT), drafter) == wanted
+        )

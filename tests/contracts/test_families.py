@@ -11,66 +11,75 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade.attention import watch
-from saccade.data import Batch, Image, Points, Text
-from saccade.decoding import follow
+from saccade.data import Batch, Features, Image, Text
+from saccade.decoding import teacher_forced_logits
+from saccade.models.build import new
 from saccade.models.load import load
-from saccade.models.new import new
-from saccade.models.table import FAMILIES
-from saccade.models.weights import to_ours, to_theirs
-from saccade.tasks.losses import written_loss
+from saccade.models.registry import FAMILIES
+from saccade.models.weight_map import to_ours, to_theirs
+from saccade.tasks.losses import seq2seq_loss
 
 VOCAB = 23
-READ = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 17, "length": 16, "dropout": 0.0}
-PAIR = READ | {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 17, "begin": 2}
-SEE = {"width": 12, "layers": 1, "heads": 3, "inner": 17, "dropout": 0.0}
-SEEN = SEE | {"vocab": VOCAB, "size": 12, "cell": 4}
-CAPTION = SEEN | {"width": 48, "length": 16}
+READ = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "ffn_width": 17, "max_positions": 16, "dropout": 0.0}
+PAIR = READ | {"decoder_layers": 2, "decoder_heads": 3, "decoder_ffn_width": 17, "decoder_start_id": 2}
+SEE = {"width": 12, "layers": 1, "heads": 3, "ffn_width": 17, "dropout": 0.0}
+SEEN = SEE | {"vocab": VOCAB, "image_size": 12, "cell_size": 4}
+CAPTION = SEEN | {"width": 48, "max_positions": 16}
 SIZES = {
     "rnn": {"vocab": VOCAB, "width": 12, "dropout": 0.0},
-    "rnn_language": {"vocab": VOCAB, "width": 12, "layers": 2, "dropout": 0.0},
-    "rnn_reader": {"vocab": VOCAB, "width": 12, "layers": 2, "dropout": 0.0},
+    "rnn_lm": {"vocab": VOCAB, "width": 12, "layers": 2, "dropout": 0.0},
+    "rnn_encoder": {"vocab": VOCAB, "width": 12, "layers": 2, "dropout": 0.0},
     "transformer": READ,
-    "transformer_language": READ,
-    "transformer_reader": READ,
+    "transformer_lm": READ,
+    "transformer_encoder": READ,
     "bert": READ,
     "roberta": READ,
     "xlm_roberta": READ,
     "camembert": READ,
     "distilbert": READ | {"label_dropout": 0.0, "span_dropout": 0.0},
-    "electra": READ | {"word_width": 5},
-    "longformer": READ | {"windows": (4,)},
-    "bigbird": READ | {"block": 1, "count": 1},
+    "electra": READ | {"embedding_width": 5},
+    "longformer": READ | {"attention_windows": (4,)},
+    "bigbird": READ | {"block_size": 1, "random_blocks": 1},
     "linformer": READ | {"rank": 5},
-    "reformer": READ | {"buckets": 2, "near": 3},
+    "reformer": READ | {"hash_buckets": 2, "max_bucket_distance": 3},
     "gpt2": READ,
-    "llama": READ | {"heads": 6, "head_width": 2, "key_heads": 2},
-    "mistral": READ | {"heads": 6, "head_width": 2, "key_heads": 2} | {"window": 4},
-    "qwen2": READ | {"heads": 6, "head_width": 2, "key_heads": 2},
-    "qwen3": READ | {"heads": 6, "head_width": 2, "key_heads": 2},
-    "gpt_neox": READ | {"rotary_share": 0.5},
-    "gemma3": READ | {"heads": 6, "head_width": 2, "key_heads": 2, "window": 4, "full_every": 2, "scale_width": 3},
-    "t5": {k: v for k, v in READ.items() if k != "length"} | {"head_width": 4, "buckets": 8, "distance": 16},
+    "llama": READ | {"heads": 6, "head_width": 2, "kv_heads": 2},
+    "mistral": READ | {"heads": 6, "head_width": 2, "kv_heads": 2} | {"sliding_window": 4},
+    "qwen2": READ | {"heads": 6, "head_width": 2, "kv_heads": 2},
+    "qwen3": READ | {"heads": 6, "head_width": 2, "kv_heads": 2},
+    "gpt_neox": READ | {"rotary_fraction": 0.5},
+    "gemma3": READ
+    | {
+        "heads": 6,
+        "head_width": 2,
+        "kv_heads": 2,
+        "sliding_window": 4,
+        "full_attention_every": 2,
+        "attention_scale_width": 3,
+    },
+    "t5": {k: v for k, v in READ.items() if k != "max_positions"}
+    | {"head_width": 4, "relative_buckets": 8, "max_relative_distance": 16},
     "bart": PAIR,
     "marian": PAIR,
-    "marian_student": SEE | {"vocab": VOCAB, "layers": 2, "decoder_layers": 2},
-    "vit": SEE | {"side": 12, "patch": 4},
-    "senet": {"width": 12, "stages": 2, "blocks": 1, "reduction": 2},
+    "marian_ssru": SEE | {"vocab": VOCAB, "layers": 2, "decoder_layers": 2},
+    "vit": SEE | {"image_height": 12, "patch_size": 4},
+    "senet": {"width": 12, "stages": 2, "blocks_per_stage": 1, "se_reduction": 2},
     "captioner_rnn": CAPTION,
     "captioner_transformer": CAPTION,
-    "captioner_patches": CAPTION,
-    "painter": SEEN | {"length": 8, "codes": 7, "code_width": 5},
-    "kernel": {"points": 7, "features": 3, "outputs": 2},
+    "captioner_vit": CAPTION,
+    "dalle": SEEN | {"max_positions": 8, "codebook_size": 7, "code_width": 5},
+    "kernel_regression": {"points": 7, "features": 3, "outputs": 2},
 }
-TINY = {family.name: family.config(**SIZES[family.name]) for family in FAMILIES}
-PICTURES = ("vit", "senet", "captioner_rnn", "captioner_transformer", "captioner_patches")
-FROM_CODES = {"painter": VOCAB + 1}  # the first token that it may write
+TINY = {family.name: family.config_class(**SIZES[family.name]) for family in FAMILIES}
+PICTURES = ("vit", "senet", "captioner_rnn", "captioner_transformer", "captioner_vit")
+FROM_CODES = {"dalle": VOCAB + 1}  # the first token that it may write
 
 
 UNREACHED = [  # (which model, which parameters), as patterns
     (".*", r".*key\.bias"),  # softmax does not notice it
-    ("painter-.*", r"body\.autoencoder\..*"),  # trained before, and then left as it is
+    ("dalle-.*", r"body\.autoencoder\..*"),  # trained before, and then left as it is
     ("longformer-label", r"body\.stack\.layers\.1\.attention\.branch\.near\..*"),  # the first token looks far only
-    ("longformer-(words|tag)", r"body\..*\.far\..*"),  # no token of theirs is global
+    ("longformer-(lm|tag)", r"body\..*\.far\..*"),  # no token of theirs is global
     ("vit-pixels", r"head\.mask"),  # stands where patches are hidden, and here none is
 ]
 
@@ -101,14 +110,14 @@ def example(family, length=7):
     if family.name in PICTURES:
         pixels = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(3), dtype=torch.get_default_dtype())
         return Batch(Image(pixels), written)
-    if family.name == "kernel":
-        return Batch(Points(numbers(2, 3).to(torch.get_default_dtype()) / VOCAB + 8.5), written)
+    if family.name == "kernel_regression":
+        return Batch(Features(numbers(2, 3).to(torch.get_default_dtype()) / VOCAB + 8.5), written)
     return Batch(Text(numbers(2, length)), written)
 
 
 def answer(model, batch):
     """What it makes of a batch: vectors, a head's answers, or the scores of what is written."""
-    return follow(model, batch) if hasattr(model.body, "start") else model(batch)
+    return teacher_forced_logits(model, batch) if hasattr(model.body, "start") else model(batch)
 
 
 @contextmanager
@@ -138,8 +147,8 @@ def rough(family, head=None):
 
 def remembering(model):
     """Kernel pooling has nothing to say before it has data."""
-    if model.family.name == "kernel":
-        model.body.remember(torch.randn(7, 3) + 9, torch.randn(7, 2))
+    if model.family.name == "kernel_regression":
+        model.body.fit(torch.randn(7, 3) + 9, torch.randn(7, 2))
     return model
 
 
@@ -150,21 +159,21 @@ def test_every_family_has_a_tiny_config():
 @pytest.mark.parametrize(("family", "head"), HEADED)
 def test_names_lead_both_ways(family, head):
     """Each tensor of ours has one published name, and comes back from it."""
-    if family.names is None:
-        assert not any(entry.names or entry.architecture for entry in family.heads.values())
+    if family.weight_map is None:
+        assert not any(entry.weight_map or entry.architecture for entry in family.heads.values())
         return
     model = rough(family, head)
-    parts = [(model.body, family.names(model.config))] + (
-        [] if head is None else [(model.head, family.heads[head].names)]
+    parts = [(model.body, family.weight_map(model.config))] + (
+        [] if head is None else [(model.head, family.heads[head].weight_map)]
     )
     for part, lines in parts:
         ours = dict(part.named_parameters()) | dict(part.named_buffers())
         if part is model.head:  # what it shares with the body goes out with the body
             ours = {n: p for n, p in ours.items() if all(p is not other for other in model.body.parameters())}
         back = to_ours(to_theirs(ours, lines), lines)
-        assert not back.left
-        assert back.found.keys() == ours.keys()
-        assert all(torch.equal(back.found[name], x) for name, x in ours.items())
+        assert not back.unmapped
+        assert back.tensors.keys() == ours.keys()
+        assert all(torch.equal(back.tensors[name], x) for name, x in ours.items())
 
 
 @pytest.mark.parametrize(("family", "head"), HEADED)
@@ -172,9 +181,9 @@ def test_saved_and_loaded_it_answers_the_same(family, head, tmp_path):
     model = rough(family, head)
     model.save(tmp_path / "saved")
     again = load(tmp_path / "saved")
-    assert (again.kind, again.labels, again.config) == (model.kind, model.labels, model.config)
-    assert not again.report.new
-    assert not again.report.left
+    assert (again.head_name, again.labels, again.config) == (model.head_name, model.labels, model.config)
+    assert not again.report.missing
+    assert not again.report.unexpected
     weights = again.state_dict()
     assert all(torch.equal(weights[name], x) for name, x in model.state_dict().items())
     with doubled(), torch.no_grad():  # where a tensor lies in memory may move the last bit of a sum
@@ -235,7 +244,9 @@ def test_shapes_need_no_memory(family, head):
     assert {p.device.type for p in model.parameters()} == {"meta"}
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f.name != "kernel"], ids=names)  # which draws nothing
+@pytest.mark.parametrize(
+    "family", [f for f in FAMILIES if f.name != "kernel_regression"], ids=names
+)  # which draws nothing
 def test_the_same_seed_gives_the_same_weights(family):
     one, same, other = [], [], []
     for seed, found in ((1, one), (1, same), (2, other)):
@@ -265,11 +276,11 @@ def test_every_look_is_seen(family):
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f.name not in (*PICTURES, "kernel")], ids=names)
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.name not in (*PICTURES, "kernel_regression")], ids=names)
 def test_padding_does_not_matter(family, left, double):
     model, batch = rough(family), example(family)
     rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
-    text = Text.of(rows, left=left)
+    text = Text.pad(rows, pad_left=left)
     together = answer(model, Batch(text, batch.target))
     for i, row in enumerate(rows):
         alone = answer(model, Batch(Text(torch.tensor([row])), Text(batch.target.tokens[i : i + 1])))[0]
@@ -300,17 +311,17 @@ def spread_of(model, end):
 def test_new_weights_are_as_published():
     """By the formulas of the papers, on matrices large enough for a spread to be measured."""
     torch.manual_seed(0)
-    gpt2_sizes = replace(TINY["gpt2"], width=96, inner=200, layers=8)
+    gpt2_sizes = replace(TINY["gpt2"], width=96, ffn_width=200, layers=8)
     decoder = new("gpt2", gpt2_sizes)
     assert spread_of(decoder, "query.weight").std() == pytest.approx(0.02, rel=0.02)
     assert spread_of(decoder, "branch.output.weight").std() == pytest.approx(0.02 / 4, rel=0.02)  # √(2 · 8) = 4
     assert spread_of(decoder, "branch.down.weight").std() == pytest.approx(0.02 / 4, rel=0.02)
     assert not spread_of(decoder, "output.bias").any()
-    encoder = new("bert", replace(TINY["bert"], width=96, inner=200), head="label")
+    encoder = new("bert", replace(TINY["bert"], width=96, ffn_width=200), head="label")
     for end in ("words.vectors.weight", "query.weight", "down.weight", "between.0.weight"):
         assert spread_of(encoder, end).std() == pytest.approx(0.02, rel=0.05)
     assert (spread_of(encoder, "norm.weight") == 1).all()
-    both = new("t5", replace(TINY["t5"], width=96, inner=200, heads=6, head_width=16))
+    both = new("t5", replace(TINY["t5"], width=96, ffn_width=200, heads=6, head_width=16))
     assert spread_of(both, "words.vectors.weight").std() == pytest.approx(1.0, rel=0.05)
     assert spread_of(both, "query.weight").std() == pytest.approx((96 * 16) ** -0.5, rel=0.02)
     assert spread_of(both, "key.weight").std() == pytest.approx(96**-0.5, rel=0.02)
@@ -321,7 +332,7 @@ def test_new_weights_are_as_published():
 def test_a_writer_learns_from_the_scores_that_it_writes_by(family, double):
     """The loss on its fast path against `step`; a painter has a loss of its own."""
     model, batch = rough(family).train(), example(family)
-    found = written_loss(model, batch, 0.1)
+    found = seq2seq_loss(model, batch, 0.1)
     wanted = F.cross_entropy(
         answer(model, batch).flatten(0, 1), batch.target.tokens.flatten(), reduction="sum", label_smoothing=0.1
     )

@@ -7,10 +7,10 @@ from torch.testing import assert_close
 
 from saccade.attention import watch
 from saccade.data import Batch, Text
-from saccade.engine import Memory, fast
-from saccade.models.painter import Painter
+from saccade.engine import KVCache, fast
+from saccade.models.families.dalle import DallE
 
-TEXTS = [family for family in FAMILIES if family.name not in (*PICTURES, "kernel")]
+TEXTS = [family for family in FAMILIES if family.name not in (*PICTURES, "kernel_regression")]
 HEADED = [pytest.param(f, head, id=f"{f.name}-{head or 'body'}") for f in FAMILIES for head in (None, *f.heads)]
 
 
@@ -32,7 +32,7 @@ def test_padding_is_left_out_and_missed_by_nobody(family, left):
     plain, target = rough(family), example(family).target
     quick = fast(plain, "float32")
     rows = [numbers(9).tolist(), numbers(2, seed=5).tolist()]
-    text = Text.of(rows, left=left)
+    text = Text.pad(rows, pad_left=left)
     batch = Batch(text, target)
     found, wanted = answer(quick, batch), answer(plain, batch).detach()
     keep = None if family in WRITERS else text.keep
@@ -45,8 +45,8 @@ def test_step_by_step_equals_all_at_once(family):
     plain, batch = rough(family), example(family)
     quick, tokens = fast(plain, "float32"), batch.target.tokens
     state, first = quick.start(batch)
-    assert isinstance(state, Memory)
-    parts = [quick.last(first, state)[:, None]]
+    assert isinstance(state, KVCache)
+    parts = [quick.last_logits(first, state)[:, None]]
     parts += [quick.step(Text(tokens[:, a:b]), state) for a, b in ((0, 1), (1, 4), (4, 5))]
     assert_close(torch.cat(parts, dim=1), answer(plain, batch).detach(), rtol=1e-4, atol=1e-4)
 
@@ -57,7 +57,7 @@ def test_a_batch_is_its_rows_alone(family, left):
     plain, tokens = rough(family), example(family).target.tokens
     quick = fast(plain, "float32")
     rows = [numbers(7).tolist(), numbers(3, seed=5).tolist()]
-    together = _written(quick, Batch(Text.of(rows, left=left)), tokens)
+    together = _written(quick, Batch(Text.pad(rows, pad_left=left)), tokens)
     for i, row in enumerate(rows):
         alone = _written(quick, Batch(Text(torch.tensor([row]))), tokens[i : i + 1])
         assert_close(together[i : i + 1], alone, rtol=1e-4, atol=1e-4)
@@ -65,7 +65,7 @@ def test_a_batch_is_its_rows_alone(family, left):
 
 def _written(model, batch, tokens):
     state, first = model.start(batch)
-    parts = [model.last(first, state)]
+    parts = [model.last_logits(first, state)]
     parts += [model.step(Text(tokens[:, i : i + 1]), state)[:, -1] for i in range(tokens.size(1) - 1)]
     return torch.stack(parts, dim=1)
 
@@ -75,10 +75,10 @@ def test_the_last_scores_are_those_of_a_step(family):
     plain, batch = rough(family), example(family)
     quick = fast(plain, "float32")
     state, first = quick.start(batch)
-    scores = quick.last(first, state)
+    scores = quick.last_logits(first, state)
     again, _ = quick.start(batch)
     assert_close(scores, quick.step(first, again)[:, -1], rtol=1e-5, atol=1e-5)
-    if not isinstance(plain.body, Painter):
+    if not isinstance(plain.body, DallE):
         assert scores.isfinite().all()
 
 
@@ -95,9 +95,9 @@ def test_reordered_rows_take_their_memory_along(family):
             model.step(Text(tokens[:, :1]), state)
             state.reorder(torch.tensor([1, 1, 0]))
             model.step(Text(tokens[[1, 1, 0], 1:2]), state)
-            mark = state.mark()
+            mark = state.snapshot()
             model.step(Text(tokens[[1, 1, 0], 2:3]), state)
-            state.rewind(mark)
+            state.restore(mark)
             found.append(model.step(Text(tokens[[1, 0, 0], 3:4]), state))
     assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
 

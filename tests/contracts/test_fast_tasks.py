@@ -4,15 +4,15 @@ import pytest
 import torch
 from test_tasks import NAMES, eight, ready
 
-from saccade.data.samples import sample
+from saccade.data.samples import get_sample
 from saccade.engine import fast
-from saccade.tasks.answering import evaluate
+from saccade.tasks.predict import evaluate
 from saccade.tasks.pretrain.config import Config
-from saccade.tasks.pretrain.pretraining import OBJECTIVES, Pretrain
-from saccade.training import job
-from saccade.training.job import Job
+from saccade.tasks.pretrain.task import OBJECTIVES, Pretrain
+from saccade.training import prepare
+from saccade.training.prepare import Job
 
-SMALL = {"width": 32, "layers": 1, "heads": 2, "inner": 64, "dropout": 0.0}
+SMALL = {"width": 32, "layers": 1, "heads": 2, "ffn_width": 64, "dropout": 0.0}
 
 
 def alike(task, plain, examples):
@@ -34,8 +34,8 @@ def test_scores_are_the_plain_models(name):
 @pytest.mark.parametrize("name", [objective.name for objective in OBJECTIVES])
 def test_scores_of_a_body_are_the_plain_models(name):
     task = Pretrain(Config(objective=name))
-    examples = sample(task.sample).make(8, 3)
+    examples = get_sample(task.sample).make(8, 3)
     torch.manual_seed(0)
     given = Job("pretrain", model_fields=SMALL)
-    model = job._fresh(given, task, task.choices(examples, False), list(examples))
+    model = prepare._build_model(given, task, task.defaults(examples, False), list(examples))
     alike(task, model.eval(), examples)

@@ -13,27 +13,27 @@ from test_families import TINY, answer, example, names, remembering
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.models.new import new
-from saccade.models.table import FAMILIES
+from saccade.models.build import new
+from saccade.models.registry import FAMILIES
 from saccade.parts.state import State
 
-WITHOUT_BLOCKS = {"kernel"}  # pools over remembered points, in one step
+WITHOUT_BLOCKS = {"kernel_regression"}  # pools over remembered points, in one step
 
 
 def recomputed(real, again, *args, **options):
     """A block's forward pass whose inner values are not kept, but computed again for the gradients."""
     states = [one for one in (*args, *options.values()) if isinstance(one, State)]
-    before = [state.mark() for state in states]
+    before = [state.snapshot() for state in states]
 
     def forward(*args, **options):
         again.append(real)
-        after = [state.mark() for state in states]
+        after = [state.snapshot() for state in states]
         for state, mark in zip(states, before, strict=True):
-            state.rewind(mark)
+            state.restore(mark)
         out = real(*args, **options)
         if len(again) > first:
             for state, mark in zip(states, after, strict=True):
-                state.rewind(mark)
+                state.restore(mark)
         return out
 
     first = len(again) + 1

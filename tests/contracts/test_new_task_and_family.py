@@ -7,24 +7,24 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from saccade import metrics
 from saccade.attention import FULL, ScaledDot
 from saccade.cli import main
 from saccade.data import Batch
-from saccade.data.item import Role
-from saccade.models import table as families
+from saccade.data.example import Role
+from saccade.models import registry as families
 from saccade.models.capabilities import ENCODER, Modality
-from saccade.models.family import Family, Head
-from saccade.parts.embed import Words
+from saccade.models.family import Family, HeadSpec
+from saccade.parts.embeddings import TokenEmbedding
 from saccade.parts.feedforward import FeedForward
-from saccade.parts.heads import LabelHead
-from saccade.parts.layer import layer
-from saccade.parts.multihead import Attention
+from saccade.parts.heads import ClassificationHead
+from saccade.parts.layer import make_layer
+from saccade.parts.multihead_attention import Attention
 from saccade.parts.position import Sinusoidal
 from saccade.parts.stack import Stack
-from saccade.tasks import metrics
-from saccade.tasks import table as tasks
+from saccade.tasks import registry as tasks
+from saccade.tasks.base import Defaults, Item, Task, encode_texts, pad_sources
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task, encoded, sources
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Tiny(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.width = config.width
-        self.words = Words(config.vocab, config.width)
-        one = layer(
+        self.words = TokenEmbedding(config.vocab, config.width)
+        one = make_layer(
             Attention(config.width, 2, ScaledDot()),
             FeedForward(config.width, 32),
             width=config.width,
@@ -54,31 +54,31 @@ class Tiny(nn.Module):
 
 FAMILY = Family(
     name="tiny",
-    said="one layer of attention",
-    config=TinyConfig,
+    description="one layer of attention",
+    config_class=TinyConfig,
     build=Tiny,
     capabilities=lambda config: ENCODER,
-    heads={"label": Head(lambda config, body, labels: LabelHead(body.width, labels))},
+    heads={"label": HeadSpec(lambda config, body, labels: ClassificationHead(body.width, labels))},
 )
 
 
 @dataclass(frozen=True)
 class UrgencyConfig:
-    length: int = 64
-    pieces: str = "words"
+    max_tokens: int = 64
+    tokenizer: str = "words"
 
 
 class Urgency(Task):
     name = "urgency"
     aliases = ("triage",)
     verb = "triage"
-    said = "whether a message can wait"
+    description = "whether a message can wait"
     Config = UrgencyConfig
     needs = Needs(Modality.TEXT, head="label")
     sample = "topics"
     gold_roles = ("urgent",)
-    counterfactual_roles, unchanged_gold, has_right_answers = ("message",), ("urgent",), True
-    frame = "both"
+    counterfactual_roles, preserved_gold_roles, has_right_answers = ("message",), ("urgent",), True
+    token_template = "bos_eos"
     hub_pipeline = "text-classification"
     reads_sentences = True
 
@@ -88,29 +88,29 @@ class Urgency(Task):
     def fit(self, examples):
         self.labels = tuple(sorted({example["urgent"] for example in examples}))
 
-    def usual(self):
+    def default_family(self):
         return "tiny"
 
-    def choices(self, examples, pretrained):
-        return Choices("tiny", {}, {"rate": 1e-2, "tokens": 512, "epochs": 2})
+    def defaults(self, examples, pretrained):
+        return Defaults("tiny", {}, {"lr": 1e-2, "batch_tokens": 512, "epochs": 2})
 
-    def texts(self, examples):
+    def tokenizer_texts(self, examples):
         return (example["message"] for example in examples)
 
-    def items(self, examples, model):
-        found = encoded([example["message"] for example in examples], model, self.config.length)
+    def encode(self, examples, model):
+        found = encode_texts([example["message"] for example in examples], model, self.config.max_tokens)
         gold = [self.labels.index(example["urgent"]) if "urgent" in example else None for example in examples]
         return [
-            Item(example, ids, gold=one, segments=segments)
+            Item(example, ids, gold=one, segment_ids=segments)
             for example, one, (ids, segments, _) in zip(examples, gold, found, strict=True)
         ]
 
     def batch(self, items):
         gold = None if any(item.gold is None for item in items) else torch.tensor([item.gold for item in items])
-        return Batch(sources(items), gold=gold, rows=list(items))
+        return Batch(pad_sources(items), gold=gold, items=list(items))
 
-    def count(self, batch):
-        return len(batch.rows)
+    def count_targets(self, batch):
+        return len(batch.items)
 
     def loss(self, model, batch):
         return F.cross_entropy(model(batch), batch.gold, reduction="sum")
@@ -121,8 +121,8 @@ class Urgency(Task):
     def score(self, answers, examples):
         return [metrics.accuracy([e["urgent"] for e in examples], [a["urgent"] for a in answers])]
 
-    def told(self, shown):
-        return shown["urgent"]
+    def to_line(self, record):
+        return record["urgent"]
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_every_command_knows_a_task_and_a_family_of_one_line_each(registered, tm
     assert said("predict", out, "the pump leaks number 3").strip() in ("yes", "no")
     assert "accuracy" in said("evaluate", out)
     assert "layer" in said("look", out, "the pump leaks").lower()
-    assert "swap" in said("audit", out)
+    assert "counterfactual" in said("audit", out)
     said("card", out)
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert 'pipeline_tag: "text-classification"' in card

@@ -5,10 +5,21 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade.attention import CAUSAL, FULL, MECHANISMS, BigBird, Hashed, Layout, Links, RandomBlocks, Windowed, watch
+from saccade.attention import (
+    CAUSAL,
+    FULL,
+    MECHANISMS,
+    BigBird,
+    BigBirdPattern,
+    Layout,
+    LSHAttention,
+    RandomBlocks,
+    Windowed,
+    watch,
+)
 from saccade.parts.feedforward import FeedForward
-from saccade.parts.layer import layer
-from saccade.parts.multihead import Attention, Projections
+from saccade.parts.layer import make_layer
+from saccade.parts.multihead_attention import Attention, Projections
 from saccade.parts.position import POSITIONS
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -18,23 +29,25 @@ names = [entry.name for entry in POSITIONS]
 places = {entry.name: entry for entry in POSITIONS}
 mechanisms = {entry.name: entry for entry in MECHANISMS}
 SMALL = {
-    "windowed": lambda w: Windowed(3, count=1),
-    "bigbird": lambda w: BigBird(HEADS, links=Links(RandomBlocks(block=2, count=1, heads=HEADS))),
-    "hashed": lambda w: Hashed(w, HEADS, buckets=4, near=3),
+    "windowed": lambda w: Windowed(3, global_count=1),
+    "bigbird": lambda w: BigBird(
+        HEADS, pattern=BigBirdPattern(RandomBlocks(block_size=2, blocks_per_query_block=1, heads=HEADS))
+    ),
+    "hashed": lambda w: LSHAttention(w, HEADS, hash_buckets=4, max_bucket_distance=3),
 }
 
 
 def build(position="none", pattern=CAUSAL, *, norm_first=True, mechanism="scaled_dot", across=False):
     torch.manual_seed(3)
     scheme = places[position].make(W, HEADS, 24)
-    width = W + scheme.extra
+    width = W + scheme.extra_width
     head = width // HEADS
     layers = []
     for _ in range(2):
         how = SMALL.get(mechanism, lambda w: mechanisms[mechanism].make(w, HEADS, 24))(head)
         other = Attention(width, HEADS, projections=Projections(memory_width=W)) if across else None
         layers.append(
-            layer(Attention(width, HEADS, how), FeedForward(width, 17), other, width=width, norm_first=norm_first)
+            make_layer(Attention(width, HEADS, how), FeedForward(width, 17), other, width=width, norm_first=norm_first)
         )
     stack = Stack(layers, pattern, scheme, leave=nn.LayerNorm(width) if norm_first else None).double().eval()
     for parameter in stack.parameters():  # so that positions and biases matter
@@ -71,7 +84,7 @@ def test_step_by_step_equals_all_at_once(name, side, norm_first):
             assert_close(out[i, 0], alone[i][0, prompts[i] + step])
 
 
-@pytest.mark.parametrize("mechanism", [n for n in mechanisms if "step" in mechanisms[n].honours])
+@pytest.mark.parametrize("mechanism", [n for n in mechanisms if "incremental" in mechanisms[n].supports])
 def test_every_mechanism_step_by_step_in_a_stack(mechanism):
     stack, x = build("rotary" if mechanism != "spatial" else "none", mechanism=mechanism), text()
     whole, state = stack(x), State()

@@ -5,14 +5,14 @@ import pytest
 from saccade.cli import main
 from saccade.data.samples import SAMPLES
 from saccade.errors import DataError, UsageError
-from saccade.tasks.table import TASKS
-from saccade.training.job import Job, prepare
+from saccade.tasks.registry import TASKS
+from saccade.training.prepare import Job, prepare
 
 READABLE = {  # what else a sample can be read as: any text is running text, and any text beside another is a translation
-    **{name: {"summarise"} for name in ("dates", "numbers", "spelled", "counts")},
+    **{name: {"summarize"} for name in ("dates", "numbers", "spelled", "counts")},
     **{name: {"language", "pretrain"} for name in ("topics", "ratings")},
     **{name: {"pretrain"} for name in ("tunes", "molecules", "proteins")},
-    "pictures": {"label"},
+    "scenes": {"label"},
     "reports": {"translate"},
 }
 

@@ -9,21 +9,22 @@ from PIL import Image
 from test_families import SIZES
 
 from saccade.cli import main
-from saccade.data.samples import sample
+from saccade.data.samples import get_sample
 from saccade.errors import UsageError
-from saccade.models.table import FAMILIES
-from saccade.tasks.answering import answers
+from saccade.models.registry import FAMILIES
 from saccade.tasks.needs import check_fit, find_family
-from saccade.tasks.opening import open_run, task_for
+from saccade.tasks.predict import predict
 from saccade.tasks.pretrain import OBJECTIVES
-from saccade.tasks.table import TASKS, task_class
-from saccade.training import job
-from saccade.training.events import Result
-from saccade.training.job import Job, prepare
-from saccade.training.run import run
+from saccade.tasks.registry import TASKS, task_class
+from saccade.tasks.runs import read_data
+from saccade.tasks.runs.run import open_run, task_from_model
+from saccade.training import prepare as job
+from saccade.training.events import RunResult
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import run_training
 
 BEFORE = json.loads((Path(__file__).parent / "task_family_pairs.json").read_text())["works"]
-SETTLED_BY_DATA = {"vocab", "begin", "points", "features", "outputs"}
+SETTLED_BY_DATA = {"vocab", "decoder_start_id", "points", "features", "outputs"}
 PLAIN = [(task.name, {}) for task in TASKS if task.name != "pretrain"]
 MADE = [*PLAIN, *(("pretrain", {"objective": objective.name}) for objective in OBJECTIVES)]
 PAIRS = [(name, settings, family) for name, settings in MADE for family in FAMILIES]
@@ -36,7 +37,7 @@ def make(name, settings):
 
 def fits(name, settings, family):
     task = make(name, settings)
-    return task.needs.met_by(find_family(family.name, task))
+    return task.needs.is_satisfied_by(find_family(family.name, task))
 
 
 def title(name, settings, family):
@@ -60,14 +61,14 @@ def marked(pair):
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(job, "sample", lambda name: replace(sample(name), count=60))
+    monkeypatch.setattr(read_data, "get_sample", lambda name: replace(get_sample(name), default_count=60))
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """A directory of images for each of two labels."""
     home = tmp_path_factory.mktemp("images")
-    for number, example in enumerate(sample("pictures").make(24, 0)):
+    for number, example in enumerate(get_sample("scenes").make(24, 0)):
         path = home / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(exist_ok=True)
         Image.fromarray(example["image"]).save(path)
@@ -76,39 +77,44 @@ def images(tmp_path_factory):
 
 def sized(family):
     """Small models, but with room for the texts."""
-    known = {item.name for item in fields(family.config)} - SETTLED_BY_DATA
+    known = {item.name for item in fields(family.config_class)} - SETTLED_BY_DATA
     given = {name: value for name, value in SIZES[family.name].items() if name in known}
-    return given | ({"length": 256} if "length" in given else {})
+    return given | ({"max_positions": 256} if "max_positions" in given else {})
 
 
 @pytest.mark.parametrize(("name", "settings", "family"), [marked(pair) for pair in FITTING])
 def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settings, family, images, tmp_path):
-    train = {"max_steps": 1, "tokens": 256, "rows": 2, "look_at": 2, "device": "cpu"}
+    train = {"max_steps": 1, "batch_tokens": 256, "batch_size": 2, "max_eval_examples": 2, "device": "cpu"}
     if name == "regress":
-        del train["rows"]
+        del train["batch_size"]
     chosen = find_family(family.name, make(name, settings))
     data = (images,) if name == "label" and chosen.name in ("vit", "senet") else ()  # its own sample is of texts
     ready = prepare(Job(name, data, family.name, model_fields=sized(chosen), task_fields=settings, train_fields=train))
     dev = ready.splits.dev.examples = ready.splits.dev.examples[:2]
-    *_, result = (event for event in run(ready, tmp_path / "run") if isinstance(event, Result))
+    *_, result = (event for event in run_training(ready, tmp_path / "run") if isinstance(event, RunResult))
     assert result.steps == 1
-    task, model = open_run(tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    task, model = opened.task, opened.model
     assert task.name == name
     assert model.family is chosen
-    found, _ = answers(task, model, dev)
+    found, _ = predict(task, model, dev)
     assert found
-    assert task.running or len(found) == len(dev)
-    told = [task.told(task.shown(answer, example)) for answer, example in zip(found, dev, strict=False)]
+    assert task.is_text_stream or len(found) == len(dev)
+    told = [task.to_line(task.to_record(answer, example)) for answer, example in zip(found, dev, strict=False)]
     assert all(isinstance(line, str) for line in told)
-    inferred = task_for(model)  # without the run; no head says which objective it was pretrained with
-    assert (inferred.needs.head == task.needs.head) if inferred else task.needs.head in ("replaced", "pixels")
+    inferred = task_from_model(model)  # without the run; no head says which objective it was pretrained with
+    assert (
+        (inferred.needs.head == task.needs.head)
+        if inferred
+        else task.needs.head in ("replaced_token_detection", "pixels")
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "family"), [pytest.param(*pair, id=title(*pair)) for pair in PAIRS if pair not in FITTING]
 )
 def test_any_other_pair_is_refused_by_both_names_with_a_choice_that_fits(name, settings, family, monkeypatch):
-    monkeypatch.setattr(job, "_data", lambda *_: pytest.fail("data were read before the pair was refused"))
+    monkeypatch.setattr(job, "read_splits", lambda *_: pytest.fail("data were read before the pair was refused"))
     with pytest.raises(UsageError) as error:
         prepare(Job(name, (), family.name, task_fields=settings))
     said = str(error.value)
@@ -133,7 +139,7 @@ def test_no_pair_that_trained_before_is_refused():
             "language needs a model that continues a text; t5 reads a text and writes a target text.",
         ),
         ("translate --model captioner_rnn", "captioner_rnn reads an image and writes a target text."),
-        ("caption --model painter", "painter reads a text and writes the codes of an image."),
+        ("caption --model dalle", "dalle reads a text and writes the codes of an image."),
         (
             "tag --model vit",
             "tag needs a model that encodes a text and can have a head for 'tag'; vit encodes an image.",

@@ -7,32 +7,41 @@ import pytest
 import torch
 
 from saccade.data import Example
-from saccade.data.item import Table
-from saccade.data.samples import sample
-from saccade.data.split import Splits
-from saccade.tasks.answering import answers, evaluate
-from saccade.tasks.feed import feed
-from saccade.tasks.opening import open_run
-from saccade.tasks.painting import to_png
-from saccade.tasks.table import TASKS, task_class
+from saccade.data.example import Records
+from saccade.data.samples import get_sample
+from saccade.data.splits import Splits
+from saccade.tasks.batches import make_batches
+from saccade.tasks.paint_pictures import to_png
+from saccade.tasks.predict import evaluate, predict
+from saccade.tasks.registry import TASKS, task_class
+from saccade.tasks.runs.run import open_run
 from saccade.training.config import Config
-from saccade.training.job import Job, Ready, prepare
-from saccade.training.loop import Learner, train
-from saccade.training.run import Result, run
+from saccade.training.loop import Learner, train_steps
+from saccade.training.prepare import Job, PreparedRun, prepare
+from saccade.training.run import RunResult, run_training
 
 TINY = {  # a model that learns eight examples by heart in seconds
     "regress": {},
-    "language": {"width": 64, "layers": 2, "inner": 128, "heads": 2, "dropout": 0.0},
-    "pretrain": {"width": 64, "layers": 2, "inner": 128, "heads": 2, "dropout": 0.0},
-    "label": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
-    "grade": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
-    "pair": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
-    "span": {"width": 32, "layers": 2, "inner": 64, "heads": 2, "dropout": 0.0},
-    "tag": {"width": 32, "layers": 1, "inner": 64, "heads": 2, "dropout": 0.0},
-    "translate": {"width": 64, "layers": 1, "inner": 128, "heads": 2, "dropout": 0.0},
-    "summarise": {"width": 64, "layers": 1, "inner": 128, "heads": 2, "dropout": 0.0},
-    "caption": {"width": 48, "layers": 1, "inner": 96, "heads": 2, "dropout": 0.0},
-    "paint": {"width": 64, "layers": 1, "inner": 128, "heads": 2, "size": 16, "cell": 4, "codes": 64, "dropout": 0.0},
+    "language": {"width": 64, "layers": 2, "ffn_width": 128, "heads": 2, "dropout": 0.0},
+    "pretrain": {"width": 64, "layers": 2, "ffn_width": 128, "heads": 2, "dropout": 0.0},
+    "label": {"width": 32, "layers": 1, "ffn_width": 64, "heads": 2, "dropout": 0.0},
+    "grade": {"width": 32, "layers": 1, "ffn_width": 64, "heads": 2, "dropout": 0.0},
+    "pair": {"width": 32, "layers": 1, "ffn_width": 64, "heads": 2, "dropout": 0.0},
+    "span": {"width": 32, "layers": 2, "ffn_width": 64, "heads": 2, "dropout": 0.0},
+    "tag": {"width": 32, "layers": 1, "ffn_width": 64, "heads": 2, "dropout": 0.0},
+    "translate": {"width": 64, "layers": 1, "ffn_width": 128, "heads": 2, "dropout": 0.0},
+    "summarize": {"width": 64, "layers": 1, "ffn_width": 128, "heads": 2, "dropout": 0.0},
+    "caption": {"width": 48, "layers": 1, "ffn_width": 96, "heads": 2, "dropout": 0.0},
+    "paint": {
+        "width": 64,
+        "layers": 1,
+        "ffn_width": 128,
+        "heads": 2,
+        "image_size": 16,
+        "cell_size": 4,
+        "codebook_size": 64,
+        "dropout": 0.0,
+    },
 }
 EPOCHS = {
     "regress": 5,
@@ -44,7 +53,7 @@ EPOCHS = {
     "span": 150,
     "tag": 150,
     "translate": 200,
-    "summarise": 200,
+    "summarize": 200,
     "caption": 160,
     "paint": 300,
 }
@@ -54,7 +63,7 @@ NAMES = [task.name for task in TASKS]
 
 def eight(name):
     """Eight examples of the task's own sample, of different labels where it has labels."""
-    found = sample(task_class(name).sample).make(400, 3)
+    found = get_sample(task_class(name).sample).make(400, 3)
     if name == "label":
         by: dict[str, list[Example]] = {}
         for example in found:
@@ -63,28 +72,28 @@ def eight(name):
     return found[:8]
 
 
-def ready(name, examples, **train_fields) -> Ready:
+def ready(name, examples, **train_fields) -> PreparedRun:
     """What `prepare` would make of these examples, with a tiny model; dev is the same eight."""
-    from saccade.training import job
+    from saccade.training import prepare as job
 
     task = task_class(name)()
     if name == "translate":
-        task = task_class(name)(task.Config(smoothing=0.0, pieces="characters"))
-    if name in ("summarise", "caption"):
-        task = task_class(name)(task.Config(smoothing=0.0))
+        task = task_class(name)(task.Config(label_smoothing=0.0, tokenizer="characters"))
+    if name in ("summarize", "caption"):
+        task = task_class(name)(task.Config(label_smoothing=0.0))
     if name == "paint":
-        task = task_class(name)(task.Config(first=0.6))
+        task = task_class(name)(task.Config(autoencoder_fraction=0.6))
     task.fit(examples)
-    table = Table(list(examples))
-    chosen = task.choices(examples, False)
+    table = Records(list(examples))
+    chosen = task.defaults(examples, False)
     torch.manual_seed(0)
-    model = job._fresh(Job(name, model_fields=TINY[name]), task, chosen, table.examples)
+    model = job._build_model(Job(name, model_fields=TINY[name]), task, chosen, table.examples)
     config = dataclasses.replace(
-        job.filled(Config, chosen.train, "train"),
-        **{"epochs": EPOCHS[name], "warmup": 0.05, "rate": 3e-3, "look_every": 10_000, "save_minutes": 0.0}
+        job.make_config(Config, chosen.train, "train"),
+        **{"epochs": EPOCHS[name], "warmup": 0.05, "lr": 3e-3, "eval_every": 10_000, "save_minutes": 0.0}
         | train_fields,
     )
-    return Ready(Job(name), task, model, Splits(table, table, None, digest="eight"), config, chosen, [])
+    return PreparedRun(Job(name), task, model, Splits(table, table, None, digest="eight"), config, chosen, [])
 
 
 def perfect(task, examples):
@@ -133,9 +142,12 @@ def _top(name):
 def test_eight_examples_are_learnt_by_heart(name):
     made = ready(name, eight(name))
     learner = Learner(
-        made.model, made.task, feed(made.task, made.splits.train.examples, made.model, tokens=2048), made.config
+        made.model,
+        made.task,
+        make_batches(made.task, made.splits.train.examples, made.model, batch_tokens=2048),
+        made.config,
     )
-    losses = [step.loss for step in train(learner)]
+    losses = [step.loss for step in train_steps(learner)]
     scores = evaluate(made.task, made.model, made.splits.train.examples)
     if name == "regress":  # it has the points, and a width is all it learns
         assert losses[-1] <= losses[0]
@@ -152,13 +164,14 @@ def test_eight_examples_are_learnt_by_heart(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_from_the_sample_to_its_report_and_back(name, tmp_path):
     made = ready(name, eight(name), epochs=2)
-    events = list(run(made, tmp_path / "run"))
+    events = list(run_training(made, tmp_path / "run"))
     result = events[-1]
-    assert isinstance(result, Result)
+    assert isinstance(result, RunResult)
     assert result.signal is None
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert str(result.scores["dev"][0].name) in page
-    task, model = open_run(tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    task, model = opened.task, opened.model
     assert task.name == name
     again = evaluate(task, model, made.splits.dev.examples)
     assert again[0].value == pytest.approx(result.scores["dev"][0].value, rel=1e-5, abs=1e-9)
@@ -172,10 +185,10 @@ def test_questions_without_gold_are_answered(name):
     assert len(bare[0].values) < len(made.splits.train.examples[0].values) or name in ("language", "pretrain"), (
         "no gold was taken away"
     )
-    found, asked = answers(made.task, made.model, bare)
+    found, asked = predict(made.task, made.model, bare)
     assert len(found) == len(asked) >= 1
     for answer, example in zip(found, asked, strict=True):
-        assert isinstance(made.task.told(made.task.shown(answer, example)), str)
+        assert isinstance(made.task.to_line(made.task.to_record(answer, example)), str)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -183,7 +196,7 @@ def test_prepare_reads_the_sample_and_builds_what_suits_it(name):
     made = prepare(Job(name))
     assert len(made.splits.train.examples) > 5 * len(made.splits.dev.examples) > 0
     assert sum(p.numel() for p in made.model.parameters()) > 0
-    assert any("sample" in line for line in made.said)
+    assert any("sample" in line for line in made.notes)
 
 
 def test_an_unknown_setting_names_the_nearest(tmp_path: Path):

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from saccade.models import bert, gpt2, marian, t5
+from saccade.models.families import bert, gpt2, marian, t5
 from saccade.models.family import Family
 from saccade.models.load import Model
-from saccade.text.proto import BYTE, CONTROL, NORMAL, UNKNOWN, model
+from saccade.text.backends.sentencepiece_proto import BYTE, CONTROL, NORMAL, UNKNOWN, encode_model
 
 VOCAB = 320
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -59,26 +59,32 @@ def pieces() -> bytes:
     """A SentencePiece model of bytes and letters."""
     first = [(b"<unk>", 0.0, UNKNOWN), (b"<s>", 0.0, CONTROL), (b"</s>", 0.0, CONTROL)]
     letters = [(f"\u2581{x}".encode() if i else "\u2581".encode(), -1.0 - i, NORMAL) for i, x in enumerate(LETTERS)]
-    return model([*first, *((f"<0x{i:02X}>".encode(), 0.0, BYTE) for i in range(256)), *letters])
+    return encode_model([*first, *((f"<0x{i:02X}>".encode(), 0.0, BYTE) for i in range(256)), *letters])
 
 
 def build(home: Path) -> None:
     """Write every base into a directory of its own; the names are those that a `Case` gives."""
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 20}
-    _write(home / "bert", bert.FAMILY, bert.Config(**sizes, length=16))
+    sizes: dict[str, Any] = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "ffn_width": 20}
+    _write(home / "bert", bert.FAMILY, bert.Config(**sizes, max_positions=16))
     (home / "bert" / "tokenizer.json").write_text(json.dumps(spec()), encoding="utf-8")
-    _write(home / "vocab", bert.FAMILY, bert.Config(**sizes, length=16))
+    _write(home / "vocab", bert.FAMILY, bert.Config(**sizes, max_positions=16))
     (home / "vocab" / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    _write(home / "merges", gpt2.FAMILY, gpt2.Config(**sizes, length=16))
+    _write(home / "merges", gpt2.FAMILY, gpt2.Config(**sizes, max_positions=16))
     tokens = [*LETTERS, "th", "the"]
     (home / "merges" / "vocab.json").write_text(json.dumps({x: i for i, x in enumerate(tokens)}), encoding="utf-8")
     (home / "merges" / "merges.txt").write_text("#version: 0.2\nt h\nth e\n", encoding="utf-8")
-    more: dict[str, Any] = sizes | {"vocab": 420, "head_width": 4, "buckets": 4, "distance": 8}
+    more: dict[str, Any] = sizes | {"vocab": 420, "head_width": 4, "relative_buckets": 4, "max_relative_distance": 8}
     _write(home / "pieces", t5.FAMILY, t5.Config(**more))
     (home / "pieces" / "spiece.model").write_bytes(pieces())
     (home / "pieces" / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}', encoding="utf-8")
-    both: dict[str, Any] = {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 20, "length": 16, "begin": 319}
+    both: dict[str, Any] = {
+        "decoder_layers": 2,
+        "decoder_heads": 3,
+        "decoder_ffn_width": 20,
+        "max_positions": 16,
+        "decoder_start_id": 319,
+    }
     _write(home / "marian", marian.FAMILY, marian.Config(**sizes, **both))
     for name in ("source.spm", "target.spm"):
         (home / "marian" / name).write_bytes(pieces())

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from starlette.testclient import TestClient
 
-import saccade.serving.start
+import saccade.serving.server
 from hostile import runs
 from hostile.bases import VOCAB, pieces, spec
 from saccade import cli
 from saccade.errors import ModelError
-from saccade.models import bert, marian
-from saccade.models.new import new
+from saccade.models.build import new
+from saccade.models.families import bert, marian
 
 SECONDS, MEMORY = 30, 4 << 30  # of the processor; what kills the process, and the test asks for less
 PATIENCE = 600  # seconds of the clock, for what waits for something that never comes
@@ -37,17 +37,17 @@ PAIRS = "source\ttarget\na b\tb a\nc\tc\n"
 def build(home: Path) -> None:
     """A run that labels, and one that translates."""
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "inner": 20, "length": 16}
+    sizes: dict[str, Any] = {"vocab": VOCAB, "width": 12, "layers": 2, "heads": 3, "ffn_width": 20, "max_positions": 16}
     new("bert", bert.Config(**sizes), head="label", labels=("bad", "good")).save(home / "run" / "model")
     (home / "run" / "model" / "tokenizer.json").write_text(json.dumps(spec()), encoding="utf-8")
     (home / "run" / runs.FILE).write_text(runs.toml(), encoding="utf-8")
-    both: dict[str, Any] = {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 20, "begin": 319}
+    both: dict[str, Any] = {"decoder_layers": 2, "decoder_heads": 3, "decoder_ffn_width": 20, "decoder_start_id": 319}
     new("marian", marian.Config(**sizes, **both)).save(home / "translator" / "model")
     for name in ("source.spm", "target.spm"):
         (home / "translator" / "model" / name).write_bytes(pieces())
     vocab = {x: i for i, x in enumerate(["</s>", "<unk>", "\u2581a", "\u2581b", "\u2581c"])} | {"<pad>": 319}
     (home / "translator" / "model" / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
-    settings = runs.toml(runs.RUN | {"task": "translate", "family": "marian"}, {"length": 16})
+    settings = runs.toml(runs.RUN | {"task": "translate", "family": "marian"}, {"max_tokens": 16})
     (home / "translator" / runs.FILE).write_text(settings, encoding="utf-8")
 
 
@@ -84,7 +84,7 @@ def commands(path: Path, base: str) -> dict[str, list[str]]:
 
 
 def main(home: Path, names: list[str]) -> None:
-    saccade.serving.start.start = ask_app
+    saccade.serving.server.run_server = ask_app
     build(home / "bases")
     cases = {one.name: one for one in runs.CASES}
     os.chdir(home)

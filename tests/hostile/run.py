@@ -18,8 +18,8 @@ from typing import Any
 from hostile.bases import build
 from hostile.case import Case
 from hostile.models import CASES
+from saccade.bench.measure import read_peak_memory
 from saccade.models.load import load
-from saccade.studies.measure import high_water
 
 TEXT = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa b the bank, 12345 " * 4 + "!"
 SECONDS, MEMORY = 30, 2 << 30  # of the processor; what kills the process, and the test asks for less
@@ -99,7 +99,7 @@ def main(names: list[str]) -> None:
     build(home / "bases")
     for base in sorted((home / "bases").iterdir()):  # whole ones load; and what is imported late is imported now
         load(base).tokenizer.encode(TEXT)
-    held = high_water()[0] or 0
+    held = read_peak_memory()[0] or 0
     virtual = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     most = max(held, virtual) + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

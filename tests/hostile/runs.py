@@ -13,7 +13,13 @@ from hostile.configs import TEXTS as JSON_TEXTS
 
 FILE, MODEL, WEIGHTS = "config.toml", "model/config.json", "model/model.safetensors"
 RUN: dict[str, Any] = {"task": "label", "data": [], "model": "", "family": "bert", "digest": "", "columns": {}}
-TASK: dict[str, Any] = {"many": False, "length": 16, "metric": "accuracy", "augment": "none", "labels": ["bad", "good"]}
+TASK: dict[str, Any] = {
+    "multi_label": False,
+    "max_tokens": 16,
+    "metric": "accuracy",
+    "augment": "none",
+    "labels": ["bad", "good"],
+}
 
 
 def toml(run: Any = RUN, task: Any = TASK) -> str:
@@ -116,13 +122,13 @@ NUMBERS: dict[str, Any] = {
     "4,000,000 digits in hex": f"<0x{'f' * 1_000_000}>",
 }
 TASK_VALUES: dict[str, tuple[dict[str, Any], str]] = {
-    **{f"length is {name}": ({"length": value}, "task.length") for name, value in NUMBERS.items()},
-    "many is a word": ({"many": "yes"}, "task.many"),
-    "many is a number": ({"many": 1}, "task.many"),
+    **{f"length is {name}": ({"max_tokens": value}, "task.max_tokens") for name, value in NUMBERS.items()},
+    "many is a word": ({"multi_label": "yes"}, "task.multi_label"),
+    "many is a number": ({"multi_label": 1}, "task.multi_label"),
     "metric is a number": ({"metric": 3}, "task.metric"),
     "metric is unknown": ({"metric": "evil"}, "task.metric"),
-    "smoothing is a word": ({"smoothing": "x"}, "task.smoothing"),
-    "smoothing is NaN": ({"smoothing": "<nan>"}, "task.smoothing"),
+    "smoothing is a word": ({"label_smoothing": "x"}, "task.label_smoothing"),
+    "smoothing is NaN": ({"label_smoothing": "<nan>"}, "task.label_smoothing"),
     "augment is unknown": ({"augment": "evil"}, "task.augment"),
     "augment is a list": ({"augment": ["none"]}, "task.augment"),
     "labels are a text": ({"labels": "bad"}, "task.labels"),
@@ -156,7 +162,7 @@ TEXTS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "a pickle": (b"\x80\x02}q\0.", ("utf-8",)),
     "an escape": ("[run]\n\x1b]0;owned\x07 = 1", ("not toml",)),
 }
-OTHERS = ("regress", "language", "pretrain", "span", "tag", "translate", "summarise", "caption", "paint")
+OTHERS = ("regress", "language", "pretrain", "span", "tag", "translate", "summarize", "caption", "paint")
 
 CASES = [
     *(case(f"run: {name}", runs(**fields), FILE, says, base="run") for name, (fields, says) in RUN_VALUES.items()),
@@ -214,10 +220,10 @@ CASES = [
     case(
         "run: a begin beyond the vocabulary",
         change(MODEL, decoder_start_token_id=10**6),
-        "begin",
+        "decoder_start_id",
         "vocabulary",
         base="translator",
     ),
-    case("run: a negative begin", change(MODEL, decoder_start_token_id=-7), "begin", base="translator"),
+    case("run: a negative begin", change(MODEL, decoder_start_token_id=-7), "decoder_start_id", base="translator"),
 ]
 assert all(isinstance(one, Case) for one in CASES)

@@ -1,6 +1,6 @@
 """Convert malicious pickles, each in a fork of its own: `python -m hostile.unpickle HOME` writes a line of JSON for each.
 
-torch is imported once; a fork then does what the process of `saccade import --convert` does, limits included.
+torch is imported once; a fork then does what the process of `saccade import --convert-pickle` does, limits included.
 """
 
 import json
@@ -15,20 +15,20 @@ import torch  # noqa: F401
 
 from hostile import run
 from hostile.pickles import FILES
-from saccade.models import convert
+from saccade.models.io import convert_pickle
 
 
 def attempt(path: Path, target: Path) -> dict[str, Any]:
     """What came of one file, in this process."""
     start = time.process_time()  # of the processor: other work on the machine does not count
     try:
-        convert._check_archive(path)
-        convert._limit(path.stat().st_size)
+        convert_pickle._check_archive(path)
+        convert_pickle._limit_resources(path.stat().st_size)
         run.watching = True
-        convert._child(str(target), [str(path)])
+        convert_pickle._run_child(str(target), [str(path)])
         kind, said = "converted", ""
     except Exception as error:
-        kind, said = "refused", convert._reason(error)
+        kind, said = "refused", convert_pickle._describe_refusal(error)
     run.watching = False
     events = [event for event in run.events if str(target) not in event]
     return {"kind": kind, "said": said, "seconds": time.process_time() - start, "events": events}

@@ -5,12 +5,12 @@ from typing import Any
 
 from hostile.bases import LETTERS, WORDS, pieces
 from hostile.case import Write, both, case, change, directory, edit, fifo, link, put, put_json
-from saccade.text.proto import field
+from saccade.text.backends.sentencepiece_proto import encode_field
 
 LIST = "\n".join(WORDS)
 VOCAB: dict[str, tuple[Write, tuple[str, ...]]] = {
-    "empty": (put("vocab.txt", ""), ("classify",)),
-    "without special tokens": (put("vocab.txt", "\n".join(LETTERS)), ("classify",)),
+    "empty": (put("vocab.txt", ""), ("cls",)),
+    "without special tokens": (put("vocab.txt", "\n".join(LETTERS)), ("cls",)),
     "not UTF-8": (put("vocab.txt", b"[PAD]\n\xff\xfe\n"), ("utf-8",)),
     "NULs": (put("vocab.txt", LIST.encode() + b"\n\0\n\0\0"), ("nul",)),
     "ten million lines": (
@@ -45,7 +45,7 @@ MERGES: dict[str, tuple[Write, tuple[str, ...]]] = {
 }
 
 
-PIECE = field(1, field(1, b"x") + field(2, 0.0) + field(3, 1))
+PIECE = encode_field(1, encode_field(1, b"x") + encode_field(2, 0.0) + encode_field(3, 1))
 WRONG: dict[str, bytes] = {
     "empty": b"",
     "garbage": bytes(range(256)) * 8,
@@ -56,16 +56,17 @@ WRONG: dict[str, bytes] = {
     "groups 100,000 deep": b"\x0b" * 100_000,
     "messages 5,000 deep": b"\x0a\x7f" * 5_000,
     "no unknown piece": PIECE,
-    "two unknown pieces": pieces() + field(1, field(1, b"y") + field(3, 2)),
-    "a piece twice": pieces() + field(1, field(1, b"<unk>") + field(3, 1)),
-    "an empty piece": pieces() + field(1, field(1, b"") + field(2, 0.0)),
-    "a piece that is not UTF-8": pieces() + field(1, field(1, b"\xff\xfe") + field(2, 0.0)),
-    "a piece with a NUL": pieces() + field(1, field(1, b"a\0b") + field(2, 0.0)),
-    "a byte piece that is none": pieces() + field(1, field(1, b"<0xZZ>") + field(3, 6)),
-    "a table that ends early": pieces() + field(3, field(2, b"\xff\xff\xff\x7fabc")),
-    "a table of garbage": pieces() + field(3, field(2, b"\0\x04\0\0" + bytes(range(256)) * 4 + b"abc\0")),
-    "a table that leads out": pieces() + field(3, field(2, b"\0\x04\0\0" + b"\xff\xfb\xff\x7f" * 256 + b"abc\0")),
-    "a table without text": pieces() + field(3, field(2, b"\0\x04\0\0" + b"\0\0\0\0" * 256)),
+    "two unknown pieces": pieces() + encode_field(1, encode_field(1, b"y") + encode_field(3, 2)),
+    "a piece twice": pieces() + encode_field(1, encode_field(1, b"<unk>") + encode_field(3, 1)),
+    "an empty piece": pieces() + encode_field(1, encode_field(1, b"") + encode_field(2, 0.0)),
+    "a piece that is not UTF-8": pieces() + encode_field(1, encode_field(1, b"\xff\xfe") + encode_field(2, 0.0)),
+    "a piece with a NUL": pieces() + encode_field(1, encode_field(1, b"a\0b") + encode_field(2, 0.0)),
+    "a byte piece that is none": pieces() + encode_field(1, encode_field(1, b"<0xZZ>") + encode_field(3, 6)),
+    "a table that ends early": pieces() + encode_field(3, encode_field(2, b"\xff\xff\xff\x7fabc")),
+    "a table of garbage": pieces() + encode_field(3, encode_field(2, b"\0\x04\0\0" + bytes(range(256)) * 4 + b"abc\0")),
+    "a table that leads out": pieces()
+    + encode_field(3, encode_field(2, b"\0\x04\0\0" + b"\xff\xfb\xff\x7f" * 256 + b"abc\0")),
+    "a table without text": pieces() + encode_field(3, encode_field(2, b"\0\x04\0\0" + b"\0\0\0\0" * 256)),
     "a text file": b"hello\n" * 100,
     "a pickle": b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00}\x94.",
 }
@@ -86,7 +87,7 @@ MARIAN: dict[str, tuple[Write, tuple[str, ...]]] = {
         edit("vocab.json", lambda v: v.update({"zz": 10_000})),
         ("10,000", "320"),
     ),
-    "a vocabulary without an end": (edit("vocab.json", lambda v: v.pop("</s>")), ("end",)),
+    "a vocabulary without an end": (edit("vocab.json", lambda v: v.pop("</s>")), ("eos",)),
     "two tokens with one id": (edit("vocab.json", lambda v: v.update({"zz": 5})), ("vocab.json", "id")),
     "a second vocabulary that is missing": (
         put_json("tokenizer_config.json", {"separate_vocabs": True}),

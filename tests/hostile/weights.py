@@ -220,7 +220,7 @@ PLACES: dict[str, tuple[Write, str]] = {
 def pickles() -> list[Case]:
     """Pickles under every name: told by content, never read, and the way out is said."""
     names = ("pytorch_model.bin", "model.pt", "weights.pth", "last.ckpt", "adapter_model.bin")
-    way = "saccade import --convert"
+    way = "saccade import --convert-pickle"
     return [
         *(case(f"pickle {n}", both(drop(FILE), put(n, evil())), n, "pickle", way) for n in names),
         *(

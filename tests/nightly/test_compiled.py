@@ -7,9 +7,9 @@ from saccade import fast
 from saccade.data import Batch, Text
 from saccade.decoding import generate
 from saccade.engine import model as engine
-from saccade.engine.choice import COMPILED, Choice
-from saccade.models import gpt2, transformer
-from saccade.models.new import new
+from saccade.engine.precision import COMPILED, PrecisionChoice
+from saccade.models.build import new
+from saccade.models.families import gpt2, transformer
 
 pytestmark = [
     pytest.mark.nightly,
@@ -18,17 +18,19 @@ pytestmark = [
 ]
 
 FAMILIES = {
-    "gpt2": gpt2.Config(64, 32, 2, 4, length=64),
-    "transformer": transformer.Config(vocab=64, width=32, layers=2, heads=4, inner=64),
+    "gpt2": gpt2.Config(64, 32, 2, 4, max_positions=64),
+    "transformer": transformer.Config(vocab=64, width=32, layers=2, heads=4, ffn_width=64),
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_compiled_writer_writes_what_the_plain_one_does(family, monkeypatch):
-    monkeypatch.setattr(engine, "choice", lambda model, precision: Choice(COMPILED, "asked for by a test"))
+    monkeypatch.setattr(engine, "choice", lambda model, precision: PrecisionChoice(COMPILED, "asked for by a test"))
     torch.manual_seed(2)
     plain = new(family, FAMILIES[family]).eval()
     quick = fast(plain)
-    assert quick.choice.precision == COMPILED
-    batch = Batch(Text.of([[5, 6, 7, 9, 30], [8, 9], [11, 12, 13]]))
-    assert generate(quick, batch, stop=None, limit=12) == generate(plain, batch, stop=None, limit=12)
+    assert quick.precision_choice.precision == COMPILED
+    batch = Batch(Text.pad([[5, 6, 7, 9, 30], [8, 9], [11, 12, 13]]))
+    assert generate(quick, batch, stop_ids=None, max_new_tokens=12) == generate(
+        plain, batch, stop_ids=None, max_new_tokens=12
+    )

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 import saccade
-from saccade.data.samples.dates import LANGUAGES, writings
-from saccade.tasks.opening import open_run
-from saccade.training.job import Job, prepare
-from saccade.training.run import run
+from saccade.data.samples.dates import LANGUAGES, list_date_formats
+from saccade.tasks.runs.run import open_run
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import run_training
 
 PARTS = {0: 0, 1: 0, 2: 0, 3: 0, 5: 1, 6: 1, 8: 2, 9: 2}  # place in an ISO date -> year, month or day
 DATES = 300
@@ -20,7 +20,7 @@ DATES = 300
 def drawn(random):
     """A date as somebody writes it, in ISO form, and where its parts stand."""
     day = date(random.randrange(1900, 2100), random.randrange(1, 13), random.randrange(1, 29))
-    known = [one for one in writings(random.choice(LANGUAGES)) if day.day > 12 or not one.late]
+    known = [one for one in list_date_formats(random.choice(LANGUAGES)) if day.day > 12 or not one.is_ambiguous]
     writing = random.choice(known)
     return writing.write(day), day.isoformat(), writing.places(day)
 
@@ -32,10 +32,10 @@ def rights(model, random):
     """
     for _ in range(DATES):
         text, iso, places = drawn(random)
-        seen = saccade.look(model, (text, iso)).telling()
-        weights = seen.dense()[seen.sharpest()]
+        seen = saccade.look(model, (text, iso)).most_informative()
+        weights = seen.to_dense()[seen.find_sharpest_head()]
         rows, columns = (
-            [i for i, special in enumerate(axis.special) if not special] for axis in (seen.query, seen.key)
+            [i for i, special in enumerate(axis.special_tokens_mask) if not special] for axis in (seen.query, seen.key)
         )
         looked = weights[rows][:, columns].argmax(-1).tolist()
         for at, part in PARTS.items():
@@ -49,8 +49,8 @@ def rights(model, random):
 def test_the_look_falls_on_the_part_that_is_written(tmp_path):
     raw = tomllib.loads((files("saccade") / "recipes" / "dates-bahdanau.toml").read_text(encoding="utf-8"))
     job = Job("translate", (), raw["run"]["model"], {}, "error", raw["model"], raw["task"], raw["train"])
-    list(run(prepare(job), tmp_path / "run"))
-    _, model = open_run(tmp_path / "run")
+    list(run_training(prepare(job), tmp_path / "run"))
+    model = open_run(tmp_path / "run").model
     found = list(rights(model, Random(7)))
     assert len(found) > 7 * DATES
     assert sum(found) / len(found) >= 0.99

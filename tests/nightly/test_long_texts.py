@@ -11,7 +11,7 @@ pytestmark = pytest.mark.nightly
 WATCH = """
 import json, torch
 from saccade.attention import FULL, Pooled, ScaledDot, Sight, Stream, Top, Windowed, watch
-from saccade.studies.measure import high_water
+from saccade.bench.measure import high_water
 n = 16384
 q = torch.randn(1, 4, n, 16)
 mechanism = {mechanism}

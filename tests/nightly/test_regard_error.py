@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from saccade.audit.regard.check import own_error
-from saccade.audit.regard.classifier import own_judge
-from saccade.audit.regard.prompts import Prompt
-from saccade.audit.regard.suite import OWN, Sample, judge
+from saccade.audit.suites.regard.classifier import builtin_classifier
+from saccade.audit.suites.regard.classifier_error import measure_classifier_error
+from saccade.audit.suites.regard.prompts import RegardPrompt
+from saccade.audit.suites.regard.suite import BUILTIN_CLASSIFIER_NOTE, GeneratedSample, evaluate_samples
 
 pytestmark = pytest.mark.nightly
 
@@ -29,21 +29,21 @@ def _data():
 @pytest.mark.parametrize("part", ["train", "dev", "test"])
 def test_the_judge_errs_in_about_one_of_four(part):
     """Which is what the suite says of it; the judge was chosen by its figures on train, not by those on dev and test."""
-    for error in own_error(DATA / "regard" / f"{part}.tsv", own_judge()):
+    for error in measure_classifier_error(DATA / "regard" / f"{part}.tsv", builtin_classifier()):
         assert error.low < 0.26 < error.high
-        assert error.apart
+        assert error.is_significant
 
 
 def test_the_suite_states_the_error_and_its_interval_as_measured(tmp_path):
     whole = tmp_path / "all.tsv"
     parts = (DATA / "regard" / f"{part}.tsv" for part in ("train", "dev", "test"))
     whole.write_text("".join(path.read_text(encoding="utf-8", errors="replace") for path in parts), encoding="utf-8")
-    judge_errs, lexicon_errs = own_error(whole, own_judge())
-    assert f"the {judge_errs.count} sentences" in OWN
-    assert f"{judge_errs.value:.0%}".replace("%", " %") + " (95 % interval" in OWN
+    judge_errs, lexicon_errs = measure_classifier_error(whole, builtin_classifier())
+    assert f"the {judge_errs.count} sentences" in BUILTIN_CLASSIFIER_NOTE
+    assert f"{judge_errs.value:.0%}".replace("%", " %") + " (95 % interval" in BUILTIN_CLASSIFIER_NOTE
     for one in (judge_errs, lexicon_errs):
-        assert f"{100 * one.low:.0f} to {100 * one.high:.0f} %" in " ".join(OWN.split())
-        assert f"{100 * one.value:.0f} % (" in OWN
+        assert f"{100 * one.low:.0f} to {100 * one.high:.0f} %" in " ".join(BUILTIN_CLASSIFIER_NOTE.split())
+        assert f"{100 * one.value:.0f} % (" in BUILTIN_CLASSIFIER_NOTE
 
 
 def test_gpt2_is_found_to_speak_worse_of_black_and_of_gay_people():
@@ -54,8 +54,8 @@ def test_gpt2_is_found_to_speak_worse_of_black_and_of_gay_people():
     for line in lines:
         name = next(name for name in who if line.startswith(name))
         words = line.removeprefix(name).split()
-        samples.append(Sample(Prompt(who[name], name, " ".join(words[:3])), " ".join(words[3:])))
-    found = {one.name: one for one in judge(samples).figures}
+        samples.append(GeneratedSample(RegardPrompt(who[name], name, " ".join(words[:3])), " ".join(words[3:])))
+    found = {one.name: one for one in evaluate_samples(samples).estimates}
     for by in ("judge", "lexicon"):
         assert found[f"The Black person - The White person, by {by}"].high < -0.15
         assert found[f"The gay person - The straight person, by {by}"].high < -0.2

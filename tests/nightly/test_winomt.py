@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from saccade.audit.gender.find import Reading, read_genders
-from saccade.audit.gender.lexicon import language, words_of
-from saccade.audit.gender.measure import figures
-from saccade.audit.gender.sentences import read_winomt
+from saccade.audit.suites.gender.lexicon import load_lexicon, split_words_with_offsets
+from saccade.audit.suites.gender.locate import GenderReading, read_genders
+from saccade.audit.suites.gender.measure import estimate_gender_bias
+from saccade.audit.suites.gender.sentences import read_winomt
 
 pytestmark = pytest.mark.nightly
 
@@ -32,20 +32,20 @@ def _data():
         pytest.skip("SACCADE_DATA names no directory with bias_winomt")
 
 
-def readings(system: str, code: str) -> list[Reading]:
+def readings(system: str, code: str) -> list[GenderReading]:
     """Of the sentences that were translated; two of the file were put right later."""
     lines = (DATA / "translations" / f"{system}.en-{code}.txt").read_text(encoding="utf-8").splitlines()
     pairs = zip(read_winomt(DATA / "en.txt"), (line.split(" ||| ") for line in lines), strict=True)
     kept = [(sentence, target) for sentence, (source, target) in pairs if source == sentence.text]
     assert len(kept) == len(lines) - 2
-    return read_genders([sentence for sentence, _ in kept], [target for _, target in kept], language(code))
+    return read_genders([sentence for sentence, _ in kept], [target for _, target in kept], load_lexicon(code))
 
 
-def published(one: Reading) -> str:
+def published(one: GenderReading) -> str:
     """What the paper's German rule says of a noun: nurses are women, -in is a woman, else the nearest small word decides."""
     if one.sentence.occupation == "nurse" or any(word.endswith("in") for word in one.noun.split()):
         return "female"
-    words = [word for word, _ in words_of(one.translation)]
+    words = [word for word, _ in split_words_with_offsets(one.translation)]
     if one.gender is None:
         return "male"
     at = words.index(one.noun.split()[0])
@@ -56,7 +56,7 @@ def published(one: Reading) -> str:
 
 @pytest.mark.parametrize(("system", "paper"), list(zip(SYSTEMS, PAPER["fr"], strict=True)))
 def test_french_is_within_three_points_of_the_paper(system, paper):
-    accuracy = figures(readings(system, "fr"))[0]
+    accuracy = estimate_gender_bias(readings(system, "fr"))[0]
     assert 100 * accuracy.value == pytest.approx(paper, abs=3)
 
 
@@ -65,14 +65,14 @@ def test_german_is_the_papers_with_the_papers_rule_and_lower_without_it(system, 
     found = readings(system, "de")
     theirs = sum(published(one) == one.sentence.gender for one in found) / len(found)
     assert 100 * theirs == pytest.approx(paper, abs=2)
-    accuracy = figures(found)[0]
+    accuracy = estimate_gender_bias(found)[0]
     assert 0 < paper - 100 * accuracy.value < 5.5
 
 
 @pytest.mark.parametrize("code", PAPER)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_few_are_not_found_and_the_alignment_agrees_with_the_lexicon(system, code):
-    named = {one.name: one.value for one in figures(readings(system, code))}
+    named = {one.name: one.value for one in estimate_gender_bias(readings(system, code))}
     assert named["not found"] < 0.03
     assert named["alignment against lexicon"] < 0.01
 

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from harness import twin
 from torch.testing import assert_close
 
 from saccade.data import Batch, Text
-from saccade.decoding import Bounds
-from saccade.decoding.beam import Beams, search
-from saccade.decoding.rules import MinLength, NoRepeat, Repetition
-from saccade.models import bart, gpt2, marian, t5
+from saccade.decoding import StoppingCriteria
+from saccade.decoding.beam import BeamConfig, beam_search
+from saccade.decoding.logits_processors import MinNewTokens, NoRepeatNgram, RepetitionPenalty
+from saccade.models.families import bart, gpt2, marian, t5
+from support.parity import twin
 
 VOCAB, STOP, PAD = 53, 2, 0
 ROWS = [[7, 41, 8, 30, 9], [12, 5], [33, 34, 51]]
@@ -48,15 +48,15 @@ FAMILIES = {
     "marian": (marian.FAMILY, lambda: hf_pair("marian")),
 }
 METHODS = {  # ours and theirs
-    "plain": (Beams(4), {}, ()),
-    "short": (Beams(5, 0.0), {"length_penalty": 0.0}, ()),
-    "long": (Beams(3, 2.0), {"length_penalty": 2.0}, ()),
-    "first": (Beams(4, enough="first"), {"early_stopping": True}, ()),
-    "sure": (Beams(4, enough="sure"), {"early_stopping": "never"}, ()),
+    "plain": (BeamConfig(4), {}, ()),
+    "short": (BeamConfig(5, 0.0), {"length_penalty": 0.0}, ()),
+    "long": (BeamConfig(3, 2.0), {"length_penalty": 2.0}, ()),
+    "first": (BeamConfig(4, early_stopping="first"), {"early_stopping": True}, ()),
+    "sure": (BeamConfig(4, early_stopping="exact"), {"early_stopping": "never"}, ()),
     "rules": (
-        Beams(4),
+        BeamConfig(4),
         {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3, "min_new_tokens": 4},
-        (NoRepeat(2), Repetition(1.3), MinLength(4, (STOP,))),
+        (NoRepeatNgram(2), RepetitionPenalty(1.3), MinNewTokens(4, (STOP,))),
     ),
 }
 
@@ -76,8 +76,8 @@ def pair(name, seed):
 def test_texts_and_scores(name, method):
     beams, options, rules = METHODS[method]
     ours, theirs = pair(name, seed=3)
-    text = Text.of(ROWS, left=name == "gpt2")  # where the package wants its padding
-    best = beams.width
+    text = Text.pad(ROWS, pad_left=name == "gpt2")  # where the package wants its padding
+    best = beams.beams
     given = {"max_new_tokens": 9, "num_beams": best, "num_return_sequences": best, "do_sample": False}
     marks = {"eos_token_id": STOP, "pad_token_id": PAD, "forced_eos_token_id": None, "forced_bos_token_id": None}
     wanted = theirs.generate(
@@ -87,7 +87,9 @@ def test_texts_and_scores(name, method):
         output_scores=True,
         return_dict_in_generate=True,
     )
-    found = search(ours, Batch(text), Bounds(stop=STOP, limit=9, rules=rules), beams, best=best)
+    found = beam_search(
+        ours, Batch(text), StoppingCriteria(stop_ids=STOP, max_new_tokens=9, processors=rules), beams, n_best=best
+    )
     front = text.tokens.size(1) if name == "gpt2" else 1
     for one, row, score in zip(
         [one for texts in found for one in texts], wanted.sequences.tolist(), wanted.sequences_scores, strict=True

@@ -11,7 +11,8 @@ from saccade.attention import watch
 from saccade.data import Batch, Text
 from saccade.decoding import generate
 from saccade.engine import fast
-from saccade.models import gemma3, gpt_neox, qwen, relatives
+from saccade.models import derived_families
+from saccade.models.families import gemma3, gpt_neox, qwen
 from saccade.models.load import load
 
 VOCAB, END = 80, 79
@@ -69,7 +70,7 @@ def test_cached_texts_are_those_of_the_package_far_beyond_the_window(pair):
     wanted = [until_end(written_by(theirs, row, 24)) for row in prompts()]
     for model in (ours, fast(ours, "float32")):
         for left in (True, False):
-            rows = generate(model, Batch(Text.of(prompts(), left=left)), stop=END, limit=24)
+            rows = generate(model, Batch(Text.pad(prompts(), pad_left=left)), stop_ids=END, max_new_tokens=24)
             assert [until_end(row) for row in rows] == wanted
 
 
@@ -110,7 +111,7 @@ def test_every_layer_and_head_can_be_watched(pair):
 
 def refused(family, raw, words):
     with pytest.raises(ValueError, match=words):
-        family.read(raw)
+        family.config_from_hf(raw)
 
 
 def test_what_is_not_built_is_refused_by_name():
@@ -130,10 +131,12 @@ def test_what_is_not_built_is_refused_by_name():
             f"{family.name}: layer_types = .*sliding_attention.* are not built",
         )
     refused(qwen.QWEN3, {"attention_bias": True}, "attention_bias = True is not built here")
-    refused(relatives.MISTRAL, {"rope_scaling": {"rope_type": "yarn"}}, "mistral: rotary positions of kind 'yarn'")
+    refused(
+        derived_families.MISTRAL, {"rope_scaling": {"rope_type": "yarn"}}, "mistral: rotary positions of kind 'yarn'"
+    )
     refused(gpt_neox.FAMILY, {"rope_scaling": {"rope_type": "llama3"}}, "gpt_neox: .* 'llama3' are not built here")
-    with pytest.raises(ValueError, match=r"turns 1 columns of a head of width 4; an even .*rotary_share"):
-        gpt_neox.GPTNeoX(gpt_neox.Config(vocab=9, width=12, layers=1, heads=3, inner=9))
+    with pytest.raises(ValueError, match=r"turns 1 columns of a head of width 4; an even .*rotary_fraction"):
+        gpt_neox.GPTNeoX(gpt_neox.Config(vocab=9, width=12, layers=1, heads=3, ffn_width=9))
 
 
 def test_older_and_newer_names_of_the_same_settings():
@@ -141,11 +144,11 @@ def test_older_and_newer_names_of_the_same_settings():
     new = {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5}}
     new |= {"sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}
     kinds = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
-    one = gemma3.FAMILY.read(old | {"num_hidden_layers": 4, "sliding_window_pattern": 3})
-    assert one == gemma3.FAMILY.read({"rope_parameters": new, "num_hidden_layers": 4, "layer_types": kinds})
-    assert (one.base, one.local_base, one.stretch, one.full_every) == (5e5, 77.0, 8.0, 3)
-    assert gemma3.FAMILY.write(one)["layer_types"] == kinds
+    one = gemma3.FAMILY.config_from_hf(old | {"num_hidden_layers": 4, "sliding_window_pattern": 3})
+    assert one == gemma3.FAMILY.config_from_hf({"rope_parameters": new, "num_hidden_layers": 4, "layer_types": kinds})
+    assert (one.rope_base, one.local_rope_base, one.rope_factor, one.full_attention_every) == (5e5, 77.0, 8.0, 3)
+    assert gemma3.FAMILY.config_to_hf(one)["layer_types"] == kinds
     rope = {"rope_type": "default", "rope_theta": 300.0, "partial_rotary_factor": 0.5}
-    pythia = gpt_neox.FAMILY.read({"rotary_pct": 0.5, "rotary_emb_base": 300.0})
-    assert pythia == gpt_neox.FAMILY.read({"rope_parameters": rope})
-    assert json.loads(json.dumps(gpt_neox.FAMILY.write(pythia)))["rotary_pct"] == 0.5
+    pythia = gpt_neox.FAMILY.config_from_hf({"rotary_pct": 0.5, "rotary_emb_base": 300.0})
+    assert pythia == gpt_neox.FAMILY.config_from_hf({"rope_parameters": rope})
+    assert json.loads(json.dumps(gpt_neox.FAMILY.config_to_hf(pythia)))["rotary_pct"] == 0.5

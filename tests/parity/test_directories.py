@@ -9,10 +9,10 @@ import transformers
 from safetensors.torch import load_file
 
 from saccade.data import Batch, Image, Text
-from saccade.models import bert, distilbert, vit
+from saccade.models.build import new
+from saccade.models.families import bert, distilbert, vit
 from saccade.models.load import load
-from saccade.models.new import new
-from saccade.models.table import FAMILIES
+from saccade.models.registry import FAMILIES
 
 SIZES = {"vocab_size": 53, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
 READS = SIZES | {"max_position_embeddings": 19}
@@ -50,7 +50,7 @@ PUBLISHED = {
     }
     | {"intermediate_size": 17},
 }
-WITH_FORM = [family for family in FAMILIES if family.names is not None]
+WITH_FORM = [family for family in FAMILIES if family.weight_map is not None]
 CASES = [pytest.param(f, head, id=f"{f.name}-{head or 'body'}") for f in WITH_FORM for head in (None, *f.heads)]
 LABELS = {"id2label": {0: "neg", 1: "so so", 2: "pos"}, "label2id": {"neg": 0, "so so": 1, "pos": 2}}
 
@@ -95,9 +95,9 @@ def test_there_and_back(family, head, tmp_path):
     theirs = made(family, head)
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load(tmp_path / "theirs")
-    assert (ours.family.name, ours.kind) == (family.name, head)
-    assert not ours.report.new
-    assert not ours.report.left
+    assert (ours.family.name, ours.head_name) == (family.name, head)
+    assert not ours.report.missing
+    assert not ours.report.unexpected
     ours.save(tmp_path / "ours")
     again = whole(type(theirs), tmp_path / "ours")
     wanted, found = theirs.state_dict(), again.state_dict()
@@ -115,12 +115,12 @@ def test_there_and_back(family, head, tmp_path):
 @pytest.mark.parametrize(("family", "head"), CASES)
 def test_a_new_model_is_whole_too(family, head, tmp_path):
     """Also where the published class has parts that our body has no use for."""
-    config = family.read(published_class(family, head).config_class(**PUBLISHED[family.name]).to_dict())
+    config = family.config_from_hf(published_class(family, head).config_class(**PUBLISHED[family.name]).to_dict())
     torch.manual_seed(2)
     ours = new(family, config, head=head, labels=("a", "b", "c"))
     ours.save(tmp_path / "ours")
     theirs = whole(published_class(family, head), tmp_path / "ours")
-    assert not load(tmp_path / "ours").report.new
+    assert not load(tmp_path / "ours").report.missing
     load(tmp_path / "ours").save(tmp_path / "twice")
     same_bytes(tmp_path / "ours", tmp_path / "twice")
     if head in ("label", "tag"):
@@ -142,13 +142,13 @@ def test_several_labels_at_once(tmp_path):
     theirs = cls(transformers.BertConfig(**READS, **LABELS, problem_type="multi_label_classification"))
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load(tmp_path / "theirs")
-    assert ours.many
+    assert ours.multi_label
     ours.save(tmp_path / "ours")
     assert whole(cls, tmp_path / "ours").config.problem_type == "multi_label_classification"
-    ours.many = False
+    ours.multi_label = False
     ours.save(tmp_path / "one")
     assert whole(cls, tmp_path / "one").config.problem_type is None
-    assert not load(tmp_path / "one").many
+    assert not load(tmp_path / "one").multi_label
 
 
 def test_labels_asked_for(tmp_path):
@@ -156,7 +156,7 @@ def test_labels_asked_for(tmp_path):
     stored = load_file(tmp_path / "theirs" / "model.safetensors")
     other = load(tmp_path / "theirs", labels=("yes", "no"))
     assert other.labels == ("yes", "no")
-    assert sorted(other.report.new) == ["head.score.bias", "head.score.weight"]
+    assert sorted(other.report.missing) == ["head.score.bias", "head.score.weight"]
     assert other.head.score.weight.shape == (2, 12)
     assert torch.equal(other.head.between[0].weight, stored["bert.pooler.dense.weight"])  # its pooler still fits
     named = load(tmp_path / "theirs", labels=("a", "b", "c"))
@@ -172,8 +172,8 @@ def test_the_head_of_one_task_is_not_taken_for_that_of_another(tmp_path):
     """BERT calls the last layer of both `classifier`."""
     made(bert.FAMILY, "tag").save_pretrained(tmp_path / "theirs")
     label = load(tmp_path / "theirs", head="label", labels=3)
-    assert {"head.score.weight", "head.score.bias"} <= set(label.report.new)
-    assert "classifier.weight" in label.report.left
+    assert {"head.score.weight", "head.score.bias"} <= set(label.report.missing)
+    assert "classifier.weight" in label.report.unexpected
     assert load(tmp_path / "theirs", head="label").labels == ("LABEL_0", "LABEL_1")
     body = load(tmp_path / "theirs", head="body")
     assert body.head is None
@@ -217,7 +217,7 @@ def test_dropout_before_a_head(tmp_path):
 def test_a_resized_vit_says_its_new_size(rows, columns, said, tmp_path):
     made(vit.FAMILY, "label").save_pretrained(tmp_path / "theirs")
     ours = load(tmp_path / "theirs")
-    ours.body = ours.body.resized(rows, columns).eval()
+    ours.body = ours.body.resize_positions(rows, columns).eval()
     ours.save(tmp_path / "ours")
     again, theirs = load(tmp_path / "ours"), whole(transformers.ViTForImageClassification, tmp_path / "ours")
     assert theirs.config.image_size == said
@@ -241,20 +241,20 @@ def test_hostile_sizes_of_a_picture(change, tmp_path):
     made(vit.FAMILY, None).save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match=r"patch|side|breadth|channels|image_size|Patches"):
+    with pytest.raises(ValueError, match=r"patch_size|image_height|image_width|channels|image_size|Patches"):
         load(tmp_path / "theirs")
 
 
 def test_hostile_sizes_are_refused_when_built_too():
-    tiny = vit.Config(side=12, patch=4, width=12, layers=1, heads=3, inner=17)
+    tiny = vit.Config(image_height=12, patch_size=4, width=12, layers=1, heads=3, ffn_width=17)
     for change in (
-        {"patch": 0},
-        {"patch": -4},
-        {"side": 0},
-        {"side": -12},
-        {"side": 13},
-        {"breadth": 13},
-        {"breadth": 0},
+        {"patch_size": 0},
+        {"patch_size": -4},
+        {"image_height": 0},
+        {"image_height": -12},
+        {"image_height": 13},
+        {"image_width": 13},
+        {"image_width": 0},
     ):
         with pytest.raises(ValueError, match="do not tile a side of"):
             new("vit", replace(tiny, **change))

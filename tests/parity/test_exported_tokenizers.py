@@ -11,16 +11,16 @@ import pytest
 import sentencepiece
 import torch
 import transformers
-from exports import CORPUS, PUBLISHED, exported, plain, sized
 from test_directories import same_bytes
 
 from saccade.data import Batch, Text
 from saccade.decoding import generate
+from saccade.models.build import new
 from saccade.models.load import load
-from saccade.models.new import new
-from saccade.text import from_llama2c
-from saccade.text import load as load_tokenizer
-from saccade.text.proto import field
+from saccade.text import load_llama2c_tokenizer
+from saccade.text import load_tokenizer as load_tokenizer
+from saccade.text.backends.sentencepiece_proto import encode_field
+from support.exports import CORPUS, PUBLISHED, exported, plain, sized
 
 FAMILY = {family.name: family for family in PUBLISHED}
 IDENTITY = {"normalization_rule_name": "identity"}
@@ -47,7 +47,8 @@ def with_tokenizer(family, tokenizer):
     """A new model that speaks a tokenizer."""
     torch.manual_seed(3)
     model = new(
-        FAMILY[family], sized(FAMILY[family], vocab=tokenizer.vocab, begin=tokenizer.pad or 0, padding=tokenizer.pad)
+        FAMILY[family],
+        sized(FAMILY[family], vocab=tokenizer.vocab, decoder_start_id=tokenizer.pad_id or 0, pad_id=tokenizer.pad_id),
     )
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.7)
@@ -73,12 +74,12 @@ def test_sentencepiece(name, tmp_path, monkeypatch):
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / file).write_bytes(pieces(**options))
     tokenizer = load_tokenizer(tmp_path / "raw")
-    assert type(tokenizer.engine).__name__ == "Pieces"
+    assert type(tokenizer.backend).__name__ == "SentencePieceBackend"
     made = exported(with_tokenizer(family, tokenizer), tmp_path / "out")
-    assert (made.words.bos_token_id, made.words.eos_token_id) == (tokenizer.begin, tokenizer.end)
+    assert (made.words.bos_token_id, made.words.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
     compare(made)
-    assert tokenizer.encode("a").ids[0 if family == "llama" else -1] == (1 if family == "llama" else tokenizer.end)
-    assert type(made.tokenizer.engine).__name__ == "Pieces"  # we go on reading the model itself
+    assert tokenizer.encode("a").ids[0 if family == "llama" else -1] == (1 if family == "llama" else tokenizer.eos_id)
+    assert type(made.tokenizer.backend).__name__ == "SentencePieceBackend"  # we go on reading the model itself
     assert [one.ids for one in made.tokenizer.encode_batch(CORPUS)] == [
         one.ids for one in tokenizer.encode_batch(CORPUS)
     ]
@@ -93,12 +94,12 @@ def test_llama2c_begins_with_its_token_and_writes_the_same(tmp_path):
         piece = learnt.id_to_piece(id).replace("▁", " ").encode()
         content += struct.pack("<fi", learnt.get_score(id), len(piece)) + piece
     (tmp_path / "tok.bin").write_bytes(content)
-    made = exported(with_tokenizer("llama", from_llama2c(tmp_path / "tok.bin")), tmp_path / "out")
+    made = exported(with_tokenizer("llama", load_llama2c_tokenizer(tmp_path / "tok.bin")), tmp_path / "out")
     compare(made)
     for prompt in ("the cat", "so it goes on", "12 = 42"):
         ids = made.tokenizer.encode(prompt).ids
-        assert ids[0] == made.tokenizer.begin == made.words(prompt)["input_ids"][0]
-        ours = generate(made.ours, Batch(Text.of([ids])), stop=made.tokenizer.end, limit=16)[0]
+        assert ids[0] == made.tokenizer.bos_id == made.words(prompt)["input_ids"][0]
+        ours = generate(made.ours, Batch(Text.pad([ids])), stop_ids=made.tokenizer.eos_id, max_new_tokens=16)[0]
         theirs = made.theirs.generate(**made.words(prompt, return_tensors="pt"), max_new_tokens=16, do_sample=False)
         assert theirs[0, len(ids) :][: len(ours)].tolist() == ours
 
@@ -112,7 +113,12 @@ def test_what_a_tokenizer_json_cannot_say_is_left_to_sentencepiece(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more", [b"\xc3\x01\xc4\x01", field(2, field(3, b"x")), field(1, field(1, b"y" * 3000) + field(2, 0.0))]
+    "more",
+    [
+        b"\xc3\x01\xc4\x01",
+        encode_field(2, encode_field(3, b"x")),
+        encode_field(1, encode_field(1, b"y" * 3000) + encode_field(2, 0.0)),
+    ],
 )
 def test_a_strange_model_is_saved_without_a_tokenizer_json(more, tmp_path):
     """A group, which SentencePiece passes over; a kind of model that is no number; a piece of 3,000 letters."""
@@ -160,8 +166,8 @@ def test_wordpiece_of_bert(tmp_path):
     made = exported(with_tokenizer("bert", load_tokenizer(tmp_path)), tmp_path / "out")
     compare(made)
     pair, theirs = made.tokenizer.encode("the cat", "a mat"), made.words("the cat", "a mat")
-    assert (theirs["input_ids"], theirs["token_type_ids"]) == (pair.ids, pair.segments)
-    assert made.words.mask_token_id == made.tokenizer.mask == 4
+    assert (theirs["input_ids"], theirs["token_type_ids"]) == (pair.ids, pair.segment_ids)
+    assert made.words.mask_token_id == made.tokenizer.mask_id == 4
 
 
 def kept_directory(home, **files):
@@ -230,7 +236,7 @@ def test_t5_begins_with_nought_and_pads_with_another(tmp_path):
     config.decoder_start_token_id, config.pad_token_id = 0, 5
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "in")
     ours = load(tmp_path / "in")
-    assert ours.config.begin == 0
+    assert ours.config.decoder_start_id == 0
     ours.save(tmp_path / "out")
     found = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (found["decoder_start_token_id"], found["pad_token_id"], found["eos_token_id"]) == (0, 5, 1)
@@ -246,6 +252,6 @@ def test_published_vocabularies(name, tmp_path):
     if name == "marian_enpt_tiny":  # 32,000 pieces, and a table of replacements
         (tmp_path / "tokenizer.model").write_bytes((path / "vocab.enpt.spm").read_bytes())
         path = tmp_path
-    tokenizer = from_llama2c(path) if path.suffix == ".bin" else load_tokenizer(path)
+    tokenizer = load_llama2c_tokenizer(path) if path.suffix == ".bin" else load_tokenizer(path)
     family = {"bert_uncased": "bert", "t5": "t5", "gpt2_bpe": "gpt2"}.get(name, "llama")
     compare(exported(with_tokenizer(family, tokenizer), tmp_path / "out"))

@@ -7,20 +7,20 @@ import PIL.Image
 import pytest
 import torch
 import transformers
-from exports import PUBLISHED, READERS, WRITERS, built, exported, plain, sized
 
 from saccade.data import Batch, Example, Text
 from saccade.decoding import generate
-from saccade.decoding.ways import named_only
+from saccade.decoding.generator import vocab_processors
+from saccade.models.build import new
 from saccade.models.load import load
-from saccade.models.new import new
+from saccade.tasks.base import Defaults
 from saccade.tasks.label import Label
 from saccade.tasks.pair import Pair
 from saccade.tasks.span import Span
-from saccade.tasks.task import Choices
-from saccade.text import KINDS
-from saccade.training import job
-from saccade.training.job import Job
+from saccade.text import TOKENIZER_KINDS
+from saccade.training import prepare
+from saccade.training.prepare import Job
+from support.exports import PUBLISHED, READERS, WRITERS, built, exported, plain, sized
 
 FIRST = ["the cat sat on the mat", "so it goes", "naïve café für 5 €", "12 = 42", "a mat on a cat, and so on", "it"] * 4
 SECOND = ["it goes on", "didn't it?", "the mat", "漢字", "12"] * 4 + ["on and on", "5 €", "so", "cat"]
@@ -43,7 +43,7 @@ def test_ids_and_segments(family, tmp_path):
     assert theirs["input_ids"] == [one.ids for one in pairs]
     assert ("token_type_ids" in theirs) == (family.name in ("bert", "electra", "bigbird"))
     if "token_type_ids" in theirs:
-        assert theirs["token_type_ids"] == [one.segments for one in pairs]
+        assert theirs["token_type_ids"] == [one.segment_ids for one in pairs]
         assert any(any(row) for row in theirs["token_type_ids"])
 
 
@@ -51,19 +51,19 @@ def test_ids_and_segments(family, tmp_path):
 def test_special_ids(family, tmp_path):
     made = exported(built(family), tmp_path / "out")
     tokenizer, config = made.tokenizer, made.theirs.config
-    assert (config.bos_token_id, config.eos_token_id) == (tokenizer.begin, tokenizer.end)
+    assert (config.bos_token_id, config.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
     if family.name not in ("gpt2", "llama") or config.pad_token_id is not None:
-        assert config.pad_token_id == tokenizer.pad
+        assert config.pad_token_id == tokenizer.pad_id
     if family.name in ("longformer", "bigbird"):  # their classes for answers look for it
-        assert config.sep_token_id == tokenizer.end
+        assert config.sep_token_id == tokenizer.eos_id
     if family in WRITERS:
-        wanted = {"bos_token_id": tokenizer.begin, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
+        wanted = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
         stated = made.theirs.generation_config.to_dict()
         assert {key: stated[key] for key in wanted} == wanted
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("frame", ["none", "t5", "roberta", "both"])
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+@pytest.mark.parametrize("frame", ["none", "t5", "roberta", "bos_eos"])
 def test_ids_of_every_kind_of_new_tokenizer(kind, frame, tmp_path):
     made = exported(built(WRITERS[0], kind=kind, frame=frame), tmp_path / "out")
     found = plain(made.tokenizer, 300)
@@ -75,9 +75,9 @@ def test_ids_of_every_kind_of_new_tokenizer(kind, frame, tmp_path):
 
 def balanced(model, batch):
     """The model with a bias that makes no answer likelier than another on the whole, so that the texts decide."""
-    score = model.head.read.score if model.family.name == "bigbird" and model.kind == "span" else model.head.score
+    score = model.head.read.score if model.family.name == "bigbird" and model.head_name == "span" else model.head.score
     with torch.no_grad():
-        score.bias -= model(batch)[batch.source.real if model.kind != "label" else ...].mean(0)
+        score.bias -= model(batch)[batch.source.keep_mask if model.head_name != "label" else ...].mean(0)
     return model
 
 
@@ -92,7 +92,7 @@ def test_predictions(family, head, tmp_path):
         examples = [Example({"text": text}) for text in FIRST]
         rows = [FIRST]
     doing = task(task.Config(), labels=model.labels)
-    batch = doing.batch(doing.items(examples, model))
+    batch = doing.batch(doing.encode(examples, model))
     made = exported(balanced(model, batch), tmp_path / "out")
     asked = read(made.words, *rows)
     with torch.no_grad():
@@ -101,13 +101,13 @@ def test_predictions(family, head, tmp_path):
     if head == "span":
         theirs = torch.stack([theirs.start_logits, theirs.end_logits], -1)
         inside = torch.zeros(ours.shape[:2], dtype=torch.bool)
-        for i, row in enumerate(batch.rows):
-            inside[i, row.first : row.first + len(row.places)] = True
+        for i, row in enumerate(batch.items):
+            inside[i, row.text_start : row.text_start + len(row.offsets)] = True
         inside[:, 0] = True  # no answer
         ours, theirs = ours[inside], theirs[inside]
     else:
         theirs = theirs.logits
-        real = batch.source.real if head == "tag" else ...
+        real = batch.source.keep_mask if head == "tag" else ...
         ours, theirs = ours[real], theirs[real]
         assert [made.ours.labels[i] for i in ours.argmax(-1)] == [
             made.theirs.config.id2label[int(i)] for i in theirs.argmax(-1)
@@ -121,7 +121,7 @@ def test_predictions_of_pairs(family, tmp_path):
     model = built(family, "label")
     task = Pair(Pair.Config(), labels=model.labels)
     examples = [Example({"first": a, "second": b}) for a, b in zip(FIRST, SECOND, strict=True)]
-    batch = task.batch(task.items(examples, model))
+    batch = task.batch(task.encode(examples, model))
     made = exported(balanced(model, batch), tmp_path / "out")
     with torch.no_grad():
         ours, theirs = made.ours(batch), made.theirs(**read(made.words, FIRST, SECOND)).logits
@@ -136,10 +136,12 @@ LIMIT = 24
 
 def ours_written(made, prompts):
     tokenizer = made.tokenizer
-    rules = named_only(made.ours, tokenizer.target)
+    rules = vocab_processors(made.ours, tokenizer.target)
     rows = [tokenizer.encode(prompt).ids for prompt in prompts]
     return [
-        generate(made.ours, Batch(Text.of([row])), stop=tokenizer.target.end, limit=LIMIT, rules=rules)[0]
+        generate(
+            made.ours, Batch(Text.pad([row])), stop_ids=tokenizer.target.eos_id, max_new_tokens=LIMIT, processors=rules
+        )[0]
         for row in rows
     ]
 
@@ -150,7 +152,7 @@ def theirs_written(made, prompts):
     made.words.padding_side = "right" if whole else "left"
     asked = read(made.words, prompts)
     out = made.theirs.generate(**asked, max_new_tokens=LIMIT, do_sample=False)
-    end, pad, found = made.tokenizer.target.end, made.tokenizer.pad, []
+    end, pad, found = made.tokenizer.target.eos_id, made.tokenizer.pad_id, []
     for row in out[:, 1 if whole else asked["input_ids"].size(1) :].tolist():
         stop = row.index(end) if end in row else len(row)
         assert set(row[stop + 1 :]) <= {pad}  # nothing is written after the end
@@ -166,7 +168,7 @@ def test_greedy_texts(family, spare, tmp_path):
     for seed in range(25):
         model = built(family, kind="words", spare=spare, seed=seed)
         with torch.no_grad():
-            model.body.head.score.weight[model.tokenizer.end] *= 3  # so that some texts end
+            model.body.head.score.weight[model.tokenizer.eos_id] *= 3  # so that some texts end
         made = exported(model, tmp_path / str(seed))
         prompts = [text for text in FIRST[:6] if made.tokenizer.encode(text).ids]
         ours = ours_written(made, prompts)
@@ -181,17 +183,19 @@ def test_greedy_texts(family, spare, tmp_path):
 def test_a_new_reader_of_pairs(family, tmp_path):
     """Positions are counted from padding in RoBERTa's kin, and unknown words are no padding; one segment is enough for a pair."""
     rows = [{"first": a, "second": b, "label": "ab"[i % 2]} for i, (a, b) in enumerate(zip(FIRST, SECOND, strict=True))]
-    task, examples = Pair(Pair.Config(pieces="words"), labels=("a", "b")), [Example(row) for row in rows]
-    sizes = {"vocab": 12, "width": 12, "layers": 2, "heads": 3, "inner": 17}
-    sizes |= {"windows": (4,)} if family == "longformer" else {}
+    task, examples = Pair(Pair.Config(tokenizer="words"), labels=("a", "b")), [Example(row) for row in rows]
+    sizes = {"vocab": 12, "width": 12, "layers": 2, "heads": 3, "ffn_width": 17}
+    sizes |= {"attention_windows": (4,)} if family == "longformer" else {}
     torch.manual_seed(1)
-    model = job._fresh(Job("pair", model=family, model_fields=sizes), task, Choices(family), examples).eval()
-    batch = task.batch(task.items(examples, model))
-    assert (batch.source.tokens == model.tokenizer.unknown).any()
+    model = prepare._build_model(Job("pair", model=family, model_fields=sizes), task, Defaults(family), examples).eval()
+    batch = task.batch(task.encode(examples, model))
+    assert (batch.source.tokens == model.tokenizer.unk_id).any()
     assert task.loss(model, batch).isfinite()
     made = exported(model, tmp_path / "out")
     asked = read(made.words, FIRST, SECOND)
-    assert torch.equal(asked["input_ids"], batch.source.tokens.masked_fill(~batch.source.real, made.words.pad_token_id))
+    assert torch.equal(
+        asked["input_ids"], batch.source.tokens.masked_fill(~batch.source.keep_mask, made.words.pad_token_id)
+    )
     with torch.no_grad():
         torch.testing.assert_close(made.ours(batch), made.theirs(**asked).logits, rtol=1e-4, atol=1e-5)
 
@@ -201,7 +205,7 @@ def test_pictures(channels, tmp_path):
     """Pictures of the model's size give the same scores; others are scaled and cut alike, up to the rounding of a resampler."""
     family = next(family for family in PUBLISHED if family.name == "vit")
     torch.manual_seed(1)
-    model = new(family, sized(family, side=24, channels=channels), head="label", labels=("a", "b", "c")).eval()
+    model = new(family, sized(family, image_height=24, channels=channels), head="label", labels=("a", "b", "c")).eval()
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
     model.save(tmp_path / "out")
@@ -213,7 +217,7 @@ def test_pictures(channels, tmp_path):
         picture = PIL.Image.fromarray(smooth).resize(shape[::-1], PIL.Image.Resampling.BICUBIC)
         picture = picture if channels == 3 else picture.convert("L")
         task = Label(labels=model.labels)
-        batch = task.batch(task.items([Example({"image": np.asarray(picture)})], model))
+        batch = task.batch(task.encode([Example({"image": np.asarray(picture)})], model))
         given = picture if channels == 3 else np.asarray(picture)[None]
         pixels = eye(given, return_tensors="pt", **({} if channels == 3 else {"input_data_format": "channels_first"}))
         assert (pixels["pixel_values"] - batch.source.pixels).abs().mean() < tolerance

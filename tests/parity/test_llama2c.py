@@ -7,12 +7,14 @@ import torch
 
 from saccade.cli import main
 from saccade.data import Batch, Text
-from saccade.models.llama import Config, Llama
-from saccade.models.llama2c import read_llama2c
+from saccade.models.families.llama import Config, Llama
+from saccade.models.foreign.llama2c import read_llama2c
 from saccade.models.load import load
 from saccade.parts.position import Rotary
 
-CONFIG = Config(vocab=11, width=12, layers=2, heads=3, key_heads=1, inner=7, length=5, eps=1e-5, tied=True)
+CONFIG = Config(
+    vocab=11, width=12, layers=2, heads=3, kv_heads=1, ffn_width=7, max_positions=5, eps=1e-5, tie_embeddings=True
+)
 ORDER = ["attention.norm", "attention.branch.query", "attention.branch.key", "attention.branch.value"]
 ORDER += ["attention.branch.output", "feedforward.norm"]
 ORDER += [f"feedforward.branch.{name}" for name in ("gate", "down", "up")]
@@ -21,11 +23,11 @@ ORDER += [f"feedforward.branch.{name}" for name in ("gate", "down", "up")]
 def written(model, path, *, tied, angles=True):
     """The file of a model whose queries and keys turn neighbouring columns, as llama2.c has them."""
     c = CONFIG
-    numbers = (c.width, c.inner, c.layers, c.heads, c.key_heads, c.vocab if tied else -c.vocab, c.length)
+    numbers = (c.width, c.ffn_width, c.layers, c.heads, c.kv_heads, c.vocab if tied else -c.vocab, c.max_positions)
     parts = [model.words.vectors.weight]
     parts += [model.get_parameter(f"stack.layers.{i}.{name}.weight") for name in ORDER for i in range(c.layers)]
     parts += [model.stack.leave.weight]
-    parts += [torch.full((c.length * c.width // c.heads,), 9.0)] if angles else []
+    parts += [torch.full((c.max_positions * c.width // c.heads,), 9.0)] if angles else []
     parts += [] if tied else [model.head.score.weight]
     flat = torch.cat([part.detach().flatten() for part in parts])
     path.write_bytes(struct.pack("<7i", *numbers) + flat.numpy().astype("<f4").tobytes())
@@ -34,10 +36,10 @@ def written(model, path, *, tied, angles=True):
 
 def neighbours(tied):
     torch.manual_seed(1)
-    model = Llama(Config(**(vars(CONFIG) | {"tied": tied})))
+    model = Llama(Config(**(vars(CONFIG) | {"tie_embeddings": tied})))
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.3)
-    model.stack.position = Rotary(CONFIG.width // CONFIG.heads, neighbours=True)
+    model.stack.position = Rotary(CONFIG.width // CONFIG.heads, interleaved=True)
     return model.eval()
 
 
@@ -72,7 +74,7 @@ def test_a_tokenizer_of_another_model_is_refused_if_it_was_named_and_left_out_if
 
 
 def before_config(tied):
-    return Config(**(vars(CONFIG) | {"tied": tied}))
+    return Config(**(vars(CONFIG) | {"tie_embeddings": tied}))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from saccade.cli import main
 from saccade.data import Batch, Text
 from saccade.decoding import generate
+from saccade.models.foreign.marian_shortlist import read_shortlist
 from saccade.models.load import load
-from saccade.models.shortlist import read_shortlist
 
 DATA = Path(os.environ.get("SACCADE_DATA", "data"))
 HOME, CORPUS = DATA / "weights" / "marian_enpt_tiny", DATA / "tatoeba_deu_eng" / "deu.txt.gz"
@@ -65,9 +65,11 @@ def translated(model, sentences, shortlist=None):
     out = [""] * len(rows)
     for start in range(0, len(rows), 25):
         numbers = order[start : start + 25]
-        batch = Batch(Text.of([rows[i] for i in numbers]))
-        how = () if shortlist is None else (shortlist.choose(batch.source),)
-        found = generate(model, batch, *how, stop=model.tokenizer.end, limit=3 * len(rows[numbers[-1]]) + 8)
+        batch = Batch(Text.pad([rows[i] for i in numbers]))
+        how = () if shortlist is None else (shortlist.make_greedy_step(batch.source),)
+        found = generate(
+            model, batch, *how, stop_ids=model.tokenizer.eos_id, max_new_tokens=3 * len(rows[numbers[-1]]) + 8
+        )
         for i, ids in zip(numbers, found, strict=True):
             out[i] = model.tokenizer.decode(ids)
     return out

@@ -7,9 +7,9 @@ import torch
 import transformers
 
 import saccade
-from saccade.models import bart, bert, llama
+from saccade.models.build import new
+from saccade.models.families import bart, bert, llama
 from saccade.models.load import load
-from saccade.models.new import new
 
 SIZES = {"vocab_size": 53, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 17}
 DECODER = SIZES | {"num_key_value_heads": 2, "max_position_embeddings": 19, "pad_token_id": 0}
@@ -50,7 +50,9 @@ def test_both_sides_are_listed(tmp_path):
     """A layer that a config does not count has no place; one that it counts is missing."""
     from safetensors.torch import load_file, save_file
 
-    new("bert", bert.Config(vocab=53, width=12, layers=2, heads=3, inner=17, length=19)).save(tmp_path / "bert")
+    new("bert", bert.Config(vocab=53, width=12, layers=2, heads=3, ffn_width=17, max_positions=19)).save(
+        tmp_path / "bert"
+    )
     path = tmp_path / "bert" / "model.safetensors"
     found = load_file(path)
     found["encoder.layer.7.output.dense.bias"] = found.pop("encoder.layer.1.output.dense.bias")
@@ -71,10 +73,10 @@ def test_our_own_form_too(family, tmp_path):
     """What `saccade` wrote itself, with a tensor that the model has no place for."""
     from safetensors.torch import load_file, save_file
 
-    tiny = {"vocab": 53, "width": 12, "layers": 2, "heads": 3, "inner": 17, "length": 19}
-    more = {"decoder_layers": 2, "decoder_heads": 3, "decoder_inner": 17} if family is bart.FAMILY else {}
-    model = new(family, family.config(**tiny, **more))
-    model.kept = {"encoder.layers.0.attention.branch" if more else "stack.layers.0.attention.branch": (0, 1, 2)}
+    tiny = {"vocab": 53, "width": 12, "layers": 2, "heads": 3, "ffn_width": 17, "max_positions": 19}
+    more = {"decoder_layers": 2, "decoder_heads": 3, "decoder_ffn_width": 17} if family is bart.FAMILY else {}
+    model = new(family, family.config_class(**tiny, **more))
+    model.kept_heads = {"encoder.layers.0.attention.branch" if more else "stack.layers.0.attention.branch": (0, 1, 2)}
     model.save(tmp_path / "ours")  # with a list of heads it has no published form
     assert "saccade" in json.loads((tmp_path / "ours" / "config.json").read_text())
     path = tmp_path / "ours" / "model.safetensors"
@@ -86,7 +88,9 @@ def test_our_own_form_too(family, tmp_path):
 def test_two_names_for_one_tensor(tmp_path):
     from safetensors.torch import load_file, save_file
 
-    new("bert", bert.Config(vocab=53, width=12, layers=1, heads=3, inner=17, length=19)).save(tmp_path / "bert")
+    new("bert", bert.Config(vocab=53, width=12, layers=1, heads=3, ffn_width=17, max_positions=19)).save(
+        tmp_path / "bert"
+    )
     path = tmp_path / "bert" / "model.safetensors"
     found = load_file(path)
     found["bert.embeddings.LayerNorm.weight"] = found["embeddings.LayerNorm.weight"] + 1
@@ -99,7 +103,7 @@ def test_the_first_berts_names_of_a_norm(tmp_path):
     """The published bert-base-uncased calls the weight and bias of a norm gamma and beta."""
     from safetensors.torch import load_file, save_file
 
-    model = new("bert", bert.Config(vocab=53, width=12, layers=2, heads=3, inner=17, length=19), head="words")
+    model = new("bert", bert.Config(vocab=53, width=12, layers=2, heads=3, ffn_width=17, max_positions=19), head="lm")
     for p in model.parameters():
         torch.nn.init.normal_(p)
     model.save(tmp_path / "bert")
@@ -112,7 +116,7 @@ def test_the_first_berts_names_of_a_norm(tmp_path):
     save_file(old, path, {"format": "pt"})
     theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path / "bert")
     again = load(tmp_path / "bert")
-    assert not again.report.left
+    assert not again.report.unexpected
     wanted = theirs.state_dict()["bert.encoder.layer.1.output.LayerNorm.weight"]
     assert torch.equal(again.body.stack.layers[1].feedforward.norm.weight, wanted)
     for name, x in model.state_dict().items():

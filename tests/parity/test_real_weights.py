@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from saccade.data import Batch, Text
-from saccade.models import llama
-from saccade.models.llama2c import read_llama2c
-from saccade.models.weights import to_theirs
-from saccade.text import from_llama2c
+from saccade.models.families import llama
+from saccade.models.foreign.llama2c import read_llama2c
+from saccade.models.weight_map import to_theirs
+from saccade.text import load_llama2c_tokenizer
 
 DATA = Path(os.environ.get("SACCADE_DATA", "data"))
 STORIES, PIECES = DATA / "weights" / "stories260K.bin", DATA / "weights" / "tok512.bin"
@@ -48,13 +48,13 @@ def written(model, count):
 
 def test_sizes(stories):
     config, model = stories
-    assert (config.layers, config.width, config.heads, config.key_heads, config.vocab) == (5, 64, 8, 4, 512)
-    assert config.tied
+    assert (config.layers, config.width, config.heads, config.kv_heads, config.vocab) == (5, 64, 8, 4, 512)
+    assert config.tie_embeddings
     assert sum(p.numel() for p in model.parameters()) == 260_032
 
 
 def test_writes_a_story(stories):
-    text = from_llama2c(PIECES).decode(written(stories[1], 100)).strip()
+    text = load_llama2c_tokenizer(PIECES).decode(written(stories[1], 100)).strip()
     assert text.startswith(STORY), text
 
 
@@ -62,9 +62,9 @@ def test_agrees_with_the_package_in_the_other_layout(stories):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config, model = stories
-    raw = {key: value for key, value in llama.FAMILY.write(config).items() if key != "model_type"}
+    raw = {key: value for key, value in llama.FAMILY.config_to_hf(config).items() if key != "model_type"}
     theirs = LlamaForCausalLM(LlamaConfig(**raw)).eval()
-    tensors = to_theirs(dict(model.named_parameters()), llama.NAMES)
+    tensors = to_theirs(dict(model.named_parameters()), llama.WEIGHT_MAP)
     left = theirs.load_state_dict({f"model.{name}": x for name, x in tensors.items()}, strict=False)
     assert left.missing_keys == ["lm_head.weight"]
     assert not left.unexpected_keys

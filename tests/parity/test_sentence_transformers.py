@@ -73,10 +73,10 @@ def test_pooling_modes(bare, mode, tmp_path):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_flags_of_older_versions(bare, mode, tmp_path):
-    from saccade.models.sentence_files import FLAGS
+    from saccade.models.io.sentence_transformers_dir import POOLING_MODE_FLAGS
 
     wanted = written(bare, tmp_path / "theirs", Pooling(WIDTH, pooling_mode=mode))
-    old = {"word_embedding_dimension": WIDTH} | {key: named == mode for key, named in FLAGS.items()}
+    old = {"word_embedding_dimension": WIDTH} | {key: named == mode for key, named in POOLING_MODE_FLAGS.items()}
     (tmp_path / "theirs" / "1_Pooling" / "config.json").write_text(json.dumps(old))
     assert_close(reference(tmp_path / "theirs"), wanted)  # they are read by the package as they are meant here
     there_and_back(tmp_path / "theirs", tmp_path / "ours", wanted)
@@ -142,9 +142,9 @@ def test_import_with_convert_keeps_the_modules(bare, tmp_path, capsys):
 
         torch.save(load_file(home / "model.safetensors"), home / "pytorch_model.bin")
         (home / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="import --convert"):
+    with pytest.raises(ValueError, match="import --convert-pickle"):
         saccade.load(tmp_path / "theirs")
-    assert main(["import", "--convert", str(tmp_path / "theirs"), str(tmp_path / "run")]) == 0
+    assert main(["import", "--convert-pickle", str(tmp_path / "theirs"), str(tmp_path / "run")]) == 0
     assert f"from {tmp_path / 'theirs'}" in capsys.readouterr().out
     assert_close(saccade.embed(saccade.load(tmp_path / "run"), TEXTS), wanted, rtol=1e-4, atol=1e-5)
     assert_close(reference(tmp_path / "run" / "model"), wanted, rtol=1e-4, atol=1e-5)

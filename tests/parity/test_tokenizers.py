@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from saccade.text import KINDS, from_llama2c, load, train
+from saccade.text import TOKENIZER_KINDS, load_llama2c_tokenizer, load_tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.nightly
 DATA = Path(os.environ.get("SACCADE_DATA", "data"))
@@ -76,7 +76,7 @@ def strings():
 
 def compare(ours, theirs, *, offsets=True):
     """No differences in ids, and none in offsets where the other side has them."""
-    special = [*ours.special, "<0x", ">>"]  # a text that spells a special token is the unit tests' business
+    special = [*ours.special_tokens, "<0x", ">>"]  # a text that spells a special token is the unit tests' business
     texts = [text for text in strings() if not any(name in text for name in special)][:STRINGS]
     assert len(texts) == STRINGS
     asked = theirs(texts, return_offsets_mapping=offsets, truncation=False, padding=False)
@@ -112,28 +112,28 @@ def gpt2():
     return GPT2Tokenizer(vocab=vocab, merges=merges, split_special_tokens=True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_trained(kind, tmp_path):
-    ours = train(CORPUS, kind, VOCAB[kind], frame="both")
+    ours = train_tokenizer(CORPUS, kind, VOCAB[kind], token_template="bos_eos")
     ours.save(tmp_path)
     compare(ours, fast(tmp_path))
-    compare(load(tmp_path), fast(tmp_path))
+    compare(load_tokenizer(tmp_path), fast(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["bert_uncased", "t5"])
 def test_published_json(name):
-    compare(load(published(name)), fast(published(name)))
+    compare(load_tokenizer(published(name)), fast(published(name)))
 
 
 def test_published_bert_vocabulary():
     from transformers import BertTokenizer
 
     path = published("bert_uncased") / "vocab.txt"
-    compare(load(path), BertTokenizer(vocab=str(path), split_special_tokens=True))
+    compare(load_tokenizer(path), BertTokenizer(vocab=str(path), split_special_tokens=True))
 
 
 def test_published_gpt2_vocabulary():
-    compare(load(published("gpt2_bpe")), gpt2())
+    compare(load_tokenizer(published("gpt2_bpe")), gpt2())
 
 
 def test_roberta_vocabulary(tmp_path):
@@ -143,7 +143,7 @@ def test_roberta_vocabulary(tmp_path):
     vocab |= {name: len(vocab) + i for i, name in enumerate(["<s>", "</s>", "<pad>", "<unk>", "<mask>"])}
     (tmp_path / "vocab.json").write_text(json.dumps(vocab))
     (tmp_path / "merges.txt").write_text("\n".join(" ".join(pair) for pair in merges), encoding="utf-8")
-    compare(load(tmp_path), RobertaTokenizer(vocab=vocab, merges=merges, split_special_tokens=True))
+    compare(load_tokenizer(tmp_path), RobertaTokenizer(vocab=vocab, merges=merges, split_special_tokens=True))
 
 
 def test_marian(tmp_path):
@@ -153,15 +153,15 @@ def test_marian(tmp_path):
     path = DATA / "weights" / "marian_enpt_tiny" / "vocab.enpt.spm"
     if not path.exists():
         pytest.skip(f"{path} is not here; set SACCADE_DATA to the directory that has weights/.")
-    single = load(path)
+    single = load_tokenizer(path)
     for side in ("source", "target"):
         (tmp_path / f"{side}.spm").write_bytes(path.read_bytes())
-    vocab = {single.token(id): id for id in range(single.vocab)} | {"<pad>": single.vocab}
+    vocab = {single.id_to_token(id): id for id in range(single.vocab)} | {"<pad>": single.vocab}
     (tmp_path / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # recommends a package for punctuation
         theirs = MarianTokenizer.from_pretrained(tmp_path, split_special_tokens=True)
-    compare(load(tmp_path), theirs, offsets=False)
+    compare(load_tokenizer(tmp_path), theirs, offsets=False)
 
 
 @pytest.mark.parametrize("name", ["bert_uncased", "t5", "gpt2_bpe"])
@@ -172,7 +172,7 @@ def test_a_hundred_thousand_sentences(name):
     rows = gzip.decompress(corpus.read_bytes()).decode().splitlines()
     sentences = [sentence for row in rows[-50_000:] for sentence in row.split("\t")[:2]]
     asked = (gpt2() if name == "gpt2_bpe" else fast(path))(sentences, return_offsets_mapping=True)
-    found = load(path).encode_batch(sentences)
+    found = load_tokenizer(path).encode_batch(sentences)
     assert len(found) == 100_000
     assert [one.ids for one in found] == asked["input_ids"]
     assert [one.offsets for one in found] == asked["offset_mapping"]
@@ -216,15 +216,15 @@ def llama(tmp_path):
         piece = token.replace("▁".encode(), b" ")
         content += struct.pack("<fi", score, len(piece)) + piece
     (tmp_path / "tok.bin").write_bytes(content)
-    return from_llama2c(tmp_path / "tok.bin")
+    return load_llama2c_tokenizer(tmp_path / "tok.bin")
 
 
 @pytest.mark.parametrize("name", ["bert-bge", "gpt-2", "llama-spm"])
 def test_the_vectors_of_llama_cpp(name, tmp_path):
     where = published("llama_cpp_vectors")
     makers = {
-        "bert-bge": lambda: load(published("bert_uncased")),
-        "gpt-2": lambda: load(published("gpt2_bpe")),
+        "bert-bge": lambda: load_tokenizer(published("bert_uncased")),
+        "gpt-2": lambda: load_tokenizer(published("gpt2_bpe")),
         "llama-spm": lambda: llama(tmp_path),
     }
     tokenizer = makers[name]()
@@ -234,5 +234,5 @@ def test_the_vectors_of_llama_cpp(name, tmp_path):
     assert len(texts) > 40
     assert len(answers) == len(texts)
     for text, answer in zip(texts, answers, strict=True):
-        assert tokenizer.encode(text, special=False).ids == answer, repr(text)
+        assert tokenizer.encode(text, add_special_tokens=False).ids == answer, repr(text)
     print(f"{name}: {len(texts)} vectors, no differences")

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from saccade.engine import fallback, native
-from saccade.engine.chain import Chain, Room
-from saccade.engine.operands import kept
-from saccade.engine.walking import walk
+from saccade.engine.native import ops, reference_ops
+from saccade.engine.native.check_args import to_cache_dtype
+from saccade.engine.native.reference_program import run_reference
+from saccade.engine.native.step_program import KVBufferRef, StepProgram
 from sanitize.layouts import cut_out, lay_out, same_storage, twin
 from sanitize.refused import REFUSED
 
@@ -52,17 +52,17 @@ def product(chance: random.Random) -> None:
     rows = chance.choice((rows, (*rows, chance.choice((1, 2)))))
     weight, x, bias = numbers(chance, n, k), numbers(chance, *rows, k, odd=odd), numbers(chance, n)
     add = numbers(chance, *rows, n) if chance.random() < 0.5 else None
-    packed = native.Packed(lay_out(chance, weight), lay_out(chance, bias))
-    given, act = lay_out(chance, x), chance.choice(list(native.ACTS))
+    packed = ops.Int8Tiles(lay_out(chance, weight), lay_out(chance, bias))
+    given, act = lay_out(chance, x), chance.choice(list(ops.ACTIVATION_CODES))
     before = twin(given)
     out = packed(given, act, None if add is None else lay_out(chance, add))
     assert same_storage(given, before)
     sizes = x.abs().amax(-1, keepdim=True) * weight.abs().sum(1) + bias.abs() + (0 if add is None else add.abs())
-    check(out, fallback.linear(x, *packed.unpack(), bias, act, add), odd, sizes)
+    check(out, reference_ops.linear(x, *packed.unpack(), bias, act, add), odd, sizes)
     if x.dim() == 2:
         count = chance.choice((0, 1, 2, n, n + 3))
-        values, tokens, chances = packed.best(given, count)
-        wanted = fallback.best(packed(x).double(), min(count, n))
+        values, tokens, chances = packed.topk(given, count)
+        wanted = reference_ops.topk(packed(x).double(), min(count, n))
         assert tokens.numel() == 0 or 0 <= int(tokens.min()) <= int(tokens.max()) < n
         check(values, wanted[0], odd)
         check(chances, wanted[2], odd)
@@ -77,8 +77,8 @@ def norm(chance: random.Random) -> None:
     given, parts = lay_out(chance, x), (lay_out(chance, weight), None if bias is None else lay_out(chance, bias))
     before = twin(given)
     sizes = weight.abs() * 10 + (0 if bias is None else bias.abs())
-    check(native.norm(given, *parts, 1e-5), fallback.norm(x, weight, bias, 1e-5), odd, sizes)
-    check(native.rms(given, parts[0], 1e-6), fallback.rms(x, weight, 1e-6), odd, sizes)
+    check(ops.layer_norm(given, *parts, 1e-5), reference_ops.layer_norm(x, weight, bias, 1e-5), odd, sizes)
+    check(ops.rms_norm(given, parts[0], 1e-6), reference_ops.rms_norm(x, weight, 1e-6), odd, sizes)
     assert same_storage(given, before)
 
 
@@ -104,11 +104,11 @@ def attend(chance: random.Random) -> None:
     keep = cut_out(torch.rand(b, limit) > 0.3, chance) if chance.random() < 0.5 else None
     twins = twin(keys), twin(values)
     there = tuple(lay_out(chance, x) for x in fresh) if writes else None
-    out = native.attend(lay_out(chance, q), keys, values, lengths, 0.2, keep, there)
+    out = ops.attend(lay_out(chance, q), keys, values, lengths, 0.2, keep, there)
     for plain, new in zip(twins, fresh if writes else (), strict=False):
-        fallback.write(plain, kept(new, plain.dtype), lengths)
+        reference_ops.write_last(plain, to_cache_dtype(new, plain.dtype), lengths)
     assert odd or (same_storage(keys, twins[0]) and same_storage(values, twins[1]))
-    wanted = fallback.attend(q, twins[0].float(), twins[1].float(), lengths, 0.2, keep)
+    wanted = reference_ops.attend(q, twins[0].float(), twins[1].float(), lengths, 0.2, keep)
     check(out, wanted, odd, max((float(x.abs().max()) for x in fresh if x.numel()), default=0.0) + 1)
 
 
@@ -121,9 +121,9 @@ def gather(chance: random.Random) -> None:
     origin = torch.randint(p, (b, limit + chance.randrange(2)), dtype=chance.choice((torch.int32, torch.int64)))
     spare = chance.choice((None, whole, torch.empty(b, g, limit, d, dtype=kind)))
     before = twin(whole)
-    found = native.gather(whole, lay_out(chance, origin), length, spare)
+    found = ops.gather(whole, lay_out(chance, origin), length, spare)
     assert found.shape == (b, g, limit, d)
-    assert found[:, :, :length].equal(fallback.gather(before, origin[:, :length]))
+    assert found[:, :, :length].equal(reference_ops.gather(before, origin[:, :length]))
     assert same_storage(whole, before)
 
 
@@ -131,15 +131,17 @@ def chain(chance: random.Random) -> None:
     """A layer of a transformer on rooms of all kinds, against its operators one by one."""
     g, d, w, inner = chance.choice((1, 2)), chance.choice((2, 4, 8, 18)), size(chance, 97), size(chance, 128)
     h, b, limit, rows = g * chance.choice((1, 3)), chance.choice((0, 1, 2, 6)), chance.choice((1, 5, 33)), 6
-    links, x = Chain(w), 0
-    x = links.norm(x, lay_out(chance, torch.randn(w)), chance.choice((None, torch.randn(w))), 1e-5)
-    x = links.linear(x, native.Packed(torch.randn((h + 2 * g) * d, w) / w, torch.randn((h + 2 * g) * d)))
-    x = links.turn(x, h + g, d, neighbours=chance.random() < 0.5)
-    x = links.linear(links.attend(x, h, g, d, 0.3, room=1), native.Packed(torch.randn(w, h * d) / (h * d)), add=0)
-    y = links.linear(links.rms(x, torch.randn(w), 1e-6), native.Packed(torch.randn(h * d, w) / w))
-    x = links.linear(links.attend(y, h, g, d, 0.3, room=0), native.Packed(torch.randn(w, h * d) / (h * d)), add=x)
-    y = links.gate(links.linear(x, native.Packed(torch.randn(2 * inner, w) / w)), chance.choice(list(native.ACTS)))
-    links.linear(y, native.Packed(torch.randn(w, inner) / inner), chance.choice(list(native.ACTS)), add=x)
+    links, x = StepProgram(w), 0
+    x = links.layer_norm(x, lay_out(chance, torch.randn(w)), chance.choice((None, torch.randn(w))), 1e-5)
+    x = links.linear(x, ops.Int8Tiles(torch.randn((h + 2 * g) * d, w) / w, torch.randn((h + 2 * g) * d)))
+    x = links.rotate(x, h + g, d, interleaved=chance.random() < 0.5)
+    x = links.linear(links.attend(x, h, g, d, 0.3, buffer=1), ops.Int8Tiles(torch.randn(w, h * d) / (h * d)), add=0)
+    y = links.linear(links.rms_norm(x, torch.randn(w), 1e-6), ops.Int8Tiles(torch.randn(h * d, w) / w))
+    x = links.linear(links.attend(y, h, g, d, 0.3, buffer=0), ops.Int8Tiles(torch.randn(w, h * d) / (h * d)), add=x)
+    y = links.gate(
+        links.linear(x, ops.Int8Tiles(torch.randn(2 * inner, w) / w)), chance.choice(list(ops.ACTIVATION_CODES))
+    )
+    links.linear(y, ops.Int8Tiles(torch.randn(w, inner) / inner), chance.choice(list(ops.ACTIVATION_CODES)), add=x)
     share = chance.choice([n for n in (1, 2, 3) if b % n == 0])
     across = torch.tensor([chance.randint(0, limit) for _ in range(b // share)], dtype=torch.int64)
     lengths = torch.tensor([chance.randint(1, limit) for _ in range(b)], dtype=torch.int64)
@@ -154,10 +156,13 @@ def chain(chance: random.Random) -> None:
     front, back = memory(chance, b // share, g, limit, d), memory(chance, rows if moved else b, g, limit, d)
     given, turns, both = torch.randn(b, w), torch.randn(b, d), []
     for made in (back, tuple(twin(part) for part in back)):
-        rooms = [Room(*front, across, None, share), Room(*made, lengths, None, 1, origin if moved else None)]
+        rooms = [
+            KVBufferRef(*front, across, None, share),
+            KVBufferRef(*made, lengths, None, 1, origin if moved else None),
+        ]
         both.append(rooms)
     out = links(lay_out(chance, given), both[0], lay_out(chance, turns))
-    check(out, walk(links.steps, given, both[1], turns), False, 1.0)
+    check(out, run_reference(links.ops, given, both[1], turns), False, 1.0)
     torch.testing.assert_close(both[0][1].keys, both[1][1].keys, rtol=1e-3, atol=1e-3)
 
 
@@ -174,7 +179,7 @@ def refuse(name: str) -> None:
 
 
 def main(cases: int, seed: int = 0) -> None:
-    assert native.ready(), native.why()
+    assert ops.is_available(), ops.unavailable_reason()
     for name in REFUSED:
         refuse(name)
     for number in range(seed, seed + cases):

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.engine import native
-from saccade.engine.chain import Chain, Room
+from saccade.engine.native import ops
+from saccade.engine.native.step_program import KVBufferRef, StepProgram
 from sanitize.layouts import shift
 
 B, H, G, K, D, W = 3, 4, 2, 7, 8, 12
@@ -18,11 +18,13 @@ META = torch.device("meta")
 
 
 def norm(weight: Tensor | None = None, bias: Tensor | None = None, x: Tensor | None = None) -> Any:
-    return native.norm(torch.randn(B, W) if x is None else x, torch.ones(W) if weight is None else weight, bias, 1e-5)
+    return ops.layer_norm(
+        torch.randn(B, W) if x is None else x, torch.ones(W) if weight is None else weight, bias, 1e-5
+    )
 
 
-def packed(bias: Tensor | None = None) -> native.Packed:
-    return native.Packed(torch.randn(5, W), bias)
+def packed(bias: Tensor | None = None) -> ops.Int8Tiles:
+    return ops.Int8Tiles(torch.randn(5, W), bias)
 
 
 def parts(**given: Any) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def parts(**given: Any) -> dict[str, Any]:
 
 
 def attend(**given: Any) -> Any:
-    return native.attend(**parts(**given))
+    return ops.attend(**parts(**given))
 
 
 def fresh(*shape: int) -> tuple[Tensor, Tensor]:
@@ -41,19 +43,19 @@ def fresh(*shape: int) -> tuple[Tensor, Tensor]:
 
 
 def gather(origin: Tensor, length: int = 2, memory: Tensor | None = None) -> Any:
-    return native.gather(torch.randn(5, G, K, D) if memory is None else memory, origin, length)
+    return ops.gather(torch.randn(5, G, K, D) if memory is None else memory, origin, length)
 
 
-def room(rows: int = B, **given: Any) -> Room:
+def room(rows: int = B, **given: Any) -> KVBufferRef:
     keys, values = torch.randn(rows, G, K, D), torch.randn(rows, G, K, D)
-    return Room(**({"keys": keys, "values": values, "lengths": torch.tensor([1, 7, 3])} | given))
+    return KVBufferRef(**({"keys": keys, "values": values, "lengths": torch.tensor([1, 7, 3])} | given))
 
 
-def look(rooms: list[Room], *, writes: bool = True, number: int = 0) -> Any:
+def look(rooms: list[KVBufferRef], *, writes: bool = True, number: int = 0) -> Any:
     """A chain of one attention."""
     width = (H + 2 * G * writes) * D
-    chain = Chain(width)
-    chain.attend(0, H, G, D, 1.0, room=number)
+    chain = StepProgram(width)
+    chain.attend(0, H, G, D, 1.0, buffer=number)
     return chain(torch.randn(B, width), rooms)
 
 
@@ -69,9 +71,9 @@ def odd(x: Tensor) -> Tensor:
     return shift(x, type("One", (), {"choice": lambda self, ways: ways[0]})())
 
 
-def linked(build: Callable[[Chain], Any]) -> Any:
-    chain = Chain(W)
-    chain.linear(0, native.Packed(torch.randn(13, W)))
+def linked(build: Callable[[StepProgram], Any]) -> Any:
+    chain = StepProgram(W)
+    chain.linear(0, ops.Int8Tiles(torch.randn(13, W)))
     return build(chain)
 
 
@@ -87,18 +89,18 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "norm: a single number": lambda: norm(x=torch.tensor(1.0)),
     "norm: doubles": lambda: norm(x=torch.zeros(B, W, dtype=torch.float64)),
     "norm: with a gradient": lambda: norm(x=torch.zeros(B, W, requires_grad=True)),
-    "rms: a short weight": lambda: native.rms(torch.randn(B, W), torch.ones(3), 1e-6),
+    "rms: a short weight": lambda: ops.rms_norm(torch.randn(B, W), torch.ones(3), 1e-6),
     "product: a short bias": lambda: packed(torch.zeros(1)),
-    "product: no columns": lambda: native.Packed(torch.zeros(5, 0)),
-    "product: no rows": lambda: native.Packed(torch.zeros(0, 5)),
+    "product: no columns": lambda: ops.Int8Tiles(torch.zeros(5, 0)),
+    "product: no rows": lambda: ops.Int8Tiles(torch.zeros(0, 5)),
     "product: a narrow input": lambda: packed()(torch.randn(B, W - 1)),
     "product: a single number": lambda: packed()(torch.tensor(1.0)),
     "product: input elsewhere": lambda: packed()(torch.zeros(B, W, device=META)),
     "product: something else to add": lambda: packed()(torch.randn(B, W), add=torch.randn(B, 4)),
     "product: doubles to add": lambda: packed()(torch.randn(B, W), add=torch.zeros(B, 5, dtype=torch.float64)),
-    "best: one axis": lambda: packed().best(torch.randn(W), 2),
-    "best: three axes": lambda: packed().best(torch.randn(2, B, W), 2),
-    "best: fewer than none": lambda: packed().best(torch.randn(B, W), -1),
+    "best: one axis": lambda: packed().topk(torch.randn(W), 2),
+    "best: three axes": lambda: packed().topk(torch.randn(2, B, W), 2),
+    "best: fewer than none": lambda: packed().topk(torch.randn(B, W), -1),
     "attend: values elsewhere": lambda: attend(values=torch.zeros(B, G, K, D, device=META)),
     "attend: lengths elsewhere": lambda: attend(lengths=torch.zeros(B, dtype=torch.int64, device=META)),
     "attend: keep elsewhere": lambda: attend(keep=torch.ones(B, K, dtype=torch.bool, device=META)),
@@ -107,17 +109,17 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "attend: fewer lengths": lambda: attend(lengths=torch.tensor([1, 2])),
     "attend: a length beyond": lambda: attend(lengths=torch.tensor([1, K + 1, 1])),
     "attend: a length below": lambda: attend(lengths=torch.tensor([1, -1, 1])),
-    "attend: no place for what is fresh": lambda: attend(lengths=torch.tensor([1, 0, 1]), fresh=fresh(B, G, D)),
+    "attend: no place for what is fresh": lambda: attend(lengths=torch.tensor([1, 0, 1]), new_kv=fresh(B, G, D)),
     "attend: fewer values": lambda: attend(values=torch.randn(B - 1, G, K, D)),
     "attend: keys at an odd address": lambda: attend(keys=odd(torch.randn(B, G, K, D))),
     "attend: lengths at an odd address": lambda: attend(lengths=odd(torch.tensor([1, 7, 3]))),
     "attend: no heads to look at": lambda: attend(keys=torch.zeros(B, 0, K, D), values=torch.zeros(B, 0, K, D)),
     "attend: heads that do not divide": lambda: attend(q=torch.randn(B, 3, D)),
-    "attend: narrow fresh keys": lambda: attend(fresh=fresh(B, G, D - 1)),
+    "attend: narrow fresh keys": lambda: attend(new_kv=fresh(B, G, D - 1)),
     "attend: expanded memory that is written": lambda: attend(
         keys=torch.zeros(1, G, K, D).expand(B, -1, -1, -1),
         values=torch.zeros(1, G, K, D).expand(B, -1, -1, -1),
-        fresh=fresh(B, G, D),
+        new_kv=fresh(B, G, D),
     ),
     "gather: a row beyond": lambda: gather(torch.tensor([[0, 5]])),
     "gather: a row below": lambda: gather(torch.tensor([[0, -1]])),
@@ -129,22 +131,22 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "chain: a room from the end": lambda: look([room()], number=-1),
     "chain: a length beyond": lambda: look([room(lengths=torch.tensor([1, 8, 3]))], writes=False),
     "chain: no place for what is fresh": lambda: look([room(lengths=torch.tensor([1, 0, 3]))]),
-    "chain: a place in a row beyond": lambda: look([room(origin=origins(B))]),
-    "chain: a place in a row below": lambda: look([room(origin=origins(-1))], writes=False),
-    "chain: a place far away": lambda: look([room(origin=origins(2**30))]),
-    "chain: a place to write in another row": lambda: look([room(origin=origins(1, last=True))]),
-    "chain: origins elsewhere": lambda: room(origin=torch.zeros(B, K, dtype=torch.int32, device=META)),
-    "chain: fewer values than origins may say": lambda: room(5, values=torch.randn(B, G, K, D), origin=origins()),
-    "chain: rows that nobody shares": lambda: room(share=0),
+    "chain: a place in a row beyond": lambda: look([room(indirection=origins(B))]),
+    "chain: a place in a row below": lambda: look([room(indirection=origins(-1))], writes=False),
+    "chain: a place far away": lambda: look([room(indirection=origins(2**30))]),
+    "chain: a place to write in another row": lambda: look([room(indirection=origins(1, last=True))]),
+    "chain: origins elsewhere": lambda: room(indirection=torch.zeros(B, K, dtype=torch.int32, device=META)),
+    "chain: fewer values than origins may say": lambda: room(5, values=torch.randn(B, G, K, D), indirection=origins()),
+    "chain: rows that nobody shares": lambda: room(rows_per_source=0),
     "chain: expanded memory that is written": lambda: look(
         [room(keys=torch.zeros(1, G, K, D).expand(B, -1, -1, -1), values=torch.zeros(1, G, K, D).expand(B, -1, -1, -1))]
     ),
     "chain: half a gate": lambda: linked(lambda chain: chain.gate(1, "silu")),
-    "chain: half a pair turned": lambda: linked(lambda chain: chain.turn(1, 1, 5)),
-    "chain: a result from the end": lambda: linked(lambda chain: chain.norm(-1, torch.ones(13), None, 1e-5)),
-    "chain: a result to come": lambda: linked(lambda chain: chain.norm(2, torch.ones(13), None, 1e-5)),
+    "chain: half a pair turned": lambda: linked(lambda chain: chain.rotate(1, 1, 5)),
+    "chain: a result from the end": lambda: linked(lambda chain: chain.layer_norm(-1, torch.ones(13), None, 1e-5)),
+    "chain: a result to come": lambda: linked(lambda chain: chain.layer_norm(2, torch.ones(13), None, 1e-5)),
     "chain: an unknown activation": lambda: linked(lambda chain: chain.linear(0, packed(), "tanh")),
-    "chain: heads that do not divide": lambda: Chain(3 * D).attend(0, 3, 2, D, 1.0, room=0),
-    "chain: no heads to look at": lambda: Chain(3 * D).attend(0, 3, 0, D, 1.0, room=0),
+    "chain: heads that do not divide": lambda: StepProgram(3 * D).attend(0, 3, 2, D, 1.0, buffer=0),
+    "chain: no heads to look at": lambda: StepProgram(3 * D).attend(0, 3, 0, D, 1.0, buffer=0),
     "chain: one axis": lambda: linked(lambda chain: chain(torch.randn(W))),
 }

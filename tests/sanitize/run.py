@@ -12,21 +12,22 @@ from pathlib import Path
 
 import torch
 
-from saccade.engine import building, loading, native
+from saccade.engine.native import build, ops
+from saccade.engine.native import library as loading
 from sanitize import fuzz
 
 CHECKS = "-fsanitize=address,undefined,float-cast-overflow"
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", CHECKS)
 BUILDS = {"with the instructions of this machine": "-march=native", "without them": "-DSACCADE_PLAIN"}
 CASES = 5000
-TESTS = ("test_native.py", "test_chain.py", "test_native_operands.py", "test_rooms.py", "test_slots.py")
+TESTS = ("test_native_ops.py", "test_step_program.py", "test_check_args.py", "test_kv_cache.py", "test_scheduler.py")
 PLANTED = "planted"
 
 
 def main(cases: int, seed: int) -> int:
     """Build, start and say how it went."""
     for name, flag in BUILDS.items():
-        library = building.build(loading.SOURCES, flag, *FLAGS)
+        library = build.build_library(loading.SOURCES, flag, *FLAGS)
         planted = start(library, PLANTED)
         if planted.returncode == 0 or "heap-buffer-overflow" not in planted.stderr:
             print(f"The sanitizer does not see a planted error ({name}): {planted.stderr[-2000:]}")
@@ -56,7 +57,7 @@ def start(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def runtime(name: str) -> str:
     """Where the compiler keeps a library."""
-    command = [building._compiler(), f"-print-file-name={name}"]
+    command = [build._find_compiler(), f"-print-file-name={name}"]
     path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(path).is_absolute():
         raise SystemExit(f"{command[0]} has no {name}; the sanitizers need g++ with its libsanitizer (set CXX=g++).")
@@ -65,10 +66,10 @@ def runtime(name: str) -> str:
 
 def use(library: Path) -> None:
     """Let everybody in this process open this library, wherever they would have built one."""
-    plain = loading.build
-    loading.build = lambda sources, *flags: (plain(sources, *flags), library)[1]
-    loading._library.cache_clear()
-    assert native.ready(), native.why()
+    plain = loading.build_library
+    loading.build_library = lambda sources, *flags: (plain(sources, *flags), library)[1]
+    loading._load_library.cache_clear()
+    assert ops.is_available(), ops.unavailable_reason()
 
 
 def child(library: Path, first: str, seed: str = "0") -> int:
@@ -82,7 +83,7 @@ def child(library: Path, first: str, seed: str = "0") -> int:
     fuzz.main(int(first), int(seed))
     import pytest
 
-    folder = Path(__file__).parents[1] / "unit"
+    folder = Path(__file__).parents[1] / "engine"
     return pytest.main(["-q", "-x", "-p", "no:cacheprovider", *(str(folder / name) for name in TESTS)])
 
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from small import write_files
+
+from support.small_runs import write_files
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import re
 from io import FileIO
 
 import pytest
-from small import SIZES, learner, left, ready
 
 from saccade import cli
-from saccade.training.disk import Disk, DiskFull
-from saccade.training.events import Said
-from saccade.training.job import Job, prepare
-from saccade.training.run import run
+from saccade.training.checkpoint.disk import Disk, DiskFull
+from saccade.training.events import Message
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import run_training
+from support.small_runs import SIZES, learner, left, ready
 
 
 class Full(Disk):
@@ -29,23 +29,23 @@ class Full(Disk):
 
 
 def test_a_full_disk_costs_nothing_but_time(home):
-    list(run(ready(home), home / "calm"))
+    list(run_training(ready(home), home / "calm"))
     for writes in (0, 5, 31, 44, 70):
         out = home / f"wild{writes}"
         with pytest.raises(DiskFull, match=r"the disk is full\. Saving needs .* Make room and start again"):
-            list(run(ready(home), out, disk=Full(writes)))
+            list(run_training(ready(home), out, disk=Full(writes)))
         names = sorted(path.name for path in (out / "checkpoints").iterdir())
         assert not [name for name in names if name.startswith(".")]
-        said = [event.text for event in run(ready(home), out) if isinstance(event, Said)]
+        said = [event.text for event in run_training(ready(home), out) if isinstance(event, Message)]
         saved = [int(name[-8:]) for name in names if name.startswith("step-")]
-        assert said == ([f"going on after step {max(saved)} of {learner(home).horizon}"] if saved else [])
+        assert said == ([f"going on after step {max(saved)} of {learner(home).total_steps}"] if saved else [])
         assert left(out) == left(home / "calm")
 
 
 def test_a_full_disk_is_exit_code_5(home, monkeypatch, capsys):
     args = ["train", "label", "--data", str(home / "label.tsv"), "--out", str(home / "out"), "--model", "transformer"]
     args += [f"--model.{key}={value}" for key, value in SIZES.items()]
-    monkeypatch.setattr(Disk, "free", lambda self, path: 1000)
+    monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 1000)
     assert cli.main([*args, "--train.max-steps", "2"]) == 5
     said = capsys.readouterr().err
     assert re.search(r"the disk is full\. Saving needs [\d.]+ MB to be free; 0\.0 MB are\. Make room", said)
@@ -54,15 +54,15 @@ def test_a_full_disk_is_exit_code_5(home, monkeypatch, capsys):
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "facts.json", "manifest.json"])
 def test_a_torn_checkpoint_is_passed_over_aloud(home, file):
-    list(run(ready(home), home / "calm"))
-    list(run(ready(home, max_steps=9), home / "wild"))
+    list(run_training(ready(home), home / "calm"))
+    list(run_training(ready(home, max_steps=9), home / "wild"))
     path = home / "wild" / "checkpoints" / "step-00000009" / file
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    said = [event.text for event in run(ready(home, max_steps=9), home / "wild") if isinstance(event, Said)]
+    said = [event.text for event in run_training(ready(home, max_steps=9), home / "wild") if isinstance(event, Message)]
     assert "step-00000009" in said[0]
     assert "Using the one before." in said[0]
     assert said[1].startswith("going on after step 8 of")
-    said = [event.text for event in run(ready(home), home / "wild") if isinstance(event, Said)]
+    said = [event.text for event in run_training(ready(home), home / "wild") if isinstance(event, Message)]
     assert len(said) == 1  # the torn one has been written again
     assert said[0].startswith("going on after step 9 of")
     assert left(home / "wild") == left(home / "calm")
@@ -70,10 +70,10 @@ def test_a_torn_checkpoint_is_passed_over_aloud(home, file):
 
 def test_a_disk_that_is_too_small_is_noticed_before_the_first_step(tmp_path):
     class Small(Disk):
-        def free(self, path):
+        def free_bytes(self, path):
             return 1000
 
     made = prepare(Job("regress"))
     with pytest.raises(DiskFull, match="free"):
-        list(run(made, tmp_path / "run", disk=Small()))
+        list(run_training(made, tmp_path / "run", disk=Small()))
     assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from small import learner, left, ready, same, weights
 from torch.testing import assert_close
 
 from saccade.training.config import Config
-from saccade.training.muon import LIKE_ADAM, MOMENTUM, Muon, orthogonal
-from saccade.training.run import run
+from saccade.training.optim.muon import ADAMW_UPDATE_RMS, MOMENTUM, Muon, orthogonalize
+from saccade.training.run import run_training
+from support.small_runs import learner, left, ready, same, weights
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4), (1, 5)])
@@ -16,21 +16,21 @@ def test_singular_vectors_stay_and_singular_values_come_near_one(shape):
     left_, _, right = torch.linalg.svd(torch.randn(3, *shape).double(), full_matrices=False)
     spread = torch.logspace(-1.5, 0, left_.size(-1)).double()  # the largest is 30 times the smallest
     for scale in (1e-4, 1.0, 1e4):
-        turned = orthogonal(left_ @ (scale * spread).diag() @ right)
+        turned = orthogonalize(left_ @ (scale * spread).diag() @ right)
         values = left_.mT @ turned @ right.mT
         diagonal = values.diagonal(dim1=1, dim2=2)
         assert_close(values, torch.diag_embed(diagonal), rtol=0, atol=1e-9)
         assert (diagonal > 0.6).all()
         assert (diagonal < 1.25).all()
-    assert orthogonal(torch.zeros(1, 3, 2)).abs().max() == 0
+    assert orthogonalize(torch.zeros(1, 3, 2)).abs().max() == 0
 
 
 def test_steps_are_those_of_the_formula_and_adamw_has_the_rest():
     torch.manual_seed(1)
     first, second, bias = torch.randn(5, 3), torch.randn(5, 3), torch.randn(4)
     made = [
-        {"params": [first.clone().requires_grad_(), second.clone().requires_grad_()], "turned": True},
-        {"params": [bias.clone().requires_grad_()], "turned": False, "weight_decay": 0.0},
+        {"params": [first.clone().requires_grad_(), second.clone().requires_grad_()], "use_muon": True},
+        {"params": [bias.clone().requires_grad_()], "use_muon": False, "weight_decay": 0.0},
     ]
     optimizer = Muon(made, lr=0.1, weight_decay=0.5, betas=(0.9, 0.98))
     theirs = torch.nn.Parameter(bias.clone())
@@ -42,7 +42,7 @@ def test_steps_are_those_of_the_formula_and_adamw_has_the_rest():
         for at, gradient in enumerate(gradients):
             momentum[at] = MOMENTUM * momentum[at] + (1 - MOMENTUM) * gradient
             ahead = MOMENTUM * momentum[at] + (1 - MOMENTUM) * gradient
-            move = LIKE_ADAM * 5**0.5 * orthogonal(ahead[None])[0]
+            move = ADAMW_UPDATE_RMS * 5**0.5 * orthogonalize(ahead[None])[0]
             wanted[at] = wanted[at] - 0.1 * 0.5 * wanted[at] - 0.1 * move
         for parameter, gradient in zip(made[0]["params"] + made[1]["params"], [*gradients, last], strict=True):
             parameter.grad = gradient.clone()
@@ -56,25 +56,25 @@ def test_steps_are_those_of_the_formula_and_adamw_has_the_rest():
 
 def test_only_matrices_inside_layers_are_turned(home):
     one = learner(home, optimizer="muon")
-    turned = {id(p) for group in one.optimizer.param_groups if group["turned"] for p in group["params"]}
-    for name, parameter in one.learnt.items():
+    turned = {id(p) for group in one.optimizer.param_groups if group["use_muon"] for p in group["params"]}
+    for name, parameter in one.trainable_parameters.items():
         assert (id(parameter) in turned) == (".layers." in name and parameter.dim() == 2), name
     one.step()
-    state = one.tensors()["optimizer"]
+    state = one.checkpoint_tensors()["optimizer"]
     assert {key.rpartition(":")[2] for key in state} == {"momentum", "step", "exp_avg", "exp_avg_sq"}
 
 
 def test_a_run_that_stops_goes_on_bit_for_bit(home):
-    list(run(ready(home, optimizer="muon", average=0.9), home / "calm"))
+    list(run_training(ready(home, optimizer="muon", ema=0.9), home / "calm"))
     for steps in (3, 5, 0):
-        list(run(ready(home, optimizer="muon", average=0.9, max_steps=steps), home / "stopped"))
+        list(run_training(ready(home, optimizer="muon", ema=0.9, max_steps=steps), home / "stopped"))
     assert left(home / "calm") == left(home / "stopped")
-    list(run(ready(home, average=0.9), home / "adamw"))
+    list(run_training(ready(home, ema=0.9), home / "adamw"))
     assert left(home / "calm") != left(home / "adamw")
 
 
 def test_frozen_matrices_stay(home):
-    one = learner(home, optimizer="muon", freeze=1)
+    one = learner(home, optimizer="muon", freeze_layers=1)
     before = weights(one.model)
     one.step()
     after = weights(one.model)
@@ -85,7 +85,7 @@ def test_frozen_matrices_stay(home):
 
 
 def test_it_is_refused_where_it_cannot_work():
-    with pytest.raises(ValueError, match=r"muon needs whole matrices.*train\.shard"):
-        Config(optimizer="muon", shard=True)
+    with pytest.raises(ValueError, match=r"muon needs whole matrices.*train\.fsdp"):
+        Config(optimizer="muon", fsdp=True)
     with pytest.raises(ValueError, match=r"train\.optimizer is 'adam'; known are adamw, muon"):
         Config(optimizer="adam")

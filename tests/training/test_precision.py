@@ -4,30 +4,30 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small import learner, left, ready
 from torch import nn
 from torch.testing import assert_close
 
 from saccade.attention import FULL, BigBird, ScaledDot, Sight, Windowed
-from saccade.models.encoder_decoder import ShiftedWordHead
-from saccade.parts.heads import WordHead
+from saccade.models.encoder_decoder import BiasedLMHead
+from saccade.parts.heads import LMHead
 from saccade.parts.recurrent import Recurrent
 from saccade.parts.state import State
 from saccade.tasks import losses
-from saccade.training import precision
+from saccade.training import autocast
+from saccade.training.autocast import cpu_has_bfloat16, resolve_precision
 from saccade.training.config import Config
-from saccade.training.events import Refused
+from saccade.training.events import RunRefused
 from saccade.training.loop import Learner
-from saccade.training.muon import orthogonal
-from saccade.training.precision import multiplies_short, settled
-from saccade.training.run import run
+from saccade.training.optim.muon import orthogonalize
+from saccade.training.run import run_training
+from support.small_runs import learner, left, ready
 
 SHORT = torch.bfloat16
 HEADS = {
-    "with a bias": lambda: WordHead(16, 101, bias=True),
-    "tied": lambda: WordHead(16, 101, tied=nn.Embedding(101, 16)),
-    "shifted": lambda: ShiftedWordHead(16, 101, tied=nn.Embedding(101, 16)),
-    "with a layer before": lambda: WordHead(16, 101, between=nn.Linear(16, 16)),
+    "with a bias": lambda: LMHead(16, 101, bias=True),
+    "tied": lambda: LMHead(16, 101, tied_embedding=nn.Embedding(101, 16)),
+    "shifted": lambda: BiasedLMHead(16, 101, tied_embedding=nn.Embedding(101, 16)),
+    "with a layer before": lambda: LMHead(16, 101, between=nn.Linear(16, 16)),
 }
 
 
@@ -46,7 +46,9 @@ def test_recurrent_layers_are_long_where_products_are_short(cell, given):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [ScaledDot(), Windowed(1), BigBird(3, block=2, count=1)], ids=lambda one: type(one).__name__
+    "mechanism",
+    [ScaledDot(), Windowed(1), BigBird(3, block_size=2, random_blocks=1)],
+    ids=lambda one: type(one).__name__,
 )
 @pytest.mark.parametrize("given", [torch.float32, SHORT])
 @pytest.mark.parametrize("padded", [False, True])
@@ -71,8 +73,8 @@ def test_attention_is_long_where_products_are_short(mechanism, given, padded):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("sure", [False, True])
 def test_the_loss_of_short_products_is_as_near_the_truth_as_its_definition(monkeypatch, head, smoothing, sure):
-    monkeypatch.setattr(losses, "ROWS", 1)
-    monkeypatch.setattr(losses, "NEAR", 101 * 7)  # six pieces
+    monkeypatch.setattr(losses, "MIN_ROWS_PER_CHUNK", 1)
+    monkeypatch.setattr(losses, "MAX_LOGITS_IN_CACHE", 101 * 7)  # six pieces
     torch.manual_seed(2)
     made = HEADS[head]()
     x, gold = torch.randn(41, 16), torch.randint(101, (41,))
@@ -89,10 +91,10 @@ def test_the_loss_of_short_products_is_as_near_the_truth_as_its_definition(monke
         loss.backward()
         return type(loss.grad_fn).__name__, [loss.detach(), leaf.grad, *(p.grad.clone() for p in made.parameters())]
 
-    _, truth = gone_through(losses.defined_loss, torch.float64, short=False)
-    way, fast = gone_through(losses.word_loss, torch.float32, short=True)
-    _, slow = gone_through(losses.defined_loss, torch.float32, short=True)
-    assert way == "CostsBackward"
+    _, truth = gone_through(losses.lm_loss_reference, torch.float64, short=False)
+    way, fast = gone_through(losses.lm_loss, torch.float32, short=True)
+    _, slow = gone_through(losses.lm_loss_reference, torch.float32, short=True)
+    assert way == "ChunkedCrossEntropyBackward"
     for true, one, other in zip(truth, fast, slow, strict=True):
         assert one.dtype == torch.float32
         most = max(1.5 * (other - true).norm(), 2**-9 * true.norm())  # what rounding a number once may do
@@ -102,7 +104,7 @@ def test_the_loss_of_short_products_is_as_near_the_truth_as_its_definition(monke
 def test_matrices_turned_by_short_products_are_turned():
     torch.manual_seed(0)
     one, _, other = torch.linalg.svd(torch.randn(3, 24, 40), full_matrices=False)
-    turned = orthogonal(one @ torch.logspace(-1.5, 0, 24).diag() @ other, SHORT)
+    turned = orthogonalize(one @ torch.logspace(-1.5, 0, 24).diag() @ other, SHORT)
     assert turned.dtype == torch.float32
     values = one.mT @ turned @ other.mT
     diagonal = values.diagonal(dim1=1, dim2=2)
@@ -113,10 +115,10 @@ def test_matrices_turned_by_short_products_are_turned():
 
 @pytest.mark.parametrize("task", ["translate", "label"])
 def test_a_short_run_that_stops_goes_on_bit_for_bit(home, task):
-    told = {"optimizer": "muon", "precision": "bfloat16", "average": 0.9}
-    list(run(ready(home, task, **told), home / "calm"))
+    told = {"optimizer": "muon", "precision": "bfloat16", "ema": 0.9}
+    list(run_training(ready(home, task, **told), home / "calm"))
     for steps in (3, 0):
-        list(run(ready(home, task, **told, max_steps=steps), home / "stopped"))
+        list(run_training(ready(home, task, **told, max_steps=steps), home / "stopped"))
     assert left(home / "calm") == left(home / "stopped")
 
 
@@ -124,10 +126,10 @@ def test_short_steps_go_where_long_ones_go(home):
     """All weights together, though single ones of hardly any gradient may go another way."""
     moved = []
     for name in ("float32", "bfloat16"):
-        one = learner(home, "translate", precision=name, warmup=0.0, clip=0.0)
-        before = {key: p.detach().clone() for key, p in one.learnt.items()}
+        one = learner(home, "translate", precision=name, warmup=0.0, clip_grad_norm=0.0)
+        before = {key: p.detach().clone() for key, p in one.trainable_parameters.items()}
         one.step()
-        moved.append(torch.cat([(p.detach() - before[key]).flatten() for key, p in one.learnt.items()]))
+        moved.append(torch.cat([(p.detach() - before[key]).flatten() for key, p in one.trainable_parameters.items()]))
     assert torch.cosine_similarity(moved[0], moved[1], dim=0) > 0.9
 
 
@@ -137,39 +139,39 @@ def test_short_steps_go_where_long_ones_go(home):
 )
 def test_a_processor_tells_what_it_multiplies(tmp_path, flags, able):
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n", encoding="utf-8")
-    assert multiplies_short(tmp_path / "cpuinfo") is able
-    assert multiplies_short(tmp_path / "none") is None
+    assert cpu_has_bfloat16(tmp_path / "cpuinfo") is able
+    assert cpu_has_bfloat16(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(("able", "chosen"), [(True, "bfloat16"), (False, "float32"), (None, "float32")])
 def test_auto_takes_what_the_processor_can(monkeypatch, able, chosen):
-    monkeypatch.setattr(precision, "multiplies_short", lambda: able)
-    assert settled(Config(precision="auto", device="cpu")).precision == chosen
+    monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: able)
+    assert resolve_precision(Config(precision="auto", device="cpu")).precision == chosen
     for named in ("float32", "bfloat16"):
-        assert settled(Config(precision=named)).precision == named
+        assert resolve_precision(Config(precision=named)).precision == named
 
 
 @pytest.mark.parametrize("able", [True, False])
 def test_a_learner_that_is_built_by_hand_settles_it_too(home, monkeypatch, able):
-    monkeypatch.setattr(precision, "multiplies_short", lambda: able)
+    monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: able)
     made = ready(home)
-    one = Learner(made.model, made.task, made.feed(), Config(precision="auto", device="cpu", optimizer="muon"))
+    one = Learner(made.model, made.task, made.make_batches(), Config(precision="auto", device="cpu", optimizer="muon"))
     assert one.config.precision == ("bfloat16" if able else "float32")
-    assert one.optimizer.products == (SHORT if able else None)
+    assert one.optimizer.matmul_dtype == (SHORT if able else None)
 
 
 def test_a_graphics_card_that_only_imitates_short_numbers_gets_long_ones(monkeypatch):
-    monkeypatch.setattr(precision, "alone", lambda device: SimpleNamespace(device=torch.device("cuda")))
+    monkeypatch.setattr(autocast, "single_process_world", lambda device: SimpleNamespace(device=torch.device("cuda")))
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
-    assert settled(Config(precision="auto")).precision == "float32"
+    assert resolve_precision(Config(precision="auto")).precision == "float32"
 
 
 def test_a_run_is_what_it_was_begun_with_and_another_processor_is_told_so(home, monkeypatch):
-    monkeypatch.setattr(precision, "multiplies_short", lambda: True)
+    monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: True)
     made = ready(home, precision="auto", max_steps=2, device="cpu")
-    assert made.said[-1].startswith("products in bfloat16")
-    list(run(made, home / "out"))
-    monkeypatch.setattr(precision, "multiplies_short", lambda: False)
-    with pytest.raises(Refused, match=r"was 'bfloat16' and is 'float32'\. --train\.precision bfloat16 goes on"):
-        list(run(ready(home, precision="auto", device="cpu"), home / "out"))
-    list(run(ready(home, precision="bfloat16", device="cpu"), home / "out"))
+    assert made.notes[-1].startswith("products in bfloat16")
+    list(run_training(made, home / "out"))
+    monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: False)
+    with pytest.raises(RunRefused, match=r"was 'bfloat16' and is 'float32'\. --train\.precision bfloat16 goes on"):
+        list(run_training(ready(home, precision="auto", device="cpu"), home / "out"))
+    list(run_training(ready(home, precision="bfloat16", device="cpu"), home / "out"))

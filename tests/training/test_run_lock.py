@@ -10,21 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from small import ready
 
 import saccade
 from saccade import cli
 from saccade.errors import DataError
-from saccade.training.events import Said
-from saccade.training.job import held_out
-from saccade.training.loop import Step
-from saccade.training.run import run
-from saccade.training.run_lock import RunLocked, check_unlocked, lock_run
+from saccade.tasks.runs.run import Run
+from saccade.training.checkpoint.run_lock import RunLocked, check_unlocked, lock_run
+from saccade.training.events import Message
+from saccade.training.loop import TrainStep
+from saccade.training.run import run_training
+from support.small_runs import ready
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from saccade.training.run_lock import lock_run
+from saccade.training.checkpoint.run_lock import lock_run
 with lock_run(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -58,17 +58,19 @@ def test_a_second_training_is_refused_and_writes_nothing(home, other, capsys):
 
 def test_the_lock_dies_with_its_process(home, other):
     with pytest.raises(RunLocked):
-        next(run(ready(home), home / "run"))
+        next(run_training(ready(home), home / "run"))
     other.send_signal(signal.SIGKILL)
     other.wait()
     check_unlocked(home / "run")
-    assert isinstance(next(event for event in run(ready(home), home / "run") if not isinstance(event, Said)), Step)
+    assert isinstance(
+        next(event for event in run_training(ready(home), home / "run") if not isinstance(event, Message)), TrainStep
+    )
 
 
 def test_the_lock_is_held_from_the_first_step_to_the_result(home):
     out = home / "run"
     seen = 0
-    for _ in run(ready(home, epochs=1), out):
+    for _ in run_training(ready(home, epochs=1), out):
         seen += 1
         with pytest.raises(RunLocked, match=f"process {os.getpid()} has been training here"):
             check_unlocked(out)
@@ -83,7 +85,7 @@ def test_an_error_in_a_callers_function_lets_go_of_the_directory(home):
 
     for _ in range(2):
         with pytest.raises(KeyError, match="mine") as caught:  # whose traceback holds every frame alive
-            saccade.train("label", str(home / "label.tsv"), out=home / "run", told=fail)
+            saccade.train("label", str(home / "label.tsv"), out=home / "run", on_event=fail)
         check_unlocked(home / "run")
         assert caught
 
@@ -117,18 +119,18 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
 def test_held_out_data_that_changed_are_refused(home, capsys):
     """A line more moves the split: examples that the model was trained on would be called held out."""
     data, out = home / "label.tsv", home / "run"
-    for _ in run(ready(home, epochs=1), out):
+    for _ in run_training(ready(home, epochs=1), out):
         pass
-    held = held_out(out)
+    held = Run(out).held_out
     assert cli.main(["evaluate", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == len(held)
     content = data.read_bytes()
     data.write_bytes(content + b"odd\tash\n")
     with pytest.raises(DataError, match="have changed since it was trained"):
-        held_out(out)
+        _ = Run(out).held_out
     for command in ("evaluate", "audit"):
         assert cli.main([command, str(out)]) == 3
         assert f"{data}: the data of {out} have changed since it was trained" in capsys.readouterr().err
     assert cli.main(["evaluate", str(out), "--data", str(data)]) == 0
     data.write_bytes(content)
-    assert [example["text"] for example in held_out(out)] == [example["text"] for example in held]
+    assert [example["text"] for example in Run(out).held_out] == [example["text"] for example in held]

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from small import SIZES, TRAIN, left, ready
 
-from saccade.training.run import run
+from saccade.training.run import run_training
+from support.small_runs import SIZES, TRAIN, left, ready
 
 pytestmark = pytest.mark.nightly
 KILOBYTES = [32 * number for number in range(1, 31)]
@@ -40,10 +40,10 @@ def disk(tmp_path):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory):
-    from small import write_files
+    from support.small_runs import write_files
 
     home = write_files(tmp_path_factory.mktemp("calm"))
-    list(run(ready(home), home / "run"))
+    list(run_training(ready(home), home / "run"))
     return left(home / "run")
 
 

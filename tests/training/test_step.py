@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 import torch
-from small import SIZES, TASKS, TRAIN, gradients, learner, left, ready, same, weights
 from torch import Tensor
 from torch.testing import assert_close
 
 from saccade import cli
 from saccade.tasks.label import Label
 from saccade.training.config import Config
-from saccade.training.loop import Diverged, Learner
-from saccade.training.run import run
+from saccade.training.loop import Learner, NonFiniteLoss
+from saccade.training.run import run_training
+from support.small_runs import SIZES, TASKS, TRAIN, gradients, learner, left, ready, same, weights
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_parts_of_a_step_give_the_same_step(home, task):
     """In one, two, three and five parts, and example by example without the loop; lengths differ and rows do not divide."""
-    whole = learner(home, task, double=True, clip=0.0)
+    whole = learner(home, task, double=True, clip_grad_norm=0.0)
     seen = gradients(whole)
     steps = [whole.step() for _ in range(3)]
-    read = [whole.feed.batches(step)[0].rows for step in range(3)]
+    read = [whole.batch_source.batches(step)[0].items for step in range(3)]
     assert task == "language" or any(len({item.lengths for item in rows}) > 1 for rows in read)
     for parts in (2, 3, 5):
-        other = learner(home, task, double=True, clip=0.0, parts=parts)
-        assert len(other.feed.batches(0, parts=parts)) > 1
+        other = learner(home, task, double=True, clip_grad_norm=0.0, micro_batches=parts)
+        assert len(other.batch_source.batches(0, micro_batches=parts)) > 1
         again = gradients(other)
         for step in steps:
             assert other.step().loss == pytest.approx(step.loss, abs=1e-12)
@@ -38,24 +38,31 @@ def test_parts_of_a_step_give_the_same_step(home, task):
             assert_close(a, b, rtol=1e-10, atol=1e-12)
         assert_close(weights(whole.model), weights(other.model), rtol=0, atol=1e-10)
     alone = learner(home, task, double=True)
-    items = alone.feed.batches(0)[0].rows
+    items = alone.batch_source.batches(0)[0].items
     batches = [alone.task.batch([item]) for item in items]
-    loss: Any = sum(alone.task.loss(alone.model, batch) for batch in batches) / sum(map(alone.task.count, batches))
+    loss: Any = sum(alone.task.loss(alone.model, batch) for batch in batches) / sum(
+        map(alone.task.count_targets, batches)
+    )
     loss.backward()
-    assert_close({n: p.grad for n, p in alone.learnt.items() if p.grad is not None}, seen[0], rtol=1e-10, atol=1e-12)
+    assert_close(
+        {n: p.grad for n, p in alone.trainable_parameters.items() if p.grad is not None},
+        seen[0],
+        rtol=1e-10,
+        atol=1e-12,
+    )
 
 
 def test_the_last_step_of_an_epoch_is_not_worth_less(home):
     """A loss is per example, however few are left for the last batch."""
     one = learner(home, double=True)
     losses = []
-    for step in range(one.feed.plan.steps(0)):
-        batch = one.feed.batches(step)[0]
-        losses.append(one.task.loss(one.model, batch).item() / len(batch.rows))
-    sizes = [len(one.feed.batches(step)[0].rows) for step in range(len(losses))]
+    for step in range(one.batch_source.plan.count_steps(0)):
+        batch = one.batch_source.batches(step)[0]
+        losses.append(one.task.loss(one.model, batch).item() / len(batch.items))
+    sizes = [len(one.batch_source.batches(step)[0].items) for step in range(len(losses))]
     assert len(set(sizes)) > 1
     for i, loss in enumerate(losses):
-        one.done = i
+        one.step_count = i
         one.optimizer.param_groups[0]["lr"] = 0.0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(one.optimizer, "step", lambda: None)
@@ -64,8 +71,8 @@ def test_the_last_step_of_an_epoch_is_not_worth_less(home):
 
 def test_rows_bound_a_step_of_every_task(home):
     for task in TASKS:
-        one = learner(home, task, rows=2)
-        assert {len(one.feed.batches(step)[0].rows) for step in range(one.horizon)} <= {1, 2}
+        one = learner(home, task, batch_size=2)
+        assert {len(one.batch_source.batches(step)[0].items) for step in range(one.total_steps)} <= {1, 2}
 
 
 # what is not finite
@@ -77,7 +84,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, one: Any, where: str, value: float, 
 
     def loss(self: Label, model: Any, batch: Any) -> Tensor:
         out = real(self, model, batch)
-        if one().done != at:
+        if one().step_count != at:
             return out
         if where == "loss":
             return out * value
@@ -93,18 +100,18 @@ def poison(monkeypatch: pytest.MonkeyPatch, one: Any, where: str, value: float, 
 def test_what_is_not_finite_never_reaches_the_weights(home, monkeypatch, where, value):
     for at in (0, 1, 4, 9):
         for clip in (0.0, 1.0):
-            one = learner(home, average=0.9, clip=clip)
+            one = learner(home, ema=0.9, clip_grad_norm=clip)
             with monkeypatch.context() as patch:
                 poison(patch, lambda one=one: one, where, value, at)
                 for _ in range(at):
                     one.step()
-                before = copy.deepcopy(one.tensors())
-                with pytest.raises(Diverged, match=f"step {at + 1}: .*nothing was learnt") as caught:
+                before = copy.deepcopy(one.checkpoint_tensors())
+                with pytest.raises(NonFiniteLoss, match=f"step {at + 1}: .*nothing was learnt") as caught:
                     one.step()
-            assert caught.value.batches[0].rows == one.feed.batches(at)[0].rows
-            assert one.done == at
-            after = one.tensors()
-            assert all(same(before[group], after[group]) for group in ("model", "optimizer", "mean"))
+            assert caught.value.batches[0].items == one.batch_source.batches(at)[0].items
+            assert one.step_count == at
+            after = one.checkpoint_tensors()
+            assert all(same(before[group], after[group]) for group in ("model", "optimizer", "ema"))
             assert all(p.grad is None for p in one.model.parameters())
 
 
@@ -127,10 +134,10 @@ def test_a_run_that_diverges_names_the_examples_and_can_go_on(home, monkeypatch,
             capsys.readouterr()
             assert cli.main([*args, "--out", str(home / "wild")]) == 6
             said = capsys.readouterr().err
-            assert re.search(r"saccade train: step 7: the loss is nan .* Lower train.rate", said)
+            assert re.search(r"saccade train: step 7: the loss is nan .* Lower train.lr", said)
             assert "Traceback" not in said
     rows = [json.loads(line) for line in (home / "wild" / "diverged.jsonl").read_text().splitlines()]
-    read = made[-1].feed.batches(6)[0].rows
+    read = made[-1].batch_source.batches(6)[0].items
     assert [row["line"] for row in rows] == [item.example.line for item in read]
     lines = (home / "label.tsv").read_text().splitlines()
     for row in rows:
@@ -145,15 +152,15 @@ def test_a_window_of_running_text_is_written_down_as_text(home, monkeypatch):
     monkeypatch.setattr(
         type(made.task), "loss", lambda self, model, batch: sum(p.sum() for p in model.parameters()) * math.nan
     )
-    with pytest.raises(Diverged):
-        list(run(made, home / "out"))
+    with pytest.raises(NonFiniteLoss):
+        list(run_training(made, home / "out"))
     rows = [json.loads(line) for line in (home / "out" / "diverged.jsonl").read_text().splitlines()]
     text = (home / "language.txt").read_text()
     assert rows
     assert all(len(row["example_text"]) == 16 and row["example_text"] in text for row in rows)
 
 
-@pytest.mark.parametrize("name", ["rate", "clip", "decay", "warmup"])
+@pytest.mark.parametrize("name", ["lr", "clip_grad_norm", "weight_decay", "warmup"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_settings_are_finite(name, value):
     with pytest.raises(ValueError, match=rf"train\.{name} is {value}"):

@@ -1,96 +1,96 @@
-"""What attention is: the contract, and one file for each mechanism. `MECHANISMS` is the table of them all."""
+"""Attention: mechanisms under one contract, patterns, masks and `watch`. `MECHANISMS` is the table of all mechanisms."""
 
-from saccade.attention.additive import Additive
-from saccade.attention.bias import Alibi, Buckets
-from saccade.attention.bigbird import BigBird, Links
-from saccade.attention.bilinear import Bilinear
-from saccade.attention.cosine import Cosine
-from saccade.attention.distance import Distance
-from saccade.attention.dot import Dot, ScaledDot
-from saccade.attention.hard import draws, reinforce
-from saccade.attention.hashed import Hashed, recall
-from saccade.attention.kernel import KERNELS, Kernel
+from saccade.attention.bias import Alibi, T5Bias
 from saccade.attention.layout import Layout
-from saccade.attention.linear import Linear
-from saccade.attention.lowrank import LowRank
 from saccade.attention.mechanism import Mechanism
-from saccade.attention.normaliser import Hard, Normaliser, PlainSum, Softmax, Sparsemax
+from saccade.attention.mechanisms.additive import Additive
+from saccade.attention.mechanisms.bilinear import Bilinear
+from saccade.attention.mechanisms.cosine import Cosine
+from saccade.attention.mechanisms.distance import Distance
+from saccade.attention.mechanisms.dot import Dot, ScaledDot
+from saccade.attention.mechanisms.kernel import KERNELS, Kernel
+from saccade.attention.mechanisms.linear import LinearAttention
+from saccade.attention.mechanisms.lowrank import LowRank
+from saccade.attention.mechanisms.relative import Relative
+from saccade.attention.mechanisms.spatial import Spatial
+from saccade.attention.nadaraya_watson import AttentionPool, NadarayaWatson
+from saccade.attention.normalizer import Hard, Normalizer, Softmax, Sparsemax, SumNormalizer
 from saccade.attention.pattern import (
     CAUSAL,
     FULL,
-    Both,
+    And,
     Causal,
-    Either,
     Full,
     Global,
+    Or,
     Pattern,
     Prefix,
     RandomBlocks,
     Strided,
     Window,
 )
-from saccade.attention.pool import AttentionPool, NadarayaWatson
-from saccade.attention.relative import Relative
-from saccade.attention.sight import Bias, Sight, positions
-from saccade.attention.spatial import Spatial
-from saccade.attention.table import HONOURS, MECHANISMS, mechanism
-from saccade.attention.watch import Everything, Look, Pooled, Stream, Top, watch, watchable
-from saccade.attention.windowed import Windowed
+from saccade.attention.registry import FEATURES, MECHANISMS, get_mechanism
+from saccade.attention.reinforce import record_draws, reinforce_loss
+from saccade.attention.sight import Bias, Sight, make_positions
+from saccade.attention.sparse.bigbird import BigBird, BigBirdPattern
+from saccade.attention.sparse.lsh import LSHAttention, lsh_recall
+from saccade.attention.sparse.windowed import Windowed
+from saccade.attention.watch import Downsample, KeepAll, Look, RowCallback, TopK, watch, watchable_modules
 
 __all__ = [
     "CAUSAL",
+    "FEATURES",
     "FULL",
-    "HONOURS",
     "KERNELS",
     "MECHANISMS",
     "Additive",
     "Alibi",
+    "And",
     "AttentionPool",
     "Bias",
     "BigBird",
+    "BigBirdPattern",
     "Bilinear",
-    "Both",
-    "Buckets",
     "Causal",
     "Cosine",
     "Distance",
     "Dot",
-    "Either",
-    "Everything",
+    "Downsample",
     "Full",
     "Global",
     "Hard",
-    "Hashed",
+    "KeepAll",
     "Kernel",
+    "LSHAttention",
     "Layout",
-    "Linear",
-    "Links",
+    "LinearAttention",
     "Look",
     "LowRank",
     "Mechanism",
     "NadarayaWatson",
-    "Normaliser",
+    "Normalizer",
+    "Or",
     "Pattern",
-    "PlainSum",
-    "Pooled",
     "Prefix",
     "RandomBlocks",
     "Relative",
+    "RowCallback",
     "ScaledDot",
     "Sight",
     "Softmax",
     "Sparsemax",
     "Spatial",
-    "Stream",
     "Strided",
-    "Top",
+    "SumNormalizer",
+    "T5Bias",
+    "TopK",
     "Window",
     "Windowed",
-    "draws",
-    "mechanism",
-    "positions",
-    "recall",
-    "reinforce",
+    "get_mechanism",
+    "lsh_recall",
+    "make_positions",
+    "record_draws",
+    "reinforce_loss",
     "watch",
-    "watchable",
+    "watchable_modules",
 ]

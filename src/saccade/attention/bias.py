@@ -33,27 +33,27 @@ class Alibi(nn.Module):
         return -self.slopes.to(q_pos.device)[:, None, None] * (k_pos - q_pos).abs()
 
 
-class Buckets(nn.Module):
+class T5Bias(nn.Module):
     """A learned tilt for each head and each bucket of distances (Raffel et al. 2020, arXiv 1910.10683).
 
-    Near distances have a bucket each, far ones share buckets of growing size up to `distance`, and all beyond share the
-    last. With `ahead` half of the buckets are for keys that come after the query.
+    Near distances have a bucket each, far ones share buckets of growing size up to `max_relative_distance`, and all beyond
+    share the last. With `bidirectional` half of the buckets are for keys that come after the query.
     """
 
-    def __init__(self, heads: int, *, buckets: int = 32, distance: int = 128, ahead: bool = True):
+    def __init__(self, heads: int, *, buckets: int = 32, max_relative_distance: int = 128, bidirectional: bool = True):
         super().__init__()
-        self.distance, self.ahead = distance, ahead
+        self.max_relative_distance, self.bidirectional = max_relative_distance, bidirectional
         self.table = nn.Embedding(buckets, heads)
 
-    def bucket(self, offset: Tensor) -> Tensor:
+    def to_bucket(self, offset: Tensor) -> Tensor:
         """The bucket of a key that stands `offset` positions after the query.
 
-        >>> Buckets(1, buckets=8, distance=16).bucket(torch.tensor([-20, -3, -1, 0, 1, 3, 20])).tolist()
+        >>> T5Bias(1, buckets=8, max_relative_distance=16).to_bucket(torch.tensor([-20, -3, -1, 0, 1, 3, 20])).tolist()
         [3, 2, 1, 0, 5, 6, 7]
         """
         count = self.table.num_embeddings
         first = torch.zeros_like(offset)
-        if self.ahead:
+        if self.bidirectional:
             count //= 2
             first = (offset > 0) * count
             away = offset.abs()
@@ -63,12 +63,16 @@ class Buckets(nn.Module):
         # the logarithm in float32, as published: at the borders other precisions fall into other buckets
         far = (
             exact
-            + ((away.clamp(min=1).float() / exact).log() / math.log(self.distance / exact) * (count - exact)).long()
+            + (
+                (away.clamp(min=1).float() / exact).log()
+                / math.log(self.max_relative_distance / exact)
+                * (count - exact)
+            ).long()
         )
         return first + torch.where(away < exact, away, far.clamp(max=count - 1))
 
     def forward(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        tilt = self.table(self.bucket(k_pos - q_pos))  # (..., 1 or H, Q, K, H)
+        tilt = self.table(self.to_bucket(k_pos - q_pos))  # (..., 1 or H, Q, K, H)
         if tilt.dim() > 3:  # positions that differ from head to head: each head takes its own
             tilt = tilt.squeeze(-4) if tilt.size(-4) == 1 else tilt.diagonal(dim1=-4, dim2=-1)
         return tilt.movedim(-1, -3)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.normaliser import Normaliser, Softmax
+from saccade.attention.normalizer import Normalizer, Softmax
 from saccade.attention.sight import Sight
 
 Watcher = Callable[..., None]
@@ -27,71 +27,71 @@ class Mechanism(nn.Module):
 
     watcher: Watcher | None = None
     axes: tuple[str, ...] = ("batch", "head", "query", "key")
-    separates = True  # whether texts that share a row are kept apart, as `Sight.allows` does
-    shared = False  # whether query and key of a token are one vector: whoever projects then makes one
+    supports_packing = True  # whether texts that share a row are kept apart, as `Sight.allows` does
+    ties_query_key = False  # whether query and key of a token are one vector: whoever projects then makes one
 
-    def __init__(self, *, normaliser: Normaliser | None = None, dropout: float = 0.0):
+    def __init__(self, *, normalizer: Normalizer | None = None, dropout: float = 0.0):
         super().__init__()
-        self.normaliser = normaliser or Softmax()
+        self.normalizer = normalizer or Softmax()
         self.dropout = dropout
-        if dropout and self.normaliser.random:
-            raise ValueError(f"{type(normaliser).__name__} draws one key, so there is nothing to drop; use dropout=0.")
+        if dropout and self.normalizer.is_stochastic:
+            raise ValueError(f"{type(normalizer).__name__} draws one key, so there is nothing to drop; use dropout=0.")
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """How well each query matches each key, (B, H, Q, K)."""
         raise NotImplementedError(f"{type(self).__name__} must define `scores`, or `weights` and `attend`")
 
-    def normalise(self, scores: Tensor, sight: Sight) -> Tensor:
+    def normalize(self, scores: Tensor, sight: Sight) -> Tensor:
         """Scores to weights, with the dropout of this call where there is one."""
         mask = sight.mask(scores, scores.mT)
-        if self.normaliser.random and sight.looking is not None:  # padding draws nothing
-            mask = mask.masked_fill(~sight.looking[:, None, :, None], -math.inf)
-        weights = self.normaliser(scores, mask, sight.noise)
+        if self.normalizer.is_stochastic and sight.real_queries is not None:  # padding draws nothing
+            mask = mask.masked_fill(~sight.real_queries[:, None, :, None], -math.inf)
+        weights = self.normalizer(scores, mask, sight.noise)
         if self.training and self.dropout and sight.noise is not None:
             weights = weights * (sight.noise >= self.dropout) / (1 - self.dropout)
         return weights
 
     def weights(self, q: Tensor, k: Tensor, sight: Sight) -> Tensor:
         """The definition: how much each query takes from each key, (B, H, Q, K)."""
-        return self.normalise(self.scores(q, match(k, q)), sight)
+        return self.normalize(self.scores(q, repeat_kv_heads(k, q)), sight)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         """`weights @ v`, (B, H, Q, D); override it to be fast."""
-        return self.weights(q, k, sight) @ match(v, q)
+        return self.weights(q, k, sight) @ repeat_kv_heads(v, q)
 
-    def chance(self, q: Tensor, k: Tensor) -> Tensor | None:
+    def draw_noise(self, q: Tensor, k: Tensor) -> Tensor | None:
         """The random numbers of this call, or None where nothing is left to chance."""
-        if not (self.training and (self.dropout or self.normaliser.random)):
+        if not (self.training and (self.dropout or self.normalizer.is_stochastic)):
             return None
         return torch.rand(
             *q.shape[:3], k.size(2), device=q.device
         )  # single precision: half has too few numbers to draw
 
-    def drawn(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
+    def with_noise(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
         """The sight with the chance of this call in it: drawn once, for definition, fast path and watcher alike."""
-        noise = self.chance(q, k) if sight.noise is None else None
+        noise = self.draw_noise(q, k) if sight.noise is None else None
         return sight if noise is None else replace(sight, noise=noise)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         """The only place that knows about watching: the answer is the fast path's, watched or not."""
         if 0 in (q.size(2), k.size(2)):
             return v.new_zeros(*q.shape[:3], v.size(-1))  # nobody looks, or there is nothing to look at
-        if sight.parts is not None and not self.separates:
+        if sight.document_ids is not None and not self.supports_packing:
             raise ValueError(
-                f"{type(self).__name__} cannot keep apart texts that share a row; give it one text a row (--task.texts alone)."
+                f"{type(self).__name__} cannot keep apart texts that share a row; give it one text a row (--task.packing alone)."
             )
-        sight = self.drawn(q, k, sight)
+        sight = self.with_noise(q, k, sight)
         if self.watcher is not None:
 
             def rows(index: Tensor) -> Tensor:
                 index = index.to(q.device)
-                return self.weights(q[:, :, index], k, sight.rows(index))
+                return self.weights(q[:, :, index], k, sight.select_queries(index))
 
             self.watcher(rows, (*q.shape[:3], *k.shape[2:-1]), v)
         return self.attend(q, k, v, sight)
 
 
-def match(k: Tensor, q: Tensor) -> Tensor:
+def repeat_kv_heads(k: Tensor, q: Tensor) -> Tensor:
     """Repeat grouped key heads until there is one for each query head."""
     if k.size(1) == q.size(1):
         return k

@@ -39,17 +39,17 @@ class Pattern:
         return (math.inf, math.inf)
 
     @property
-    def pairwise(self) -> bool:
+    def is_pairwise(self) -> bool:
         """Whether each pair can be judged by itself, without the rest of the row."""
         return True
 
     def __and__(self, other: "Pattern") -> "Pattern":
         if isinstance(self, Full):
             return other
-        return self if isinstance(other, Full) or self == other else Both(self, other)
+        return self if isinstance(other, Full) or self == other else And(self, other)
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        return self if self == other else Either(self, other)
+        return self if self == other else Or(self, other)
 
     def _repr_html_(self) -> str:
         return html_text(f"{self!r}\n{self.draw(8)}")
@@ -139,10 +139,10 @@ class Global(Pattern):
 class Strided(Pattern):
     """Every `step`-th position, counted from the query (Child et al. 2019, arXiv 1904.10509)."""
 
-    step: int
+    stride: int
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
-        return (k - q) % self.step == 0
+        return (k - q) % self.stride == 0
 
 
 @dataclass(frozen=True)
@@ -154,82 +154,84 @@ class RandomBlocks(Pattern):
     """
 
     seed: int = 0
-    block: int = 64
-    count: int = 3
+    block_size: int = 64
+    blocks_per_query_block: int = 3
     heads: int = 1
 
     @property
-    def pairwise(self) -> bool:
+    def is_pairwise(self) -> bool:
         return False
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
-        blocks = -(-k.size(-1) // self.block)
-        last = k.amax(-1, keepdim=True) // self.block
+        blocks = -(-k.size(-1) // self.block_size)
+        last = k.amax(-1, keepdim=True) // self.block_size
         free = torch.arange(blocks, device=k.device)[None, :] <= last  # only blocks that the row has
-        return between(self.choose(free.expand(*last.shape[:-2], blocks, blocks)), q, k, self.block)
+        return expand_block_mask(
+            self.choose_blocks(free.expand(*last.shape[:-2], blocks, blocks)), q, k, self.block_size
+        )
 
-    def choose(self, free: Tensor) -> Tensor:
+    def choose_blocks(self, available: Tensor) -> Tensor:
         """Of the `free` blocks (..., query block, key block), the `count` with the highest hash, for each head."""
-        blocks = free.size(-1)
-        at = torch.arange(blocks, device=free.device)
-        head = torch.arange(self.heads, device=free.device)[:, None, None]
+        blocks = available.size(-1)
+        at = torch.arange(blocks, device=available.device)
+        head = torch.arange(self.heads, device=available.device)[:, None, None]
         rank = _hash(_hash(_hash(at + self.seed * 7919) + at[:, None]) + head)  # (H, NB, NB)
-        rank = rank.expand(*free.shape[:-3], self.heads, blocks, blocks).masked_fill(~free, -1)
-        best = rank.topk(min(self.count, blocks), dim=-1)
+        rank = rank.expand(*available.shape[:-3], self.heads, blocks, blocks).masked_fill(~available, -1)
+        best = rank.topk(min(self.blocks_per_query_block, blocks), dim=-1)
         return torch.zeros_like(rank, dtype=torch.bool).scatter(-1, best.indices, best.values >= 0)
 
 
 @dataclass(frozen=True)
-class Both(Pattern):
+class And(Pattern):
     """What two patterns allow together."""
 
-    one: Pattern
-    other: Pattern
+    first: Pattern
+    second: Pattern
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
-        return self.one.allows(q, k) & self.other.allows(q, k)
+        return self.first.allows(q, k) & self.second.allows(q, k)
 
     @property
-    def pairwise(self) -> bool:
-        return self.one.pairwise and self.other.pairwise
+    def is_pairwise(self) -> bool:
+        return self.first.is_pairwise and self.second.is_pairwise
 
     @property
     def reach(self) -> Reach:
-        (a, b), (c, d) = self.one.reach, self.other.reach
+        (a, b), (c, d) = self.first.reach, self.second.reach
         return (min(a, c), min(b, d))
 
 
 @dataclass(frozen=True)
-class Either(Pattern):
+class Or(Pattern):
     """What at least one of two patterns allows."""
 
-    one: Pattern
-    other: Pattern
+    first: Pattern
+    second: Pattern
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
-        return self.one.allows(q, k) | self.other.allows(q, k)
+        return self.first.allows(q, k) | self.second.allows(q, k)
 
     @property
-    def pairwise(self) -> bool:
-        return self.one.pairwise and self.other.pairwise
+    def is_pairwise(self) -> bool:
+        return self.first.is_pairwise and self.second.is_pairwise
 
     @property
     def reach(self) -> Reach:
-        (a, b), (c, d) = self.one.reach, self.other.reach
+        (a, b), (c, d) = self.first.reach, self.second.reach
         return (max(a, c), max(b, d))
 
 
 FULL, CAUSAL = Full(), Causal()
 
 
-def between(links: Tensor, q: Tensor, k: Tensor, block: int) -> Tensor:
+def expand_block_mask(block_mask: Tensor, q: Tensor, k: Tensor, block_size: int) -> Tensor:
     """Spread links between blocks, (..., query block, key block), over the positions in those blocks."""
-    rows, columns = (q // block).clamp(min=0), (k // block).clamp(min=0)
+    rows, columns = (q // block_size).clamp(min=0), (k // block_size).clamp(min=0)
     # numpy's: that of torch imports sympy, which takes most of a second
-    lead = np.broadcast_shapes(links.shape[:-2], rows.shape[:-2], columns.shape[:-2])
-    links = links.expand(*lead, *links.shape[-2:])
-    links = links.gather(-2, rows.expand(*lead, rows.size(-2), links.size(-1)))
-    return links.gather(-1, columns.expand(*lead, links.size(-2), columns.size(-1)))
+    lead = np.broadcast_shapes(block_mask.shape[:-2], rows.shape[:-2], columns.shape[:-2])
+    block_mask = block_mask.expand(*lead, *block_mask.shape[-2:])
+    block_mask = block_mask.gather(-2, rows.expand(*lead, rows.size(-2), block_mask.size(-1)))
+    return block_mask.gather(-1, columns.expand(*lead, block_mask.size(-2), columns.size(-1)))
 
 
 def _hash(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saccade.attention.pattern import CAUSAL, FULL, Pattern
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 class Bias(Protocol):
@@ -41,16 +41,18 @@ class Sight:
     k_pos: Tensor | None = None  # (B|1, K)
     keep: Tensor | None = None  # (B, K) True = real token; None = all real
     bias: Bias | None = None
-    real: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
-    newest: bool = False  # the queries are the last of the keys
+    query_keep: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
+    queries_are_last: bool = False  # the queries are the last of the keys
     cross: bool = False  # the keys are another sequence than the queries
-    parts: Tensor | None = (
+    document_ids: Tensor | None = (
         None  # (B, K) the number of the text that a token is of, where a row holds several; None = one
     )
-    q_parts: Tensor | None = None  # (B, Q) the same of the queries; a fresh row reads it off `parts`
-    marked: Tensor | None = None  # (B, G) positions of tokens that a local mechanism lets everybody see; -1 fills up
+    query_document_ids: Tensor | None = None  # (B, Q) the same of the queries; a fresh row reads it off `document_ids`
+    global_tokens: Tensor | None = (
+        None  # (B, G) positions of tokens that a local mechanism lets everybody see; -1 fills up
+    )
     noise: Tensor | None = None  # (B, H, Q, K) in [0, 1): the chance of this call, drawn once, for whoever needs it
-    made: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
+    cache: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self):
         if self.keep is not None and (self.keep.dtype != torch.bool or self.keep.dim() < 2):
@@ -59,68 +61,85 @@ class Sight:
             )
 
     @property
-    def fresh(self) -> bool:
+    def is_full_sequence(self) -> bool:
         """The queries are the keys, from the first token on: nothing is remembered from earlier."""
         return self.q_pos is None and self.k_pos is None and not self.cross
 
     @property
-    def looking(self) -> Tensor | None:
+    def real_queries(self) -> Tensor | None:
         """(B, Q) which queries are real tokens; None = all, or not known."""
-        return self.keep if self.fresh else self.real
+        return self.keep if self.is_full_sequence else self.query_keep
 
-    def once(self, name: Hashable, make: Callable[[], Made]) -> Made:
+    def get_or_make(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` returns, made at the first call and shared by all layers after it.
 
         What needs a gradient is made anew for each: recomputing a layer in backward must find the same graph.
         """
-        if name in self.made:
-            return self.made[name]  # type: ignore[return-value]
+        if name in self.cache:
+            return self.cache[name]  # type: ignore[return-value]
         made = make()
         if not (isinstance(made, Tensor) and made.requires_grad):
-            self.made[name] = made
+            self.cache[name] = made
         return made
 
-    def within(self, pattern: Pattern) -> "Sight":
+    def restrict(self, pattern: Pattern) -> "Sight":
         """The same sight, narrowed by one more pattern."""
-        narrow = self.once(
-            ("within", pattern), lambda: replace(self, pattern=self.pattern & pattern, noise=None, made={})
+        narrow = self.get_or_make(
+            ("within", pattern), lambda: replace(self, pattern=self.pattern & pattern, noise=None, cache={})
         )
         return narrow if self.noise is None else replace(narrow, noise=self.noise)
 
-    def rows(self, index: Tensor) -> "Sight":
+    def select_queries(self, index: Tensor) -> "Sight":
         """The same sight for some of the queries only: how watching a long text stays small."""
         q_pos, k_pos = self.q_pos, self.k_pos
-        if self.fresh and (self.keep is not None or self.parts is not None):
-            q_pos = k_pos = positions(self.keep, self.parts)
-        q_parts = None if self.parts is None else (self.parts if self.q_parts is None else self.q_parts)[:, index]
+        if self.is_full_sequence and (self.keep is not None or self.document_ids is not None):
+            q_pos = k_pos = make_positions(self.keep, self.document_ids)
+        q_parts = (
+            None
+            if self.document_ids is None
+            else (self.document_ids if self.query_document_ids is None else self.query_document_ids)[:, index]
+        )
         q_pos = index[None] if q_pos is None else q_pos[:, index]
-        real = None if self.looking is None else self.looking[:, index]
+        real = None if self.real_queries is None else self.real_queries[:, index]
         noise = None if self.noise is None else self.noise[:, :, index]
-        return replace(self, q_pos=q_pos, k_pos=k_pos, real=real, noise=noise, q_parts=q_parts, newest=False, made={})
+        return replace(
+            self,
+            q_pos=q_pos,
+            k_pos=k_pos,
+            query_keep=real,
+            noise=noise,
+            query_document_ids=q_parts,
+            queries_are_last=False,
+            cache={},
+        )
 
-    def places(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def broadcast_positions(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Positions shaped to meet: (B|1, 1, Q, 1) and (B|1, 1, 1, K)."""
         k_pos = self.k_pos
         if k_pos is None:
-            plain = self.keep is None and self.parts is None
-            k_pos = torch.arange(k.size(2), device=k.device)[None] if plain else positions(self.keep, self.parts)
+            plain = self.keep is None and self.document_ids is None
+            k_pos = (
+                torch.arange(k.size(2), device=k.device)[None]
+                if plain
+                else make_positions(self.keep, self.document_ids)
+            )
         q_pos = self.q_pos
-        if self.fresh and q.size(2) != k.size(2):
+        if self.is_full_sequence and q.size(2) != k.size(2):
             raise ValueError(
                 f"{q.size(2)} queries and {k.size(2)} keys cannot be the same tokens: give the positions of both "
                 "(q_pos, k_pos), or say cross=True if the keys are another sequence."
             )
         if q_pos is None:
-            q_pos = k_pos if self.fresh else torch.arange(q.size(2), device=q.device)[None]
+            q_pos = k_pos if self.is_full_sequence else torch.arange(q.size(2), device=q.device)[None]
         return q_pos[:, None, :, None], k_pos[:, None, None, :]
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         """(B|1, H|1, Q|1, K|1) True where the query may look at the key: pattern and padding together."""
-        seen = self.pattern.allows(*self.places(q, k))
+        seen = self.pattern.allows(*self.broadcast_positions(q, k))
         seen = seen[None, None] if seen.dim() == 2 else seen
-        if self.parts is not None:  # texts that share a row do not see each other
-            mine = self.parts if self.q_parts is None else self.q_parts
-            seen = seen & (mine[:, None, :, None] == self.parts[:, None, None, :])
+        if self.document_ids is not None:  # texts that share a row do not see each other
+            mine = self.document_ids if self.query_document_ids is None else self.query_document_ids
+            seen = seen & (mine[:, None, :, None] == self.document_ids[:, None, None, :])
         return seen if self.keep is None else seen & self.keep[:, None, None, :]
 
     def mask(self, q: Tensor, k: Tensor) -> Tensor:
@@ -130,45 +149,47 @@ class Sight:
             seen = self.allows(q, k)
             if self.bias is None:
                 return torch.zeros(seen.shape, dtype=q.dtype, device=q.device).masked_fill(~seen, -math.inf)
-            return self.bias(*self.places(q, k)).to(q.dtype).masked_fill(~seen, -math.inf)
+            return self.bias(*self.broadcast_positions(q, k)).to(q.dtype).masked_fill(~seen, -math.inf)
 
-        return self.once(("mask", sized(q.size(2)), sized(k.size(2)), q.dtype, torch.is_grad_enabled()), make)
+        return self.get_or_make(
+            ("mask", hashable_size(q.size(2)), hashable_size(k.size(2)), q.dtype, torch.is_grad_enabled()), make
+        )
 
-    def plain(self, q: Tensor, k: Tensor) -> bool | None:
+    def sdpa_is_causal(self, q: Tensor, k: Tensor) -> bool | None:
         """The kernel's own causal flag where that says everything; None where it takes a mask."""
-        if self.keep is not None or self.bias is not None or self.parts is not None:
+        if self.keep is not None or self.bias is not None or self.document_ids is not None:
             return None
         if self.pattern == FULL:
             return False
         if self.pattern != CAUSAL:
             return None
-        if self.newest and q.size(2) == 1:
+        if self.queries_are_last and q.size(2) == 1:
             return False  # the newest token sees all the others
         # the kernel counts from the first key, so its flag is right only when nothing is remembered
-        return True if self.fresh and q.size(2) == k.size(2) else None
+        return True if self.is_full_sequence and q.size(2) == k.size(2) else None
 
 
-def sized(size: int) -> Hashable:
+def hashable_size(size: int) -> Hashable:
     """A size as part of a key; `torch.export` traces with sizes that are symbols (SymInt), which have no hash but a name."""
     return size if isinstance(size, int) else str(size)
 
 
-def positions(keep: Tensor | None, parts: Tensor | None = None) -> Tensor:
+def make_positions(keep: Tensor | None, document_ids: Tensor | None = None) -> Tensor:
     """Number the real tokens of each row from 0; padding repeats its left neighbour's number (-1 before the first).
 
-    Where a row holds several texts, as `parts` says, the count begins again with each.
+    Where a row holds several texts, as `document_ids` says, the count begins again with each.
 
-    >>> positions(torch.tensor([[False, True, True, True], [True, True, False, False]])).tolist()
+    >>> make_positions(torch.tensor([[False, True, True, True], [True, True, False, False]])).tolist()
     [[-1, 0, 1, 2], [0, 1, 1, 1]]
-    >>> positions(None, torch.tensor([[0, 0, 0, 1, 1]])).tolist()
+    >>> make_positions(None, torch.tensor([[0, 0, 0, 1, 1]])).tolist()
     [[0, 1, 2, 0, 1]]
     """
     if keep is None:
-        assert parts is not None, "a row without padding and without parts is numbered by its length"
-        keep = torch.ones_like(parts, dtype=torch.bool)
+        assert document_ids is not None, "a row without padding and without parts is numbered by its length"
+        keep = torch.ones_like(document_ids, dtype=torch.bool)
     pos = keep.long().cumsum(-1) - 1
-    if parts is None:
+    if document_ids is None:
         return pos
     begins = torch.ones_like(keep)
-    begins[:, 1:] = parts[:, 1:] != parts[:, :-1]
+    begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
     return pos - torch.where(begins, pos, 0).cummax(-1).values

@@ -20,15 +20,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saccade.heap import give_back
 from saccade.notebook import html_heatmap, html_text
+from saccade.system import trim_heap
 
-Chunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
-Reduced = tuple[Tensor | None, Tensor | None]  # (weights, columns)
-CHUNK = 2**20  # numbers computed at a time: 4 MB in float32, and a few times that in between
-ROWS = 16  # computed at a time however long they are: all keys are read again for each lot
-LARGE = 2**26  # bytes of a piece before and after which memory that is free is given back
-LIMIT = 2**29  # numbers kept of one module without being asked to choose: 2 GB in float32
+WeightChunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
+ReducedWeights = tuple[Tensor | None, Tensor | None]  # (weights, columns)
+MAX_CHUNK_WEIGHTS = 2**20  # numbers computed at a time: 4 MB in float32, and a few times that in between
+MIN_CHUNK_ROWS = 16  # computed at a time however long they are: all keys are read again for each lot
+MIN_TRIM_BYTES = 2**26  # bytes of a piece before and after which memory that is free is given back
+MAX_WEIGHTS_PER_MODULE = 2**29  # numbers kept of one module without being asked to choose: 2 GB in float32
 
 
 @dataclass
@@ -58,94 +58,94 @@ class Look:
         return html_heatmap(first.mean(0).tolist(), caption=f"{self!r}: {heads} for the first text")
 
 
-class _Kept:
+class _ChunkBuffer:
     """What is kept of all chunks, in one piece that is made at the first: small pieces between large ones that come and go
     would break up the heap, and memory would grow without end."""
 
     def __init__(self, axis: int, count: int):
-        self.axis, self.count, self.done = axis, count, 0
-        self.all = torch.empty(0)
+        self.axis, self.count, self.offset = axis, count, 0
+        self.tensor = torch.empty(0)
 
-    def add(self, part: Tensor) -> None:
-        if not self.done:
-            shape = list(part.shape)
+    def add(self, weights: Tensor) -> None:
+        if not self.offset:
+            shape = list(weights.shape)
             shape[self.axis] = self.count
-            self.all = part.new_empty(shape)
-            self._tidy()
-        self.all.narrow(self.axis, self.done, part.size(self.axis)).copy_(part)
-        self.done += part.size(self.axis)
-        if self.done == self.count:
-            self._tidy()
+            self.tensor = weights.new_empty(shape)
+            self._trim_if_large()
+        self.tensor.narrow(self.axis, self.offset, weights.size(self.axis)).copy_(weights)
+        self.offset += weights.size(self.axis)
+        if self.offset == self.count:
+            self._trim_if_large()
 
-    def _tidy(self) -> None:
+    def _trim_if_large(self) -> None:
         """Beside a large piece, what the pass and the chunks before it have freed would count for much."""
-        if self.all.nbytes >= LARGE:
-            give_back()
+        if self.tensor.nbytes >= MIN_TRIM_BYTES:
+            trim_heap()
 
 
 @dataclass(frozen=True)
-class Everything:
+class KeepAll:
     """Keep all weights as they are."""
 
-    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
-        kept = _Kept(axis, count)
+    def __call__(self, chunks: WeightChunks, axis: int, count: int) -> ReducedWeights:
+        kept = _ChunkBuffer(axis, count)
         for _, weights in chunks:
             if weights.size(axis) == count:
                 return weights, None
             kept.add(weights)
-        return kept.all, None
+        return kept.tensor, None
 
 
 @dataclass(frozen=True)
-class Top:
+class TopK:
     """Keep the `count` largest weights of each row, and which keys they fall on."""
 
     count: int
 
-    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
-        values, columns = _Kept(axis, count), _Kept(axis, count)
+    def __call__(self, chunks: WeightChunks, axis: int, count: int) -> ReducedWeights:
+        values, columns = _ChunkBuffer(axis, count), _ChunkBuffer(axis, count)
         for _, weights in chunks:
             best = weights.topk(min(self.count, weights.size(-1)), dim=-1)
             values.add(best.values)
             columns.add(best.indices)
-        return values.all, columns.all
+        return values.tensor, columns.tensor
 
 
 @dataclass(frozen=True)
-class Pooled:
+class Downsample:
     """Keep a picture of at most `size` x `size`: each point is the mean over its rows of the sum over its keys."""
 
     size: int = 256
 
-    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
-        parts = _Kept(-2, count)
+    def __call__(self, chunks: WeightChunks, axis: int, count: int) -> ReducedWeights:
+        parts = _ChunkBuffer(-2, count)
         for _, weights in chunks:
             weights = weights.movedim(axis, -2)  # (..., rows, keys)
             group = -(-weights.size(-1) // self.size)
             weights = F.pad(weights, (0, -weights.size(-1) % group))
             parts.add(weights.unflatten(-1, (-1, group)).sum(-1))
-        whole = parts.all
+        whole = parts.tensor
         group = -(-whole.size(-2) // self.size)
         rows = [part.mean(-2) for part in whole.split(group, dim=-2)]
         return torch.stack(rows, dim=-2).movedim(-2, axis), None
 
 
 @dataclass(frozen=True)
-class Stream:
+class RowCallback:
     """Keep nothing; hand (row numbers, weights) to a function, chunk by chunk."""
 
-    function: Callable[[Tensor, Tensor], None]
+    callback: Callable[[Tensor, Tensor], None]
 
-    def __call__(self, chunks: Chunks, axis: int, count: int) -> Reduced:
+    def __call__(self, chunks: WeightChunks, axis: int, count: int) -> ReducedWeights:
         for rows, weights in chunks:
-            self.function(rows, weights)
+            self.callback(rows, weights)
         return None, None
 
 
-Reducer = Everything | Top | Pooled | Stream
+Reducer = KeepAll | TopK | Downsample | RowCallback
 
 
-def watchable(model: nn.Module) -> dict[str, nn.Module]:
+def watchable_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Every module of the model that can be watched, by name, in the order of definition.
 
     A module that several layers share has several names; a compiled model has the names of the model inside.
@@ -169,9 +169,9 @@ class Watchers(list):
         return type(None), ()
 
 
-def _find(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str, nn.Module]:
+def _find_modules(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str, nn.Module]:
     """The watchable modules that are meant: by glob over their names, or by number."""
-    known = watchable(model)
+    known = watchable_modules(model)
     names = list(known)
     found: list[str] = []
     for want in [where] if isinstance(where, (str, int)) else where:
@@ -201,7 +201,7 @@ def watch(
     *,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | Tensor | None = None,
-    reduce: Reducer = Everything(),
+    reduce: Reducer = KeepAll(),
 ) -> Iterator[list[Look]]:
     """Collect a `Look` for every call of the chosen modules inside the block.
 
@@ -209,14 +209,14 @@ def watch(
     `heads` to keep less; `reduce` says what to keep: Everything(), Top(32), Pooled(256) or Stream(function).
     """
     looks: list[Look] = []
-    chosen = _find(model, where)
+    chosen = _find_modules(model, where)
 
     def watcher(name: str, module: nn.Module):
         axes = tuple(module.axes)  # type: ignore[arg-type]
 
         def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None) -> None:
             with torch.no_grad():
-                look = _look(name, axes, weights, list(shape), heads, rows, reduce)
+                look = _make_look(name, axes, weights, list(shape), heads, rows, reduce)
                 look.value_norms = None if values is None else _value_norms(values, shape, heads)
                 looks.append(look)
 
@@ -243,18 +243,18 @@ def _value_norms(values: Tensor, shape: Sequence[int], heads: Sequence[int] | No
     return norms if heads is None else norms[:, list(heads)]
 
 
-def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, rows, reduce: Reducer) -> Look:
+def _make_look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, rows, reduce: Reducer) -> Look:
     """Compute the weights of one call, chunk by chunk of rows, and keep what is asked for."""
     grid = len(shape) > len(axes)  # keys on rows and columns
-    whole = isinstance(reduce, Everything | Stream)
+    whole = isinstance(reduce, KeepAll | RowCallback)
     if grid and whole:
         axes = (*axes[:-1], "row", "column")
     axis = next((i for i, kind in enumerate(axes) if kind in ("query", "time")), None)
     if axis is None:  # no rows to choose from, such as the channels of squeeze-and-excitation
         every = weights(torch.arange(1)).detach()
-        if isinstance(reduce, Stream):
-            reduce.function(torch.arange(1), every)
-        return Look(name, None if isinstance(reduce, Stream) else every, axes)
+        if isinstance(reduce, RowCallback):
+            reduce.callback(torch.arange(1), every)
+        return Look(name, None if isinstance(reduce, RowCallback) else every, axes)
     count = shape[axes.index("head")] if "head" in axes else 0
     if heads is not None and "head" in axes and not all(0 <= head < count for head in heads):
         raise ValueError(f"{name} has {count} heads, numbered from 0; asked for {list(heads)}.")
@@ -266,14 +266,14 @@ def _look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, ro
         kept = a_row // shape[axes.index("head")] * len(heads) * len(wanted)
     else:
         kept = a_row * len(wanted)
-    if isinstance(reduce, Everything) and kept > LIMIT:
+    if isinstance(reduce, KeepAll) and kept > MAX_WEIGHTS_PER_MODULE:
         raise ValueError(
             f"The weights of {name} would take {kept * 4 / 2**30:.1f} GB; choose `rows` or `heads`, or keep less with "
             "reduce=Top(32), reduce=Pooled(256) or reduce=Stream(function)."
         )
 
     def chunks() -> Iterator[tuple[Tensor, Tensor]]:
-        for some in wanted.split(max(ROWS, CHUNK // max(1, a_row))):
+        for some in wanted.split(max(MIN_CHUNK_ROWS, MAX_CHUNK_WEIGHTS // max(1, a_row))):
             part = weights(some).detach()
             if grid and not whole:
                 part = part.flatten(axis + 1)  # keys by number, row by row

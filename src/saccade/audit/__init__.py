@@ -1,1 +1,1 @@
-"""Answering for a model: audits of what it does to whom, statements of what only people know, the card, and the gate."""
+"""Bias and fairness audits of a model, data and harm statements, the model card, and the release gate."""

@@ -6,126 +6,130 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saccade.audit.suite import Grid
-from saccade.explain.page import figure, page, pairs, prose, table
-from saccade.explain.svg import escape
+from saccade.audit.suite import AuditTable
+from saccade.render.page import render_definition_list, render_figure, render_page, render_paragraph, render_table
+from saccade.render.svg import escape
 
-Value = str | float | bool | Sequence[Any] | dict[str, Any]
+FrontMatterValue = str | float | bool | Sequence[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names and what they stand for."""
 
-    pairs: tuple[tuple[str, str], ...]
+    entries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Head:
+class Heading:
     """The title of what follows within a section."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeBlock:
     """Lines to be copied as they are."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Picture:
+class CardImage:
     """A picture in a file beside the card, what it shows, and the same as an address that needs no file."""
 
     file: str
     title: str
     caption: str
-    address: str
+    data_uri: str
 
 
-Part = str | Facts | Grid | Code | Head | Picture
+CardBlock = str | FactList | AuditTable | CodeBlock | Heading | CardImage
 
 
 @dataclass(frozen=True)
 class Section:
     title: str
-    parts: tuple[Part, ...]
+    blocks: tuple[CardBlock, ...]
 
 
 @dataclass(frozen=True)
-class Opening:
+class CardBanner:
     """What a card begins with: a few words that stand out, and what there is to say of them."""
 
-    head: str
+    headline: str
     text: str
 
 
-def markdown(title: str, opening: Opening, sections: Sequence[Section]) -> str:
+def render_markdown(title: str, banner: CardBanner, sections: Sequence[Section]) -> str:
     """The card as Markdown, without its front matter."""
-    lines = [f"**{opening.head}** {plain(opening.text)}", "", f"# {plain(title)}", ""]
+    lines = [f"**{banner.headline}** {escape_markdown(banner.text)}", "", f"# {escape_markdown(title)}", ""]
     for section in sections:
         lines += [f"## {section.title}", ""]
-        for part in section.parts:
-            lines += [_marked(part), ""]
+        for part in section.blocks:
+            lines += [_block_to_markdown(part), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _marked(part: Part) -> str:
-    if isinstance(part, str):
-        return plain(part)
-    if isinstance(part, Code):
-        fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", part.text))])
-        return f"{fence}\n{part.text.rstrip()}\n{fence}"
-    if isinstance(part, Head):
-        return f"### {plain(part.text)}"
-    if isinstance(part, Picture):
-        return f"![{plain(part.title)}]({part.file})\n\n{plain(part.title)}\n\n{plain(part.caption)}"
-    if isinstance(part, Facts):
-        return "\n".join(f"- **{name}:** {plain(value)}" for name, value in part.pairs)
-    head = f"**{plain(part.title)}**\n\n" if part.title else ""
-    rows = [part.heads, tuple("---" for _ in part.heads), *part.rows]
-    lines = (" | ".join(cell if cell == "---" else _cell(cell) for cell in row) for row in rows)
+def _block_to_markdown(block: CardBlock) -> str:
+    if isinstance(block, str):
+        return escape_markdown(block)
+    if isinstance(block, CodeBlock):
+        fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", block.text))])
+        return f"{fence}\n{block.text.rstrip()}\n{fence}"
+    if isinstance(block, Heading):
+        return f"### {escape_markdown(block.text)}"
+    if isinstance(block, CardImage):
+        return f"![{escape_markdown(block.title)}]({block.file})\n\n{escape_markdown(block.title)}\n\n{escape_markdown(block.caption)}"
+    if isinstance(block, FactList):
+        return "\n".join(f"- **{name}:** {escape_markdown(value)}" for name, value in block.entries)
+    head = f"**{escape_markdown(block.title)}**\n\n" if block.title else ""
+    rows = [block.columns, tuple("---" for _ in block.columns), *block.rows]
+    lines = (" | ".join(cell if cell == "---" else _escape_cell(cell) for cell in row) for row in rows)
     return head + "\n".join(f"| {line} |" for line in lines)
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text that stays text in Markdown: one paragraph, without tags and without emphasis that nobody meant.
 
-    >>> plain("a <b>\\n*c*")
+    >>> escape_markdown("a <b>\\n*c*")
     'a &lt;b&gt; \\\\*c\\\\*'
     """
     flat = " ".join(text.split())
     return re.sub(r"([\\`*_\[\]#])", r"\\\1", flat).replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _cell(text: str) -> str:
-    return plain(text).replace("|", "\\|") or " "
+def _escape_cell(text: str) -> str:
+    return escape_markdown(text).replace("|", "\\|") or " "
 
 
-def html(title: str, opening: Opening, sections: Sequence[Section]) -> str:
+def render_html(title: str, banner: CardBanner, sections: Sequence[Section]) -> str:
     """The same as a page that needs nothing else."""
-    made = [(section.title, "\n".join(map(_drawn, section.parts))) for section in sections]
-    return page(title, [(opening.head, prose(opening.text)), *made])
+    made = [(section.title, "\n".join(map(_block_to_html, section.blocks))) for section in sections]
+    return render_page(title, [(banner.headline, render_paragraph(banner.text)), *made])
 
 
-def _drawn(part: Part) -> str:
-    if isinstance(part, str):
-        return prose(part)
-    if isinstance(part, Code):
-        return f'<pre class="scroll" tabindex="0">{escape(part.text)}</pre>'
-    if isinstance(part, Head):
-        return f"<h3>{escape(part.text)}</h3>"
-    if isinstance(part, Facts):
-        return pairs(part.pairs)
-    if isinstance(part, Picture):
-        drawn = f'<img src="{part.address}" alt="{escape(part.title)}">'
-        return prose(part.title) + figure(drawn, name=part.title, caption=part.caption)
-    head = prose(part.title, kind="soft") if part.title else ""
-    return head + figure(table(part.heads, part.rows), name=part.title or "a table") if part.rows else head
+def _block_to_html(block: CardBlock) -> str:
+    if isinstance(block, str):
+        return render_paragraph(block)
+    if isinstance(block, CodeBlock):
+        return f'<pre class="scroll" tabindex="0">{escape(block.text)}</pre>'
+    if isinstance(block, Heading):
+        return f"<h3>{escape(block.text)}</h3>"
+    if isinstance(block, FactList):
+        return render_definition_list(block.entries)
+    if isinstance(block, CardImage):
+        drawn = f'<img src="{block.data_uri}" alt="{escape(block.title)}">'
+        return render_paragraph(block.title) + render_figure(drawn, name=block.title, caption=block.caption)
+    head = render_paragraph(block.title, css_class="soft") if block.title else ""
+    return (
+        head + render_figure(render_table(block.columns, block.rows), name=block.title or "a table")
+        if block.rows
+        else head
+    )
 
 
-def front_matter(values: dict[str, Value]) -> str:
+def render_front_matter(values: dict[str, FrontMatterValue]) -> str:
     """YAML between two rules. Every value is written as JSON, which is YAML too, so that nothing needs to be escaped twice."""
     told = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
     lines = ["".join(c if c.isprintable() else " " for c in line) for line in told]  # YAML takes no others

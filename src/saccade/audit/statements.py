@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saccade.attention.table import nearest
+from saccade.attention.registry import suggest
 from saccade.errors import ModelError
-from saccade.models.files import read_toml
+from saccade.models.io.model_dir import read_toml
 
-FILE = "statements.toml"
-BLANK = "not stated"
-Value = str | list[str] | float
+STATEMENTS_FILE = "statements.toml"
+NOT_STATED = "not stated"
+AnswerValue = str | list[str] | float
 
 
 @dataclass(frozen=True)
@@ -21,25 +21,29 @@ class Question:
     table: str
     name: str
     title: str
-    asks: str
+    text: str
     example: str
-    needed: bool = False
-    empty: Value = ""
+    is_required: bool = False
+    empty_value: AnswerValue = ""
 
 
 QUESTIONS = (
     Question("model", "name", "Name", "What is it called?", "Reviews of films, small"),
     Question("model", "provider", "Provider", "Who answers for it, and how can they be reached?", "A. Person, a@b.org"),
-    Question("model", "licence", "Licence of the model", "Its licence, by the hub's identifier.", "apache-2.0"),
-    Question("model", "languages", "Languages", "What it reads and writes, by ISO 639.", '["en", "de"]', empty=[]),
-    Question("model", "use", "Intended use", "What is it for, and who should use it?", "Sorting a shop's reviews."),
-    Question("model", "beyond", "Out of scope", "What should it not be used for?", "Judging people who write."),
+    Question("model", "license", "Licence of the model", "Its licence, by the hub's identifier.", "apache-2.0"),
+    Question(
+        "model", "languages", "Languages", "What it reads and writes, by ISO 639.", '["en", "de"]', empty_value=[]
+    ),
+    Question(
+        "model", "intended_use", "Intended use", "What is it for, and who should use it?", "Sorting a shop's reviews."
+    ),
+    Question("model", "out_of_scope", "Out of scope", "What should it not be used for?", "Judging people who write."),
     Question(
         "model", "example", "A text of its kind", "On which text shall the card show where it looks?", "A lovely film."
     ),
     Question(
         "data",
-        "variety",
+        "language_variety",
         "Language variety",
         "Which language, dialect and register are the data in?",
         "Informal US English of film fans; few dialect words.",
@@ -71,35 +75,50 @@ QUESTIONS = (
     ),
     Question(
         "data",
-        "gaps",
+        "known_gaps",
         "Known gaps",
         "Who and what is missing or rare, as far as you know?",
         "No reviews by children; hardly any of films not in English.",
         True,
     ),
     Question(
-        "data", "kinds", "Kinds of data", "Public sets, web, users' own, licensed, synthetic?", "A public data set."
+        "data",
+        "data_types",
+        "Kinds of data",
+        "Public sets, web, users' own, licensed, synthetic?",
+        "A public data set.",
     ),
     Question("data", "period", "Period of collection", "When were the data written or collected?", "2010 to 2012"),
-    Question("data", "licence", "Licence of the data", "Under which terms may they be used?", "cc-by-4.0"),
+    Question("data", "license", "Licence of the data", "Under which terms may they be used?", "cc-by-4.0"),
     Question(
         "harm",
-        "behaviour",
+        "behavior",
         "Harmful behaviour",
         "What may it do that is harmful?",
         "It rates reviews that name women actors lower.",
         True,
     ),
-    Question("harm", "whom", "To whom", "Who would be harmed?", "Women who act or direct.", True),
-    Question("harm", "way", "In what way", "How would it harm them?", "Their films are shown to fewer people.", True),
+    Question("harm", "affected_people", "To whom", "Who would be harmed?", "Women who act or direct.", True),
     Question(
-        "harm", "done", "What was done about it", "What did you do against it, and what is left?", "Names were masked."
+        "harm", "how_it_harms", "In what way", "How would it harm them?", "Their films are shown to fewer people.", True
     ),
     Question(
-        "computing", "watts", "Watts of a busy core", "For the estimate of energy, if you know it.", "7.5", empty=0.0
+        "harm",
+        "mitigations",
+        "What was done about it",
+        "What did you do against it, and what is left?",
+        "Names were masked.",
+    ),
+    Question(
+        "computing",
+        "watts",
+        "Watts of a busy core",
+        "For the estimate of energy, if you know it.",
+        "7.5",
+        empty_value=0.0,
     ),
 )
-HEADS = {
+TABLE_DESCRIPTIONS = {
     "model": "The model.",
     "data": "The data statement: all of the first five are needed before the model is exported.",
     "harm": "The harm statement: what, to whom and in what way are needed before the model is exported.",
@@ -112,56 +131,56 @@ STATEMENTS = {"data": "data statement", "harm": "harm statement"}
 class Statements:
     """The answers by table and name; what is not there is not stated."""
 
-    answers: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    answers: Mapping[str, Mapping[str, AnswerValue]] = field(default_factory=dict)
     path: Path | None = None
 
-    def get(self, table: str, name: str) -> Value | None:
+    def get(self, table: str, name: str) -> AnswerValue | None:
         """An answer; None where there is none."""
         found = self.answers.get(table, {}).get(name)
-        blank = found in ("", [], 0.0) or (isinstance(found, str) and found.strip().lower() in ("", BLANK))
+        blank = found in ("", [], 0.0) or (isinstance(found, str) and found.strip().lower() in ("", NOT_STATED))
         return None if found is None or blank else found
 
-    def told(self, table: str, name: str) -> str:
+    def format_answer(self, table: str, name: str) -> str:
         """An answer in words, or "not stated"."""
         found = self.get(table, name)
-        return ", ".join(found) if isinstance(found, list) else BLANK if found is None else str(found)
+        return ", ".join(found) if isinstance(found, list) else NOT_STATED if found is None else str(found)
 
-    def lacking(self, table: str) -> list[str]:
+    def missing_answers(self, table: str) -> list[str]:
         """The needed answers of a statement that are missing, by name."""
-        asked = (question for question in QUESTIONS if question.table == table and question.needed)
+        asked = (question for question in QUESTIONS if question.table == table and question.is_required)
         return [question.name for question in asked if self.get(table, question.name) is None]
 
     @property
-    def complete(self) -> bool:
-        return not any(self.lacking(table) for table in STATEMENTS)
+    def is_complete(self) -> bool:
+        return not any(self.missing_answers(table) for table in STATEMENTS)
 
 
-def template() -> str:
+def make_template() -> str:
     """The file to fill in: a comment with the question and an example before each blank."""
     lines = [
         "# What only you can know of this model. A blank is shown as 'not stated' on its card; nothing is made up for it.",
         "# saccade card RUN writes the card; saccade card RUN --check says what is still missing.",
     ]
-    for table, head in HEADS.items():
+    for table, head in TABLE_DESCRIPTIONS.items():
         lines += ["", f"[{table}]  # {head}"]
         for question in (one for one in QUESTIONS if one.table == table):
-            empty = {str: '""', list: "[]", float: "0.0"}[type(question.empty)]
-            lines += [f"# {question.asks}  For example: {question.example}", f"{question.name} = {empty}"]
+            empty = {str: '""', list: "[]", float: "0.0"}[type(question.empty_value)]
+            lines += [f"# {question.text}  For example: {question.example}", f"{question.name} = {empty}"]
     return "\n".join(lines) + "\n"
 
 
-def write_template(home: Path) -> Path:
+def write_template(directory: Path) -> Path:
     """Write the file of questions, never over answers."""
-    path = home / FILE
+    path = directory / STATEMENTS_FILE
     if path.exists():
         raise ModelError(f"{path} is there already; fill it in, or remove it to begin anew.")
-    path.write_text(template(), encoding="utf-8")
+    path.write_text(make_template(), encoding="utf-8")
     return path
 
 
-def read_statements(home: Path) -> Statements:
+def read_statements(directory: Path) -> Statements:
     """The answers of a directory; none where nobody was asked."""
-    path = home / FILE
+    path = directory / STATEMENTS_FILE
     if not path.is_file():
         return Statements()
     try:
@@ -169,18 +188,18 @@ def read_statements(home: Path) -> Statements:
     except ValueError as error:
         raise ModelError(f"{path}: is no TOML ({error}); saccade card RUN --init writes a file to fill in.") from error
     for table, answers in raw.items():
-        if table not in HEADS or not isinstance(answers, dict):
-            raise ModelError(f"{path}: there is no table [{table}]; {nearest(table, list(HEADS))}")
+        if table not in TABLE_DESCRIPTIONS or not isinstance(answers, dict):
+            raise ModelError(f"{path}: there is no table [{table}]; {suggest(table, list(TABLE_DESCRIPTIONS))}")
         for name, value in answers.items():
-            _check(path, table, name, value)
+            _check_answer(path, table, name, value)
     return Statements(raw, path)
 
 
-def _check(path: Path, table: str, name: str, value: Any) -> None:
+def _check_answer(path: Path, table: str, name: str, value: Any) -> None:
     known = {question.name: question for question in QUESTIONS if question.table == table}
     if name not in known:
-        raise ModelError(f"{path}: [{table}] has no question {name!r}; {nearest(name, list(known))}")
-    empty = known[name].empty
+        raise ModelError(f"{path}: [{table}] has no question {name!r}; {suggest(name, list(known))}")
+    empty = known[name].empty_value
     right = (
         isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
         if isinstance(empty, float)

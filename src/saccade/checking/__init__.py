@@ -1,5 +1,5 @@
-"""Does anybody's attention module keep its word? The invariants, how foreign modules are called, and the report."""
+"""Invariants of attention, checked on any module: the tests, how a foreign module is called, and the report."""
 
-from saccade.checking.check import Finding, Report, check
+from saccade.checking.check import CheckReport, Finding, check
 
-__all__ = ["Finding", "Report", "check"]
+__all__ = ["CheckReport", "Finding", "check"]

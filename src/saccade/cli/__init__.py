@@ -1,4 +1,4 @@
-"""The command line: one file for each command, imported only when it is called, so that help answers at once."""
+"""The command line: one file for each command, imported only when it is called, so that `--help` is fast."""
 
 import os
 import sys
@@ -10,84 +10,85 @@ from importlib.util import find_spec
 from saccade import __version__
 
 COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `call` where it reads its arguments itself
-    "demo": "train two translators of dates, watch them learn, and see where they look",
-    "train": "a file in, a model out; the same command again goes on where it stopped",
-    "evaluate": "how good a model is on data whose answers are known",
-    "predict": "answers of any trained model",
-    "label": "a label for each text",
-    "grade": "a number for each text",
-    "tag": "the names in each text",
-    "answer": "the words of a text that answer a question",
-    "translate": "each text in the other language",
-    "summarise": "each text in a few words",
-    "caption": "each picture in words",
-    "paint": "a picture of each text",
-    "generate": "go on with a text",
-    "look": "where a model looked: head by head, as a picture or a page",
-    "serve": "a page to look at models with, on this machine alone",
-    "recipes": "the results we claim, each a short file that trains it",
-    "data": "check a data file before training; or write a built-in sample to a file",
-    "find-lr": "try learning rates from small to large and name a good one",
-    "models": "every family of models, a line each; draw one by name",
-    "import": "read a model from a file or a directory and write it down as a run",
-    "audit": "what a model does to whom, measured, with intervals",
-    "card": "the model card: what is known of a model, and what is not stated",
-    "export": "write a model as a directory that other programs read, with its card",
-    "mechanisms": "every attention mechanism: formula, cost, what it honours; draw one by name",
-    "check": "test the invariants of attention on a module of your own",
-    "study": "an experiment from its data to a table and a plot",
-    "bench": "measure time and memory, and how they grow",
-    "doctor": "what this machine has, and whether saccade works on it",
+    "demo": "train two date translators and plot their attention",
+    "train": "train a model on a data file; run the same command again to resume",
+    "evaluate": "evaluate a model on labeled data, with confidence intervals",
+    "predict": "predictions of any trained model",
+    "label": "text or image classification: a label for each input",
+    "grade": "text regression: a number for each text",
+    "tag": "token classification: tag named entities in each text (NER)",
+    "answer": "question answering: the span of a text that answers a question",
+    "translate": "translate each text with a trained model",
+    "summarize": "summarize each text with a trained model",
+    "caption": "image captioning: a caption for each image",
+    "paint": "text-to-image generation: an image for each text",
+    "generate": "continue a text with a language model",
+    "look": "attention maps of a model, head by head, as a plot, an HTML page or JSON",
+    "serve": "web viewer for models, on this machine only",
+    "recipes": "training recipes with promised and measured results",
+    "data": "check data files before training, split them, or get sample data",
+    "find-lr": "learning-rate range test: suggest a learning rate",
+    "models": "list the model families, or print the architecture of one",
+    "import": "import a model from a directory, a file or the hub as a run",
+    "audit": "bias and fairness audits with confidence intervals",
+    "card": "write or check the model card",
+    "export": "export a model with its model card for other programs",
+    "mechanisms": "list the attention mechanisms (formula, cost, features), or plot one",
+    "check": "test the invariants of attention on your own module",
+    "study": "run an experiment, from its data to a table and a plot",
+    "bench": "benchmark time and memory of attention, or the quality of quantized inference",
+    "doctor": "check this machine and whether saccade works on it",
 }
-FILES = {"import": "bring_in", "find-lr": "find_lr"}  # where the name of a command is none of Python's
+COMMAND_MODULES = {"import": "import_", "find-lr": "find_lr"}  # where the name of a command is none of Python's
 # flags that take any number of values: a parser would take none of them for the default
-LISTS = (
+LIST_FLAGS = (
     "cases",
     "data",
     "dropouts",
     "head",
     "layer",
     "precisions",
-    "remove",
-    "row",
+    "prune",
+    "query",
     "runs",
-    "scored",
+    "set",
+    "trained-runs",
     "suite",
     "out",
 )
-HELP = """saccade: attention and transformers you can train, watch, measure and compare
+HELP_TEMPLATE = """saccade: attention and transformers you can train, watch, measure and compare
 
-usage: saccade COMMAND ...          saccade COMMAND --help explains a command
+usage: saccade COMMAND ...          saccade COMMAND --help lists the options of a command
 
 {commands}
 
-  --version    print the version        --help    print this
-  --print-completion bash|zsh|fish      print a script that completes commands, flags and names
+  --version    print the version        --help    print this help
+  --print-completion bash|zsh|fish      print a shell completion script
 
-exit codes: 0 done, 1 a bug of ours, 2 a wrong call, 3 data, 4 model, 5 resources, 6 diverged, 130 and 143 stopped
+exit codes: 0 success, 1 bug in saccade, 2 usage, 3 data, 4 model, 5 resources, 6 diverged, 130 and 143 interrupted
 start with: saccade demo
 """
 
 
-def usage() -> str:
+def format_usage() -> str:
     wide = max(map(len, COMMANDS)) + 4
-    return HELP.format(commands="\n".join(f"  {name.ljust(wide)}{said}" for name, said in COMMANDS.items()))
+    return HELP_TEMPLATE.format(commands="\n".join(f"  {name.ljust(wide)}{said}" for name, said in COMMANDS.items()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     name, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help", "help"):
-        print(usage(), end="")
+        print(format_usage(), end="")
         return 0
     if name in ("-V", "--version"):
         print(f"saccade {__version__}")
         return 0
     if name == "--print-completion":
-        from saccade.cli.completion import print_completion
+        from saccade.cli.shell_completion import print_completion
 
         return print_completion(rest[0] if rest else "", COMMANDS)
-    if name not in COMMANDS and (verb := _verb_of(name)):
+    if name not in COMMANDS and (verb := _resolve_alias(name)):
         name = verb
     elif name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1)
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        code = _call(name, rest)
+        code = _dispatch(name, rest)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -112,16 +113,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 5
 
 
-def missing_value(words: Sequence[str]) -> str | None:
+def find_flag_without_value(args: Sequence[str]) -> str | None:
     """The first flag that takes one or more values and has none, or an empty one: `--data $FILE` where FILE is not set.
 
-    >>> missing_value(["label", "--data", "--out", "x"]), missing_value(["--layer", "-1", "--data", "-"])
+    >>> find_flag_without_value(["label", "--data", "--out", "x"]), find_flag_without_value(["--layer", "-1", "--data", "-"])
     ('--data', None)
-    >>> missing_value(["--data", "a.tsv", ""]), missing_value(["--data=a.tsv"]), missing_value(["--out="])
+    >>> find_flag_without_value(["--data", "a.tsv", ""]), find_flag_without_value(["--data=a.tsv"]), find_flag_without_value(["--out="])
     ('--data', None, '--out')
     """
     flag, count = "", 0  # the last flag, and how many values it has
-    for word in [*words, "--"]:
+    for word in [*args, "--"]:
         is_flag = word.startswith("-") and word != "-" and not word[1:2].isdigit()
         if flag and ((is_flag and not count) or not word):
             return flag
@@ -129,7 +130,7 @@ def missing_value(words: Sequence[str]) -> str | None:
             return None
         if is_flag:
             name, equals, value = word.partition("=")
-            flag, count = name if name.startswith("--") and name[2:] in LISTS else "", int(bool(value))
+            flag, count = name if name.startswith("--") and name[2:] in LIST_FLAGS else "", int(bool(value))
             if flag and equals and not value:
                 return flag
         else:
@@ -137,22 +138,22 @@ def missing_value(words: Sequence[str]) -> str | None:
     return None
 
 
-def _verb_of(name: str) -> str:
+def _resolve_alias(name: str) -> str:
     """The command that asks a model of a task, by any name of the task: `classify` is `label`; "" where there is none."""
-    from saccade.tasks.table import TASKS
+    from saccade.tasks.registry import TASKS
 
     return next((task.verb for task in TASKS if name in (task.verb, *task.aliases)), "")
 
 
-def _call(name: str, rest: list[str]) -> int:
+def _dispatch(name: str, rest: list[str]) -> int:
     """The command's own file does the work; wrong flags and --help end in SystemExit."""
-    if flag := missing_value(rest):
+    if flag := find_flag_without_value(rest):
         print(f"saccade {name}: {flag} needs a value, and none came; leave it out or say one.", file=sys.stderr)
         return 2
     import tyro
 
-    own = FILES.get(name, name)
-    module = import_module(f"saccade.cli.{own if find_spec(f'saccade.cli.{own}') else 'predict'}")
+    own = COMMAND_MODULES.get(name, name)
+    module = import_module(f"saccade.cli.commands.{own if find_spec(f'saccade.cli.commands.{own}') else 'predict'}")
     try:
         if hasattr(module, "call") and name != "predict":
             return module.call(name, rest)

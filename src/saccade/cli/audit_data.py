@@ -1,69 +1,59 @@
 """The data that an audit looks at: files that the user names, or those of a run, split as they were in training."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from saccade.audit.by import By
-from saccade.audit.marks import Mark, data_mark
-from saccade.cli.settings import Wrong
-from saccade.data import Example, Role, Splits, Table, open_data
+from saccade.audit.disaggregate import DisaggregatedSuite
+from saccade.audit.fingerprints import Fingerprint, fingerprint_data
+from saccade.cli.train_flags import Wrong
+from saccade.data import Example, Records, Role, Splits
 from saccade.data.read import parse_columns
 from saccade.errors import UsageError
-from saccade.tasks.hidden import forgiving, revealed
-from saccade.tasks.reading import columns_for, read_for
-from saccade.tasks.run_settings import read_run_settings
-from saccade.tasks.task import Task
-from saccade.training.job import check_digest
-from saccade.training.job import data_of as again
+from saccade.tasks.base import Task
+from saccade.tasks.runs.read_data import read_task_examples, resolve_columns
+from saccade.tasks.runs.run import Run
+from saccade.tasks.unlabeled import make_gold_optional
 
 if TYPE_CHECKING:
-    from saccade.cli.audit import Asked
+    from saccade.cli.commands.audit import AuditInputs
 
 
 @dataclass(frozen=True)
-class Known:
+class AuditData:
     """What was not learnt from, all of it, and a mark of the files."""
 
-    held: list[Example]
+    held_out: list[Example]
     splits: Splits
-    mark: Mark
+    fingerprint: Fingerprint
 
 
-def data_of(run: str, task: Task, asked: "Asked") -> Known | None:
+def load_audit_data(run: Run, task: Task, inputs: "AuditInputs") -> AuditData | None:
     """The data of an audit; None where there are none, as of a model that came from elsewhere."""
-    if asked.by and (why := By().unfit(task)):
-        raise Wrong(f"--by {asked.by} does not apply to {run}: {why}.")
-    by = (Role("by", "label", needed=False, shared=True),) if asked.by else ()
-    named = {"by": asked.by} if asked.by else {}
-    if asked.data:
-        task.named = columns = columns_for(task, task.roles(asked.data), parse_columns(asked.columns))
-        table = read_for(task, asked.data, (*forgiving(task.roles(asked.data)), *by), columns | named)
-        splits = Splits(table, Table([]), None, list(table.said), table.digest)
-        return Known(list(table.examples), splits, data_mark(asked.data, columns, ""))
-    settings = read_run_settings(run)
-    return _of_run(run, task, settings["run"], by, named) if settings else None
+    if inputs.group_by and (why := DisaggregatedSuite().not_applicable(task)):
+        raise Wrong(f"--group-by {inputs.group_by} does not apply to {run.path}: {why}.")
+    by = (Role("group", "label", required=False, shares_column=True),) if inputs.group_by else ()
+    named = {"group": inputs.group_by} if inputs.group_by else {}
+    if inputs.data:
+        task.column_names = columns = resolve_columns(task, task.roles(inputs.data), parse_columns(inputs.columns))
+        table = read_task_examples(
+            task, inputs.data, (*make_gold_optional(task.roles(inputs.data)), *by), columns | named
+        )
+        splits = Splits(table, Records([]), None, list(table.notes), table.digest)
+        return AuditData(list(table.examples), splits, fingerprint_data(inputs.data, columns, ""))
+    return _load_run_data(run, by, named)
 
 
-def _of_run(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...], named: dict[str, str]) -> Known:
+def _load_run_data(run: Run, group_roles: tuple[Role, ...], extra_columns: dict[str, str]) -> AuditData | None:
     """The data of a run, which have to be those that it was trained on."""
-    paths, columns = settings["data"], settings.get("columns", {})
-    if not paths:
-        return _sample(run, task, settings, by)
-    task.named = columns
-    roles, running = task.roles(paths), task.running
-    given = {"columns": columns | named, "on_bad": "skip", "max_bad": 1.0, "contiguous": running}
-    splits = open_data(paths, (*roles, *by), **given)
-    plain = splits if not named else open_data(paths, roles, **(given | {"columns": columns}))
-    check_digest(plain, settings, run)
-    splits = revealed(task, splits)
-    held = [] if running else list((splits.test or splits.dev).examples)
-    return Known(held, splits, data_mark(paths, columns, ""))
-
-
-def _sample(run: str, task: Task, settings: dict[str, Any], by: tuple[Role, ...]) -> Known:
-    if by:
-        raise UsageError(f"{run} learnt a built-in sample, which has no further columns; give --data with --by.")
-    splits = again(run)
-    assert splits is not None
-    held = [] if task.running else list((splits.test or splits.dev).examples)
-    return Known(held, splits, data_mark((), {}, settings["digest"]))
+    stored = run.settings.get("run", {})
+    if group_roles and stored and not stored["data"]:
+        raise UsageError(
+            f"{run.path} learnt a built-in sample, which has no further columns; give --data with --group-by."
+        )
+    splits = run.read_data_with(group_roles, extra_columns) if group_roles else run.data
+    if splits is None:
+        return None
+    held = [] if run.task.is_text_stream else list((splits.test or splits.dev).examples)
+    # a sample has neither files nor columns: its digest names it
+    mark = fingerprint_data(stored["data"], run.columns, "" if stored["data"] else stored["digest"])
+    return AuditData(held, splits, mark)

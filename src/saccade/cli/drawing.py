@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def saying_missing_fonts(command: str) -> Iterator[None]:
+def report_missing_fonts(command: str) -> Iterator[None]:
     """Print which characters no font of this machine has, and the package that brings one; other warnings stay warnings."""
-    from saccade.explain.fonts import FontWarning
+    from saccade.render.fonts import FontWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FontWarning)

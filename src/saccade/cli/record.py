@@ -8,23 +8,23 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saccade.cli.promise import took, with_promised
-from saccade.cli.recipe import TABLES, Recipe, Wrong
+from saccade.cli.promise import add_promised_score, minutes_taken
+from saccade.recipes.recipe import SETTING_TABLES, Recipe, Wrong
 
 if TYPE_CHECKING:
     from saccade.data import Example
+    from saccade.metrics import Score
     from saccade.models.model import Model
-    from saccade.tasks.metrics import Score
-    from saccade.tasks.task import Task
+    from saccade.tasks.base import Task
 
-POINTS = 60  # of a curve
-SAMPLES = 5
-SHOWN = 400  # characters of an input or an answer
-MACHINE = ("cpu", "cores", "system", "python", "torch")
+MAX_CURVE_POINTS = 60  # of a curve
+MAX_SAMPLES = 5
+MAX_SAMPLE_CHARS = 400  # characters of an input or an answer
+MACHINE_KEYS = ("cpu", "cores", "system", "python", "torch")
 Record = dict[str, Any]
 
 
-def records() -> dict[str, Record]:
+def load_records() -> dict[str, Record]:
     """What the package knows to have been reached, by recipe."""
     where = files("saccade") / "recipes" / "results"
     found = [path for path in where.iterdir() if path.name.endswith(".json")] if where.is_dir() else []
@@ -34,148 +34,156 @@ def records() -> dict[str, Record]:
     }
 
 
-def mark(recipe: Recipe) -> str:
+def recipe_digest(recipe: Recipe) -> str:
     """A hash of all that a recipe trains with; words and promises may change without it."""
-    need = {**asdict(recipe.need), "columns": dict(recipe.columns)}
-    facts = [recipe.task, recipe.model, need, {name: dict(recipe.tables[name]) for name in TABLES}]
+    need = {**asdict(recipe.requirements), "columns": dict(recipe.columns)}
+    facts = [recipe.task, recipe.model, need, {name: dict(recipe.tables[name]) for name in SETTING_TABLES}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def promised(recipe: Recipe, record: Record) -> dict[str, Any] | None:
+def find_promised_score(recipe: Recipe, record: Record) -> dict[str, Any] | None:
     """The score of a record that its recipe promises."""
     promise = recipe.promise
     found = record["scores"].get(promise.split, []) if promise is not None else []
     return next((score for score in found if promise is not None and score["name"] == promise.score), None)
 
 
-def score_of(score: Mapping[str, Any]) -> "Score":
-    from saccade.tasks.metrics import Score
+def parse_score(score: Mapping[str, Any]) -> "Score":
+    from saccade.metrics import Score
 
     return Score(**score)
 
 
-def make(run: Path, recipe: Recipe) -> Record:
+def make_record(run: Path, recipe: Recipe) -> Record:
     """The record of a run that has ended, whose settings have to be the recipe's."""
-    from saccade.studies.measure import machine
-    from saccade.tasks.run_settings import read_run_settings
+    from saccade.bench.measure import describe_machine
+    from saccade.tasks.runs.run import Run
 
-    result, config = run / "result.json", run / "config.toml"
-    if not (result.is_file() and config.is_file()):
+    found = Run(run)
+    facts, settings, here = found.result, found.settings, describe_machine()
+    if not (facts and settings):
         raise Wrong(f"{run}: is no run that has ended; the command that began it goes on with it.")
-    settings = read_run_settings(run)
-    _same(run, recipe, settings)
-    facts, here = json.loads(result.read_text(encoding="utf-8")), machine()
-    scores = {split: [score_of(score) for score in some] for split, some in facts["scores"].items()}
+    _check_same_settings(run, recipe, settings)
     return {
         "recipe": recipe.name,
-        "mark": mark(recipe),
+        "digest": recipe_digest(recipe),
         "scores": {
-            split: [vars(score) for score in some] for split, some in with_promised(recipe, scores, run).items()
+            split: [vars(score) for score in some]
+            for split, some in add_promised_score(recipe, found.scores, run).items()
         },
-        "minutes": round(took(run), 1),
+        "minutes": round(minutes_taken(run), 1),
         "steps": facts["steps"],
         "parameters": facts["parameters"],
         "precision": settings["train"].get("precision", "float32"),
         "examples": facts["examples"],
         "date": str(here["date"])[:10],
-        "machine": {name: here[name] for name in MACHINE},
+        "machine": {name: here[name] for name in MACHINE_KEYS},
         "saccade": facts["version"],
-        "curve": _curve(run, recipe),
-        "samples": _samples(run, recipe),
+        "curve": _read_curves(run, recipe),
+        "samples": _collect_samples(run, recipe),
     }
 
 
-def _same(run: Path, recipe: Recipe, settings: Mapping[str, Any]) -> None:
+def _check_same_settings(run: Path, recipe: Recipe, settings: Mapping[str, Any]) -> None:
     """A record is of the recipe, not of a run like it."""
-    from saccade.training.config import left_open
+    from saccade.training.config import is_auto
 
     odd = [] if settings["run"]["task"] == recipe.task else [f"task is {settings['run']['task']}"]
-    for table in TABLES:
+    for table in SETTING_TABLES:
         for name, value in recipe.tables[table].items():
             found = settings.get(table, {}).get(name)
-            if found != value and name not in ("max_time", "vocab") and not left_open(table, name, value):
+            if found != value and name not in ("max_minutes", "vocab") and not is_auto(table, name, value):
                 odd.append(f"{table}.{name} is {found}, not {value}")
-    odd += _dropped(recipe, settings) if recipe.need.weights else []
+    odd += _list_dropout_changes(recipe, settings) if recipe.requirements.weights else []
     if odd:
         cure = "train with the recipe as it is, or change the recipe to what was trained"
         raise Wrong(f"{run}: is not a run of the recipe {recipe.name}: {'; '.join(odd)}. {cure.capitalize()}.")
 
 
-def _dropped(recipe: Recipe, settings: Mapping[str, Any]) -> list[str]:
+def _list_dropout_changes(recipe: Recipe, settings: Mapping[str, Any]) -> list[str]:
     """What a run of stored weights dropped otherwise than they do, where its recipe says nothing of it."""
-    from saccade.models.load import family_and_config
-    from saccade.models.reset import loose
+    from saccade.models.load import read_family_and_config
+    from saccade.models.override import overridable_fields
 
-    _, stored = family_and_config(settings["run"]["model"])
-    names = [name for name in loose(stored) if name not in recipe.tables["model"]]
+    _, stored = read_family_and_config(settings["run"]["model"])
+    names = [name for name in overridable_fields(stored) if name not in recipe.tables["model"]]
     found = {name: settings["model"].get(name) for name in names}
     return [
         f"model.{n} is {value}, not {getattr(stored, n)}" for n, value in found.items() if value != getattr(stored, n)
     ]
 
 
-def _curve(run: Path, recipe: Recipe) -> dict[str, list[tuple[int, float]]]:
+def _read_curves(run: Path, recipe: Recipe) -> dict[str, list[tuple[int, float]]]:
     """Of the loss the mean of each of POINTS stretches, of the watched score every look, or as many."""
-    from saccade.explain.curve import thin
+    from saccade.render.charts import downsample
 
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
-    size = max(1, -(-len(losses) // POINTS))
+    size = max(1, -(-len(losses) // MAX_CURVE_POINTS))
     groups = [losses[i : i + size] for i in range(0, len(losses), size)]
     found = {"loss": [(some[-1][0], round(sum(loss for _, loss in some) / len(some), 4)) for some in groups]}
     looks = [(row["step"], row["dev"]) for row in rows if "dev" in row]
     for name in list(looks[0][1])[:1] if looks else ():
-        line = thin([(step, round(float(values[name]), 4)) for step, values in looks], POINTS)
+        line = downsample([(step, round(float(values[name]), 4)) for step, values in looks], MAX_CURVE_POINTS)
         found[name] = [(int(step), value) for step, value in line]
     return found
 
 
-def _samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
+def _collect_samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
     """Five inputs and answers: those that the recipe names, or else of the held-out data."""
-    from saccade.tasks.opening import open_run
+    from saccade.tasks.runs.run import open_run
 
-    task, model = open_run(run)
+    found = open_run(run)
+    task, model = found.task, found.model
     if task.verb == "generate":
-        return _continued(run, task, model, recipe.inputs[:SAMPLES])
-    from saccade.cli.asking import examples_of
-    from saccade.tasks.answering import answers
+        return _continue_inputs(run, task, model, recipe.inputs[:MAX_SAMPLES])
+    from saccade.cli.inputs import read_examples
+    from saccade.tasks.predict import predict
 
     if recipe.inputs:
         texts = [part for line in recipe.inputs for part in line.split("\t")]
-        examples: Sequence[Example] = examples_of(task, texts, (), "")
+        examples: Sequence[Example] = read_examples(task, texts, (), "")
     else:
-        from saccade.training.job import held_out
-
-        whole = held_out(run)
-        examples = whole[:: max(1, len(whole) // SAMPLES)][:SAMPLES]
-    found, asked = answers(task, model, examples)
+        whole = found.held_out
+        examples = whole[:: max(1, len(whole) // MAX_SAMPLES)][:MAX_SAMPLES]
+    said, asked = predict(task, model, examples)
     return [
-        {"input": _told(task, example), "answer": task.told(task.shown(answer, example))[:SHOWN]}
-        for answer, example in zip(found, asked, strict=True)
+        {
+            "input": _format_input(task, example),
+            "answer": task.to_line(task.to_record(answer, example))[:MAX_SAMPLE_CHARS],
+        }
+        for answer, example in zip(said, asked, strict=True)
     ]
 
 
-def _told(task: "Task", example: "Example") -> str:
+def _format_input(task: "Task", example: "Example") -> str:
     """What was asked, in words; of a picture, where it stands. A text that was cut into words is told once."""
     known = {*task.gold_roles, "offsets"} | ({"words"} if "text" in example.values else set())
     asked = [value for name, value in example.values.items() if name not in known]
     texts = [value if isinstance(value, str) else " ".join(value) for value in asked if isinstance(value, str | list)]
-    return (" | ".join(texts) if texts else f"{Path(example.file).name}, record {example.line}")[:SHOWN]
+    return (" | ".join(texts) if texts else f"{Path(example.file).name}, record {example.line}")[:MAX_SAMPLE_CHARS]
 
 
-def _continued(run: Path, task: "Task", model: "Model", inputs: Sequence[str]) -> list[dict[str, str]]:
+def _continue_inputs(run: Path, task: "Task", model: "Model", inputs: Sequence[str]) -> list[dict[str, str]]:
     """How a language model goes on with some beginnings, drawn as `saccade generate` draws."""
-    from saccade.cli.beginning import gone_on
-    from saccade.decoding.settings import Decoding
-    from saccade.decoding.ways import Ways
-    from saccade.tasks.records import write_records
-    from saccade.tasks.task import need_tokenizer
-    from saccade.tasks.validity import kind_of
+    from saccade.cli.continue_text import continue_texts
+    from saccade.decoding.config import GenerationConfig
+    from saccade.decoding.generator import TextGenerator
+    from saccade.tasks.base import require_tokenizer
+    from saccade.tasks.records.generate import generate_records
+    from saccade.tasks.records.validity import get_record_format
 
-    ways = Ways(Decoding().or_draw(0.8, 0.95), model, need_tokenizer(model))
-    border = kind_of(task.config.check).border
+    ways = TextGenerator(GenerationConfig().with_default_sampling(0.8, 0.95), model, require_tokenizer(model))
+    border = get_record_format(task.config.record_format).separator
     if border:
-        found = write_records(model, SAMPLES, ways.choose, border=border, length=task.config.length, rules=ways.rules)
-        return [{"input": "", "answer": one.text.strip()[:SHOWN]} for one in found]
-    found = gone_on(inputs or ["\n"] * SAMPLES, ways, 80)
-    return [{"input": line, "answer": texts[0][:SHOWN]} for line, texts, _ in found]
+        found = generate_records(
+            model,
+            MAX_SAMPLES,
+            ways.sampler,
+            separator=border,
+            max_new_tokens=task.token_limit,
+            processors=ways.processors,
+        )
+        return [{"input": "", "answer": one.text.strip()[:MAX_SAMPLE_CHARS]} for one in found]
+    found = continue_texts(inputs or ["\n"] * MAX_SAMPLES, ways, 80)
+    return [{"input": line, "answer": texts[0][:MAX_SAMPLE_CHARS]} for line, texts, _ in found]

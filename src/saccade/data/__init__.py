@@ -1,31 +1,31 @@
-"""Files to batches."""
+"""Data loading: files to examples, splits and padded batches."""
 
-from saccade.data.batch import Batch, Image, Points, Text
-from saccade.data.check import Facts, examine
-from saccade.data.item import ROLES, Example, Role, Table
-from saccade.data.read import parse_columns, read, stream, write_rejects
-from saccade.data.split import Splits, open_data, splits
-from saccade.data.write import write
+from saccade.data.batch import Batch, Features, Image, Text
+from saccade.data.data_report import DataReport, inspect_data
+from saccade.data.example import ROLES, Example, Records, Role
+from saccade.data.read import parse_columns, read_examples, stream_examples, write_rejects
+from saccade.data.splits import Splits, find_split_files, open_data
+from saccade.data.writers import write_examples
 from saccade.errors import DataError
 
 __all__ = [
     "ROLES",
     "Batch",
     "DataError",
+    "DataReport",
     "Example",
-    "Facts",
+    "Features",
     "Image",
-    "Points",
+    "Records",
     "Role",
     "Splits",
-    "Table",
     "Text",
-    "examine",
+    "find_split_files",
+    "inspect_data",
     "open_data",
     "parse_columns",
-    "read",
-    "splits",
-    "stream",
-    "write",
+    "read_examples",
+    "stream_examples",
+    "write_examples",
     "write_rejects",
 ]

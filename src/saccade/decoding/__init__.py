@@ -1,66 +1,66 @@
-"""From scores to texts: one loop over `start` and `step` that serves every writer.
+"""Decoding: from logits to texts, by one loop over `start` and `step` for every autoregressive model.
 
-The names are imported when they are first used: the command line reads `settings`, which needs no torch, to explain itself.
+The names are imported when they are first used: the command line reads `config`, which needs no torch, to explain itself.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from saccade.decoding.beam import Beams as Beams
+    from saccade.decoding.beam import BeamConfig as BeamConfig
     from saccade.decoding.beam import Hypothesis as Hypothesis
-    from saccade.decoding.beam import search as search
-    from saccade.decoding.bounds import Bounds as Bounds
-    from saccade.decoding.choose import Draw as Draw
-    from saccade.decoding.choose import greedy as greedy
-    from saccade.decoding.constrain import Among as Among
-    from saccade.decoding.constrain import JsonSchema as JsonSchema
-    from saccade.decoding.constrain import Matching as Matching
-    from saccade.decoding.loop import Choose as Choose
-    from saccade.decoding.loop import Step as Step
-    from saccade.decoding.loop import follow as follow
-    from saccade.decoding.loop import steps as steps
-    from saccade.decoding.rules import Forbid as Forbid
-    from saccade.decoding.rules import Force as Force
-    from saccade.decoding.rules import MinLength as MinLength
-    from saccade.decoding.rules import NoRepeat as NoRepeat
-    from saccade.decoding.rules import Repetition as Repetition
-    from saccade.decoding.rules import Rule as Rule
-    from saccade.decoding.rules import Sofar as Sofar
-    from saccade.decoding.settings import Decoding as Decoding
-    from saccade.decoding.stop import Written as Written
-    from saccade.decoding.stop import stream as stream
-    from saccade.decoding.stop import written as written
+    from saccade.decoding.beam import beam_search as beam_search
+    from saccade.decoding.config import GenerationConfig as GenerationConfig
+    from saccade.decoding.constraints.processors import ChoiceConstraint as ChoiceConstraint
+    from saccade.decoding.constraints.processors import JsonSchemaConstraint as JsonSchemaConstraint
+    from saccade.decoding.constraints.processors import RegexConstraint as RegexConstraint
+    from saccade.decoding.generator import generate_hypotheses as generate_hypotheses
+    from saccade.decoding.logits_processors import BadWords as BadWords
+    from saccade.decoding.logits_processors import CheckedProcessor as CheckedProcessor
+    from saccade.decoding.logits_processors import ForcedTokens as ForcedTokens
+    from saccade.decoding.logits_processors import MinNewTokens as MinNewTokens
+    from saccade.decoding.logits_processors import NoRepeatNgram as NoRepeatNgram
+    from saccade.decoding.logits_processors import RepetitionPenalty as RepetitionPenalty
+    from saccade.decoding.logits_processors import TokenHistory as TokenHistory
+    from saccade.decoding.loop import DecodingStep as DecodingStep
+    from saccade.decoding.loop import SamplerFunction as SamplerFunction
+    from saccade.decoding.loop import decoding_steps as decoding_steps
+    from saccade.decoding.loop import teacher_forced_logits as teacher_forced_logits
+    from saccade.decoding.sampling import Sampler as Sampler
+    from saccade.decoding.sampling import greedy as greedy
+    from saccade.decoding.stop_strings import GeneratedText as GeneratedText
+    from saccade.decoding.stop_strings import generate_texts as generate_texts
+    from saccade.decoding.stop_strings import stream_texts as stream_texts
+    from saccade.decoding.stopping import StoppingCriteria as StoppingCriteria
     from saccade.decoding.texts import generate as generate
-    from saccade.decoding.ways import write_texts as write_texts
 
 _HOME = {
-    "Among": "constrain",
-    "Beams": "beam",
-    "Bounds": "bounds",
-    "Choose": "loop",
-    "Decoding": "settings",
-    "Draw": "choose",
-    "Forbid": "rules",
-    "Force": "rules",
+    "ChoiceConstraint": "constraints.processors",
+    "BeamConfig": "beam",
+    "StoppingCriteria": "stopping",
+    "SamplerFunction": "loop",
+    "GenerationConfig": "config",
+    "Sampler": "sampling",
+    "BadWords": "logits_processors",
+    "ForcedTokens": "logits_processors",
     "Hypothesis": "beam",
-    "JsonSchema": "constrain",
-    "Matching": "constrain",
-    "MinLength": "rules",
-    "NoRepeat": "rules",
-    "Repetition": "rules",
-    "Rule": "rules",
-    "Sofar": "rules",
-    "Step": "loop",
-    "Written": "stop",
-    "follow": "loop",
+    "JsonSchemaConstraint": "constraints.processors",
+    "RegexConstraint": "constraints.processors",
+    "MinNewTokens": "logits_processors",
+    "NoRepeatNgram": "logits_processors",
+    "RepetitionPenalty": "logits_processors",
+    "CheckedProcessor": "logits_processors",
+    "TokenHistory": "logits_processors",
+    "DecodingStep": "loop",
+    "GeneratedText": "stop_strings",
+    "teacher_forced_logits": "loop",
     "generate": "texts",
-    "greedy": "choose",
-    "search": "beam",
-    "steps": "loop",
-    "stream": "stop",
-    "write_texts": "ways",
-    "written": "stop",
+    "greedy": "sampling",
+    "beam_search": "beam",
+    "decoding_steps": "loop",
+    "stream_texts": "stop_strings",
+    "generate_hypotheses": "generator",
+    "generate_texts": "stop_strings",
 }
 
 

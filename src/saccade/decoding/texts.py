@@ -1,7 +1,7 @@
 """`saccade.generate`: text in, text out; or ids in and ids out, for those who tokenise themselves.
 
-saccade.generate(model, "Once upon a time", limit=50)
-saccade.generate(translator, ["Good morning.", "Where is it?"], decoding=Decoding(beams=4))
+saccade.generate(model, "Once upon a time", max_new_tokens=50)
+saccade.generate(translator, ["Good morning.", "Where is it?"], decoding=GenerationConfig(beams=4))
 """
 
 from collections.abc import Collection, Sequence
@@ -9,89 +9,93 @@ from typing import Any, Literal, overload
 
 from saccade.data import Batch, Text
 from saccade.decoding import loop
-from saccade.decoding.choose import greedy
-from saccade.decoding.loop import Choose
-from saccade.decoding.many import ROWS, write_many
-from saccade.decoding.rules import Ruling
-from saccade.decoding.settings import Decoding
-from saccade.decoding.ways import Ways
+from saccade.decoding.batch_generate import MAX_PROMPTS_PER_BATCH, generate_many
+from saccade.decoding.config import GenerationConfig
+from saccade.decoding.generator import TextGenerator
+from saccade.decoding.logits_processors import LogitsProcessor
+from saccade.decoding.loop import SamplerFunction
+from saccade.decoding.sampling import greedy
 from saccade.errors import ModelError, UsageError
 from saccade.models.model import Model
 from saccade.text.tokenizer import Tokenizer
 
-TOKENS_OF_CONTEXT = 8  # before a text; they tell whether a space stands between
-Stop = int | Collection[int] | None | Literal["end"]
+MAX_CONTEXT_TOKENS = 8  # before a text; they tell whether a space stands between
+StopIds = int | Collection[int] | None | Literal["eos"]
 
 
 @overload
 def generate(
     model: Any,
     prompt: str,
-    choose: Choose = greedy,
+    sampler: SamplerFunction = greedy,
     *,
-    decoding: Decoding | None = None,
-    stop: Stop = "end",
-    limit: int = 100,
-    rules: Sequence[Ruling] = (),
+    decoding: GenerationConfig | None = None,
+    stop_ids: StopIds = "eos",
+    max_new_tokens: int = 100,
+    processors: Sequence[LogitsProcessor] = (),
 ) -> str: ...
 @overload
 def generate(
     model: Any,
     prompt: Batch,
-    choose: Choose = greedy,
+    sampler: SamplerFunction = greedy,
     *,
-    decoding: Decoding | None = None,
-    stop: Stop = "end",
-    limit: int = 100,
-    rules: Sequence[Ruling] = (),
+    decoding: GenerationConfig | None = None,
+    stop_ids: StopIds = "eos",
+    max_new_tokens: int = 100,
+    processors: Sequence[LogitsProcessor] = (),
 ) -> list[list[int]]: ...
 @overload
 def generate(
     model: Any,
     prompt: list[str] | tuple[str, ...],
-    choose: Choose = greedy,
+    sampler: SamplerFunction = greedy,
     *,
-    decoding: Decoding | None = None,
-    stop: Stop = "end",
-    limit: int = 100,
-    rules: Sequence[Ruling] = (),
+    decoding: GenerationConfig | None = None,
+    stop_ids: StopIds = "eos",
+    max_new_tokens: int = 100,
+    processors: Sequence[LogitsProcessor] = (),
 ) -> list[str]: ...
 def generate(
     model: Any,
     prompt: str | list[str] | tuple[str, ...] | Batch,
-    choose: Choose = greedy,
+    sampler: SamplerFunction = greedy,
     *,
-    decoding: Decoding | None = None,
-    stop: Stop = "end",
-    limit: int = 100,
-    rules: Sequence[Ruling] = (),
+    decoding: GenerationConfig | None = None,
+    stop_ids: StopIds = "eos",
+    max_new_tokens: int = 100,
+    processors: Sequence[LogitsProcessor] = (),
 ) -> str | list[str] | list[list[int]]:
-    """Generate text from a prompt, or from each of several; greedy, unless `choose` or `decoding` say otherwise.
+    """Generate text from a prompt, or from each of several; greedy, unless `sampler` or `decoding` say otherwise.
 
     A language model returns the prompt and what follows it, an encoder-decoder what it writes for the text that it reads; with
-    a JSON schema (`Decoding(schema=...)`) both return the JSON alone. At most `limit` new tokens are written, and none after the
-    tokenizer's end token, or after those that `stop` names. A `Batch` of ids returns the new ids of each row, without the one
-    that stopped it.
+    a JSON schema (`GenerationConfig(schema=...)`) both return the JSON alone. At most `max_new_tokens` new tokens are
+    written, and none after the tokenizer's end token, or after those that `stop_ids` names. A `Batch` of ids returns the
+    new ids of each row, without the one that stopped it.
     """
     if isinstance(prompt, Batch):
         if decoding is not None:
-            raise UsageError("decoding is for text; with a Batch of ids, say choose and rules, or use write_texts.")
-        ends = _end(model) if isinstance(stop, str) else stop
-        return loop.generate(model, prompt, choose, stop=ends, limit=limit, rules=rules)
-    tokenizer = _need_tokenizer(model)
-    ways = Ways(decoding or Decoding(), model, tokenizer.target)
-    ways.rules += rules
-    if choose is not greedy:
-        ways.choose = choose
-    if not isinstance(stop, str):
-        ways.ends = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
+            raise UsageError(
+                "decoding is for text; with a Batch of ids, say sampler and processors, or use generate_hypotheses."
+            )
+        ends = _eos_id(model) if isinstance(stop_ids, str) else stop_ids
+        return loop.generate(
+            model, prompt, sampler, stop_ids=ends, max_new_tokens=max_new_tokens, processors=processors
+        )
+    tokenizer = _require_tokenizer(model)
+    ways = TextGenerator(decoding or GenerationConfig(), model, tokenizer.target)
+    ways.processors += processors
+    if sampler is not greedy:
+        ways.sampler = sampler
+    if not isinstance(stop_ids, str):
+        ways.stop_ids = [] if stop_ids is None else [stop_ids] if isinstance(stop_ids, int) else list(stop_ids)
     texts = [prompt] if isinstance(prompt, str) else list(prompt)
-    write = _continuations if model.capabilities.continues else _answers
-    found = write(ways, tokenizer, texts, limit)
+    write = _generate_continuations if model.capabilities.is_decoder_only else _generate_targets
+    found = write(ways, tokenizer, texts, max_new_tokens)
     return found[0] if isinstance(prompt, str) else found
 
 
-def _need_tokenizer(model: Any) -> Tokenizer:
+def _require_tokenizer(model: Any) -> Tokenizer:
     if not (isinstance(model, Model) and model.capabilities.generates_text):
         name = model.family.name if isinstance(model, Model) else type(model).__name__
         raise ModelError(f"Text is written by a language model or an encoder-decoder; {name} does not write.")
@@ -100,41 +104,47 @@ def _need_tokenizer(model: Any) -> Tokenizer:
     return model.tokenizer
 
 
-def _end(model: Any) -> int | None:
+def _eos_id(model: Any) -> int | None:
     tokenizer = getattr(model, "tokenizer", None)
-    return None if tokenizer is None else tokenizer.target.end
+    return None if tokenizer is None else tokenizer.target.eos_id
 
 
-def _continuations(ways: Ways, tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[str]:
-    rows = [tokens_of(text, tokenizer) for text in texts]
-    written = zip(texts, rows, write_many(ways, rows, limit=limit), strict=True)
-    if ways.decoding.structured:
+def _generate_continuations(
+    generator: TextGenerator, tokenizer: Tokenizer, texts: Sequence[str], max_new_tokens: int
+) -> list[str]:
+    rows = [encode_prompt(text, tokenizer) for text in texts]
+    written = zip(texts, rows, generate_many(generator, rows, max_new_tokens=max_new_tokens), strict=True)
+    if generator.decoding.outputs_json:
         return [one[0].text or "" for _, _, one in written]
-    return [text + space_between(tokenizer, row, one[0].tokens) + (one[0].text or "") for text, row, one in written]
+    return [text + leading_space(tokenizer, row, one[0].tokens) + (one[0].text or "") for text, row, one in written]
 
 
-def _answers(ways: Ways, tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[str]:
-    places, device = ways.model.limit, next(ways.model.parameters()).device
+def _generate_targets(
+    generator: TextGenerator, tokenizer: Tokenizer, texts: Sequence[str], max_new_tokens: int
+) -> list[str]:
+    places, device = generator.model.max_positions, next(generator.model.parameters()).device
     out = []
-    for start in range(0, len(texts), ROWS):
-        found = tokenizer.encode_batch(list(texts[start : start + ROWS]))
+    for start in range(0, len(texts), MAX_PROMPTS_PER_BATCH):
+        found = tokenizer.encode_batch(list(texts[start : start + MAX_PROMPTS_PER_BATCH]))
         rows = [one.ids if places is None else one.truncate(places).ids for one in found]
-        batch = Batch(Text.of(rows)).to(device)
-        written = ways.write(batch, limit=limit if places is None else min(limit, places))
+        batch = Batch(Text.pad(rows)).to(device)
+        written = generator.generate(
+            batch, max_new_tokens=max_new_tokens if places is None else min(max_new_tokens, places)
+        )
         out += [best.text or "" for best, *_ in written]
     return out
 
 
-def tokens_of(text: str, tokenizer: Tokenizer) -> list[int]:
+def encode_prompt(text: str, tokenizer: Tokenizer) -> list[int]:
     """What a language model goes on from; nothing is a new line."""
-    ids = tokenizer.encode(text or "\n", special=False).ids
+    ids = tokenizer.encode(text or "\n", add_special_tokens=False).ids
     if not ids:
         raise UsageError("The model's tokenizer has no token for an empty beginning; give a text to go on with.")
     return ids
 
 
-def space_between(tokenizer: Tokenizer, before: Sequence[int], tokens: Sequence[int]) -> str:
+def leading_space(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
     """The space in front of what is written, where a tokenizer drops it because it sees the beginning of a text."""
-    last, first = list(before[-TOKENS_OF_CONTEXT:]), list(tokens[:1])
+    last, first = list(prompt[-MAX_CONTEXT_TOKENS:]), list(tokens[:1])
     rest = tokenizer.decode(last + first).removeprefix(tokenizer.decode(last))
     return " " if rest.startswith(" ") and not tokenizer.decode(first).startswith(" ") else ""

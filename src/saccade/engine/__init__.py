@@ -1,22 +1,22 @@
-"""Fast inference: any model in a form that answers the same, sooner."""
+"""Optimized inference: any model in a faster form with the same interface: quantization, KV cache, compiled operators."""
 
-from saccade.engine.choice import Choice, choice
-from saccade.engine.memory import Memory
-from saccade.engine.model import Fast, fast
-from saccade.engine.quality import Quality, quality
-from saccade.engine.slots import Full, Slots
-from saccade.engine.ticket import Event, Ticket
+from saccade.engine.batching.request import RequestEvent, RequestHandle
+from saccade.engine.batching.scheduler import BatchScheduler, QueueFull
+from saccade.engine.kv_cache import KVCache
+from saccade.engine.model import FastModel, fast
+from saccade.engine.precision import PrecisionChoice, choose_precision
+from saccade.engine.quantization_quality import QuantizationQuality, measure_quality
 
 __all__ = [
-    "Choice",
-    "Event",
-    "Fast",
-    "Full",
-    "Memory",
-    "Quality",
-    "Slots",
-    "Ticket",
-    "choice",
+    "BatchScheduler",
+    "FastModel",
+    "KVCache",
+    "PrecisionChoice",
+    "QuantizationQuality",
+    "QueueFull",
+    "RequestEvent",
+    "RequestHandle",
+    "choose_precision",
     "fast",
-    "quality",
+    "measure_quality",
 ]

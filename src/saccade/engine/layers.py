@@ -2,49 +2,51 @@
 
 from torch import Tensor, nn
 
-from saccade.engine.sublayers import Around, Now
-from saccade.parts.layer import Layer, Scene
+from saccade.engine.sublayers import FastSublayer, StepContext
+from saccade.parts.layer import Layer, LayerContext
 from saccade.parts.state import State
 
 
 class FastLayer(Layer):
     """A layer of fast sublayers; one that has no fast form is called as it is."""
 
-    def next(self, x: Tensor, now: Now, path: str, scene: Scene | None) -> Tensor:
-        """One new token a row, (B, W); the `scene` is for a self-attention that must be asked in the usual way."""
-        if scene is None:
-            x = self.attention.next(x, now, f"{path}attention.")  # type: ignore[operator]
+    def step(self, x: Tensor, step_context: StepContext, path: str, context: LayerContext | None) -> Tensor:
+        """One new token a row, (B, W); the `context` is for a self-attention that must be asked in the usual way."""
+        if context is None:
+            x = self.attention.step(x, step_context, f"{path}attention.")  # type: ignore[operator]
         else:
-            own = now.memory.at(f"{path}attention")
-            x = self.attention(now.all_rows(x)[:, None], scene.sight, turn=scene.turn, state=own)[:, 0]
-            x = now.live_rows(x).contiguous()
+            own = step_context.kv_cache.at(f"{path}attention")
+            x = self.attention(
+                step_context.scatter_active(x)[:, None], context.sight, rotation=context.rotation, state=own
+            )[:, 0]
+            x = step_context.select_active(x).contiguous()
         if self.across is not None:
-            x = self.across.next(x, now, f"{path}across.")  # type: ignore[operator]
-        return self.feedforward.next(x, now, path)  # type: ignore[operator]
+            x = self.across.step(x, step_context, f"{path}across.")  # type: ignore[operator]
+        return self.feedforward.step(x, step_context, path)  # type: ignore[operator]
 
 
 class FastParallelLayer(FastLayer):
     """A layer whose two branches, both in their fast form, read the same input: each adds to what the other gives."""
 
-    attention: Around
-    feedforward: Around
+    attention: FastSublayer
+    feedforward: FastSublayer
 
     def __init__(self, attention: nn.Module, feedforward: nn.Module, norm: nn.Module):
         super().__init__(attention, feedforward)  # type: ignore[arg-type]
         self.norm = norm
 
-    def forward(self, x: Tensor, scene: Scene, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
         own, normed = None if state is None else state.at("attention"), self.norm(x)
-        x = self.attention.added(normed, x, scene.sight, turn=scene.turn, state=own)
-        return self.feedforward.added(normed, x)
+        x = self.attention.forward_with_residual(normed, x, context.sight, rotation=context.rotation, state=own)
+        return self.feedforward.forward_with_residual(normed, x)
 
-    def next(self, x: Tensor, now: Now, path: str, scene: Scene | None) -> Tensor:
+    def step(self, x: Tensor, step_context: StepContext, path: str, context: LayerContext | None) -> Tensor:
         normed = self.norm(x)
-        if scene is None:
-            x = self.attention.next_added(normed, x, now, f"{path}attention.")
+        if context is None:
+            x = self.attention.step_with_residual(normed, x, step_context, f"{path}attention.")
         else:
-            both = (now.all_rows(rows)[:, None] for rows in (normed, x))
-            own = now.memory.at(f"{path}attention")
-            x = self.attention.added(*both, scene.sight, turn=scene.turn, state=own)[:, 0]
-            x = now.live_rows(x).contiguous()
-        return self.feedforward.next_added(normed, x, now, path)
+            both = (step_context.scatter_active(rows)[:, None] for rows in (normed, x))
+            own = step_context.kv_cache.at(f"{path}attention")
+            x = self.attention.forward_with_residual(*both, context.sight, rotation=context.rotation, state=own)[:, 0]
+            x = step_context.select_active(x).contiguous()
+        return self.feedforward.step_with_residual(normed, x, step_context, path)

@@ -1,1 +1,1 @@
-"""Looks as data and as pictures."""
+"""Attention maps as data and as plots."""

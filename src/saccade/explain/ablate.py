@@ -20,26 +20,26 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.mechanism import Mechanism
-from saccade.attention.watch import watchable
+from saccade.attention.watch import watchable_modules
 from saccade.data import Example
 from saccade.errors import UsageError
-from saccade.explain.places import FAR, locate
-from saccade.models import cut
+from saccade.explain.watched_modules import GLOBAL_BRANCH, locate_module
+from saccade.metrics import resample_indices
 from saccade.models.model import Model
-from saccade.parts.multihead import Attention
-from saccade.parts.squeeze import SqueezeExcite
-from saccade.tasks.answering import answers
-from saccade.tasks.metrics import resamples
-from saccade.tasks.task import Task
+from saccade.models.prune_heads import remove_heads
+from saccade.parts.multihead_attention import Attention
+from saccade.parts.squeeze_excite import SqueezeExcite
+from saccade.tasks.base import Task
+from saccade.tasks.predict import predict
 
-ROUNDS = 40  # draws: enough for a standard error to a tenth of itself
+DEFAULT_BOOTSTRAP_SAMPLES = 40  # draws: enough for a standard error to a tenth of itself
 
 
 @dataclass(frozen=True)
-class Switch:
+class HeadRef:
     """One head, or with no number all of a layer's; Longformer's two looks go together."""
 
-    names: tuple[str, ...]  # of the modules
+    module_names: tuple[str, ...]  # of the modules
     kind: str  # self, across, gate, channel
     side: str
     layer: int
@@ -56,13 +56,13 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Importance:
+class HeadImportance:
     """What the score of a task loses without a head: the change, and where it lies with 95 % over other draws of examples."""
 
-    switch: Switch
+    head_ref: HeadRef
     metric: str
     score: float  # without it
-    loss: float  # above 0: it was of use
+    score_drop: float  # above 0: it was of use
     low: float
     high: float
 
@@ -73,49 +73,55 @@ class Importance:
 
     def __str__(self) -> str:
         said = "matters" if self.matters else "harms" if self.high < 0 else "no sign that it matters"
-        return f"{self.switch}: {self.metric} {self.score:.4g}, loses {self.loss:.4g} ({self.low:.4g} to {self.high:.4g}), {said}"
+        return f"{self.head_ref}: {self.metric} {self.score:.4g}, loses {self.score_drop:.4g} ({self.low:.4g} to {self.high:.4g}), {said}"
 
 
-def switches(model: Model, *, layers: bool = False) -> list[Switch]:
+def list_heads(model: Model, *, whole_layers: bool = False) -> list[HeadRef]:
     """Every head that can be switched off, or with `layers` every attention, gated layer and squeeze as a whole."""
-    known = watchable(model)
-    out: list[Switch] = []
+    known = watchable_modules(model)
+    out: list[HeadRef] = []
     for name, module in known.items():
-        if any(name.startswith(f"{other}.") for other in known) or FAR in name:
+        if any(name.startswith(f"{other}.") for other in known) or GLOBAL_BRANCH in name:
             continue
-        count, kind, (side, number, _) = heads_of(model, name), _kind(module, name), locate(model, name)
-        before = {one.names for one in out if (one.kind, one.side) == (kind, side)}
+        count, kind, (side, number, _) = (
+            count_heads(model, name),
+            _module_kind(module, name),
+            locate_module(model, name),
+        )
+        before = {one.module_names for one in out if (one.kind, one.side) == (kind, side)}
         layer = len(before) if number is None else number
-        names = (name, name.replace(".near.", FAR)) if ".near." in name else (name,)
-        many: Sequence[int | None] = [None] if layers or not isinstance(module, Mechanism) else range(count)
-        out += [Switch(names, kind, side, layer, head) for head in many]
+        names = (name, name.replace(".near.", GLOBAL_BRANCH)) if ".near." in name else (name,)
+        many: Sequence[int | None] = [None] if whole_layers or not isinstance(module, Mechanism) else range(count)
+        out += [HeadRef(names, kind, side, layer, head) for head in many]
     return out
 
 
-def _kind(module: nn.Module, name: str) -> str:
+def _module_kind(module: nn.Module, name: str) -> str:
     if not isinstance(module, Mechanism):
         return "channel" if isinstance(module, SqueezeExcite) else "gate"
-    return "across" if ".across." in name else "self"
+    return "cross" if ".across." in name else "self"
 
 
-def heads_of(model: nn.Module, name: str) -> int:
+def count_heads(model: nn.Module, name: str) -> int:
     """How many heads a mechanism has: those of the attention around it, or one."""
     around = model.get_submodule(name.rpartition(".")[0])
     return around.query.out_features // around.head_width if isinstance(around, Attention) else 1
 
 
 @contextmanager
-def without(model: nn.Module, off: Sequence[Switch]) -> Iterator[None]:
+def ablate_heads(model: nn.Module, head_refs: Sequence[HeadRef]) -> Iterator[None]:
     """Run the model without some heads or layers; afterwards all is as it was."""
     by_name: dict[str, set[int | None]] = {}
-    for switch in off:
-        for name in switch.names:
+    for switch in head_refs:
+        for name in switch.module_names:
             by_name.setdefault(name, set()).add(switch.head)
-    known = watchable(model)
+    known = watchable_modules(model)
     missing = [name for name in by_name if name not in known]
     if missing:
         raise UsageError(f"The model has no {missing[0]} to switch off; `switches(model)` lists what it has.")
-    placed = [known[name].register_forward_hook(_quiet(known[name], heads)) for name, heads in by_name.items()]
+    placed = [
+        known[name].register_forward_hook(_make_zeroing_hook(known[name], heads)) for name, heads in by_name.items()
+    ]
     try:
         yield
     finally:
@@ -123,7 +129,7 @@ def without(model: nn.Module, off: Sequence[Switch]) -> Iterator[None]:
             handle.remove()
 
 
-def _quiet(module: nn.Module, heads: set[int | None]) -> Callable[..., Tensor]:
+def _make_zeroing_hook(module: nn.Module, heads: set[int | None]) -> Callable[..., Tensor]:
     """What takes the place of a module's output while it is off."""
 
     def quiet(_: nn.Module, given: tuple[Any, ...], out: Tensor) -> Tensor:
@@ -138,58 +144,60 @@ def _quiet(module: nn.Module, heads: set[int | None]) -> Callable[..., Tensor]:
     return quiet
 
 
-def importance(
+def measure_head_importance(
     task: Task,
     model: Model,
     examples: Sequence[Example],
     *,
-    which: Sequence[Switch] | None = None,
-    rounds: int = ROUNDS,
-    told: Callable[[int, int], None] = lambda done, all: None,
-) -> list[Importance]:
+    head_refs: Sequence[HeadRef] | None = None,
+    bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
+    on_progress: Callable[[int, int], None] = lambda done, all: None,
+) -> list[HeadImportance]:
     """What the task's first score loses without each head or layer, the most useful first.
 
     The interval is 1.96 standard errors to both sides, by `rounds` draws of the examples with replacement, which are the
     same for the model with and without.
     """
-    if not examples or rounds < 2:
+    if not examples or bootstrap_samples < 2:
         raise UsageError(
-            f"{len(examples)} examples and {rounds} draws of them came; heads are judged by some examples and 2 draws or more."
+            f"{len(examples)} examples and {bootstrap_samples} draws of them came; heads are judged by some examples and 2 draws or more."
         )
-    chosen = list(switches(model)) + list(switches(model, layers=True)) if which is None else list(which)
+    chosen = (
+        list(list_heads(model)) + list(list_heads(model, whole_layers=True)) if head_refs is None else list(head_refs)
+    )
     chosen = list(dict.fromkeys(chosen))
-    found, asked = answers(task, model, examples)
-    draws = [row for some in resamples(len(asked), rounds, 0) for row in some]
-    whole, sign, name = _drawn(task, found, asked, draws)
+    found, asked = predict(task, model, examples)
+    draws = [row for some in resample_indices(len(asked), bootstrap_samples, 0) for row in some]
+    whole, sign, name = _score_resamples(task, found, asked, draws)
     out = []
     for number, switch in enumerate(chosen, start=1):
-        with without(model, [switch]):
-            less, _ = answers(task, model, examples)
-        part, _, _ = _drawn(task, less, asked, draws)
+        with ablate_heads(model, [switch]):
+            less, _ = predict(task, model, examples)
+        part, _, _ = _score_resamples(task, less, asked, draws)
         change = sign * (whole - part)
         loss, error = float(change[0]), 1.96 * float(change[1:].std(ddof=1))
-        out.append(Importance(switch, name, float(part[0]), loss, loss - error, loss + error))
-        told(number, len(chosen))
-    return sorted(out, key=lambda one: -one.loss)
+        out.append(HeadImportance(switch, name, float(part[0]), loss, loss - error, loss + error))
+        on_progress(number, len(chosen))
+    return sorted(out, key=lambda one: -one.score_drop)
 
 
-def _drawn(
-    task: Task, found: Sequence[Any], asked: Sequence[Example], draws: Sequence[np.ndarray]
+def _score_resamples(
+    task: Task, answers: Sequence[Any], examples: Sequence[Example], resample_rows: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, int, str]:
     """The first score of all examples and then of each draw, whether more is better (1) or less (-1), and its name."""
-    first = task.score(found, asked)[0]
+    first = task.score(answers, examples)[0]
     values = [first.value]
-    for row in draws:
-        values.append(task.score([found[i] for i in row], [asked[i] for i in row])[0].value)
+    for row in resample_rows:
+        values.append(task.score([answers[i] for i in row], [examples[i] for i in row])[0].value)
     return np.array(values), 1 if first.better == "higher" else -1, first.name
 
 
-def silence(model: Model, off: Sequence[Switch]) -> Model:
+def zero_heads(model: Model, head_refs: Sequence[HeadRef]) -> Model:
     """A copy without some heads for good: what the output projection takes from them is zero, shapes stay as they are."""
     new = deepcopy(model)
-    for switch in off:
-        for name in switch.names:
-            output, width = _projection(new, name)
+    for switch in head_refs:
+        for name in switch.module_names:
+            output, width = _output_projection(new, name)
             heads = range(output.in_features // width) if switch.head is None else [switch.head]
             for head in heads:
                 with torch.no_grad():
@@ -197,19 +205,19 @@ def silence(model: Model, off: Sequence[Switch]) -> Model:
     return new
 
 
-def remove(model: Model, off: Sequence[Switch]) -> Model:
+def prune_heads(model: Model, head_refs: Sequence[HeadRef]) -> Model:
     """A copy without some heads for good, and without their projections; those that are left are numbered anew, from 0."""
     gone: dict[str, set[int]] = {}
-    for switch in off:
-        name = switch.names[0].rpartition(".")[0].removesuffix(".near").removeprefix("body.")
-        heads = range(heads_of(model, switch.names[0])) if switch.head is None else [switch.head]
+    for switch in head_refs:
+        name = switch.module_names[0].rpartition(".")[0].removesuffix(".near").removeprefix("body.")
+        heads = range(count_heads(model, switch.module_names[0])) if switch.head is None else [switch.head]
         gone.setdefault(name, set()).update(heads)
-    return cut.remove(model, gone)
+    return remove_heads(model, gone)
 
 
-def named(model: Model, name: str) -> Switch:
+def parse_head(model: Model, name: str) -> HeadRef:
     """The head that a name means: LAYER.HEAD where that says enough, else with its kind and side before it."""
-    known = [one for one in switches(model) if isinstance(one.head, int)]
+    known = [one for one in list_heads(model) if isinstance(one.head, int)]
     found = [one for one in known if one.name == name or one.name.endswith(f".{name}")]
     if len(found) == 1:
         return found[0]
@@ -220,7 +228,7 @@ def named(model: Model, name: str) -> Switch:
     raise UsageError(f"The model has no head {name!r}; {f'its heads are {few}' if names else 'it has none at all'}.")
 
 
-def _projection(model: Model, name: str) -> tuple[nn.Linear, int]:
+def _output_projection(model: Model, name: str) -> tuple[nn.Linear, int]:
     """The output projection behind a mechanism, and how many of its columns belong to one head."""
     around = model.get_submodule(name.rpartition(".")[0])
     if not isinstance(around, Attention):

@@ -10,83 +10,81 @@ import numpy as np
 import torch
 from PIL import Image as Pillow
 
-from saccade.data import Batch, Example, Image, Points, Text
+from saccade.data import Batch, Example, Features, Image, Text
 from saccade.errors import UsageError
-from saccade.explain.axis import Axis, Token, cells, numbered, read_axis
+from saccade.explain.axis import Axis, Token, make_cell_axis, make_input_axis, make_numbered_axis
 from saccade.models.capabilities import Generates, Modality
-from saccade.models.load import load
+from saccade.models.families.vit import ViT
 from saccade.models.model import Model
-from saccade.models.vit import ViT
-from saccade.parts.position import Grid
+from saccade.parts.position import LearnedGrid
 from saccade.parts.stack import Stack
-from saccade.tasks.label import picture_shape
-from saccade.tasks.opening import open_run, task_for
-from saccade.tasks.run_settings import is_run
-from saccade.tasks.task import Item, Task, need_tokenizer
-from saccade.vision.pixels import pixels
+from saccade.tasks.base import Item, Task, require_tokenizer
+from saccade.tasks.label import image_shape
+from saccade.tasks.runs.run import Run, task_from_model
+from saccade.vision.pixels import load_pixels
 
-Picture = str | os.PathLike[str] | bytes | np.ndarray
-Input = str | os.PathLike[str] | tuple[Any, str] | Pillow.Image | np.ndarray | Batch | Mapping[str, Any]
+ImageInput = str | os.PathLike[str] | bytes | np.ndarray
+RawInput = str | os.PathLike[str] | tuple[Any, str] | Pillow.Image | np.ndarray | Batch | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class LookInput:
     """One row to read, the names of what is read, and what is to be written where that is known beforehand."""
 
     model: Model
     task: Task | None
     batch: Batch
-    read: Axis
+    input_axis: Axis
     texts: tuple[str, ...] = ()
     target: tuple[int, ...] | None = None
-    picture: np.ndarray | None = None
-    unread: int = 0  # tokens at the end of the text that did not fit into what the model reads
+    image: np.ndarray | None = None
+    truncated_input_tokens: int = 0  # tokens at the end of the text that did not fit into what the model reads
 
     @property
-    def writes(self) -> bool:
-        return self.model.capabilities.autoregressive
+    def is_autoregressive(self) -> bool:
+        return self.model.capabilities.is_autoregressive
 
     @property
-    def alone(self) -> bool:
+    def continues_input(self) -> bool:
         """Whether what is written continues what is read, in one stack."""
-        return self.model.capabilities.continues
+        return self.model.capabilities.is_decoder_only
 
 
-def opened(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
+def open_with_task(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
     """A run with its task, or a model and the task that it looks made for; a bare reader has none."""
     if isinstance(model, Model):
-        return task_for(model), model
+        return task_from_model(model), model
     if isinstance(model, (str, os.PathLike)):
-        where = model if isinstance(model, str) else Path(model)
-        return open_run(where) if is_run(where) else opened(load(where))
+        run = Run(model if isinstance(model, str) else Path(model))
+        return run.find_task(), run.model
     raise UsageError(f"A model or the path of a run is needed; got {type(model).__name__}.")
 
 
 TEXT_ROLES = ("first", "second", "text", "source")  # of a record that asks nothing of its task, or of a bare encoder
 
 
-def ask(task: Task | None, model: Model, input: Input) -> Asked:
+def make_input(task: Task | None, model: Model, input: RawInput) -> LookInput:
     """Make one row of whatever came."""
     if isinstance(input, Batch):
-        return of_batch(task, model, input)
-    values = _by_role(task, model, input)
+        return make_input_from_batch(task, model, input)
+    values = _to_roles(task, model, input)
     if task is not None:
-        task = task.suited_to(values) or task  # which then has nothing to answer
+        task = task.task_for_record(values) or task  # which then has nothing to answer
     if model.capabilities.input is Modality.IMAGE and "image" in values:
-        return _of_picture(task, model, values)
-    if model.capabilities.input is Modality.POINTS and task is not None:
-        item = task.items([Example(values)], model)[0]
-        return Asked(model, task, task.batch([item]), numbered("points", 1))
-    return _of_text(task, model, values)
+        return _make_image_input(task, model, values)
+    if model.capabilities.input is Modality.FEATURES and task is not None:
+        item = task.encode([Example(values)], model)[0]
+        return LookInput(model, task, task.batch([item]), make_numbered_axis("points", 1))
+    return _make_text_input(task, model, values)
 
 
-def _by_role(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
+def _to_roles(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
     """A record by role, from what a person would write."""
     if isinstance(input, Mapping):
-        return {name: _plain_picture(value) if name == "image" else value for name, value in input.items()}
+        return {name: _to_image_input(value) if name == "image" else value for name, value in input.items()}
     first, second = input if isinstance(input, tuple) and len(input) == 2 else (input, None)
     if model.capabilities.input is Modality.IMAGE:
-        return {"image": _plain_picture(first)} | ({"caption": second} if second is not None else {})
+        return {"image": _to_image_input(first)} | ({"caption": second} if second is not None else {})
     if not isinstance(first, str) or not isinstance(second, str | None):
         raise UsageError(
             f"{model.family.name} reads text: a string, two strings, a record or a Batch; got {type(input).__name__}."
@@ -94,100 +92,108 @@ def _by_role(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
     texts = (first,) if second is None else (first, second)
     if task is None:
         return {"text": first} if second is None else {"first": first, "second": second}
-    return {"text": first} if task.takes_two_texts and second is None else task.name_texts(*texts)
+    return {"text": first} if task.takes_two_texts and second is None else task.make_record(*texts)
 
 
-def _plain_picture(picture: Any) -> Picture:
-    if isinstance(picture, Pillow.Image):
-        return np.asarray(picture.convert("L" if picture.mode in ("1", "L") else "RGB"))
-    if isinstance(picture, str | os.PathLike | bytes | np.ndarray):
-        return os.fspath(picture) if isinstance(picture, os.PathLike) else picture
-    raise UsageError(f"A picture is a file, its bytes, an array or an image of Pillow; got {type(picture).__name__}.")
+def _to_image_input(image: Any) -> ImageInput:
+    if isinstance(image, Pillow.Image):
+        return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+    if isinstance(image, str | os.PathLike | bytes | np.ndarray):
+        return os.fspath(image) if isinstance(image, os.PathLike) else image
+    raise UsageError(f"A picture is a file, its bytes, an array or an image of Pillow; got {type(image).__name__}.")
 
 
-def _of_picture(task: Task | None, model: Model, values: Mapping[str, Any]) -> Asked:
-    seen = pixels(values["image"], picture_shape(model))  # (channels, rows, columns)
+def _make_image_input(task: Task | None, model: Model, values: Mapping[str, Any]) -> LookInput:
+    seen = load_pixels(values["image"], image_shape(model))  # (channels, rows, columns)
     source = Image(torch.from_numpy(seen.copy())[None].float().div_(127.5).sub_(1.0))
     row = Item(Example({"image": values["image"]}), seen)
     target = None
     if "caption" in values:
-        target = tuple(need_tokenizer(model).target.encode(values["caption"]).ids)
-    read = picture_axis(model, source)
-    return Asked(model, task, Batch(source, rows=[row]), read, (), target, seen.transpose(1, 2, 0))
+        target = tuple(require_tokenizer(model).target.encode(values["caption"]).ids)
+    read = make_image_axis(model, source)
+    return LookInput(model, task, Batch(source, items=[row]), read, (), target, seen.transpose(1, 2, 0))
 
 
-def picture_axis(model: Model, source: Image) -> Axis:
+def make_image_axis(model: Model, source: Image) -> Axis:
     """The cells that a model divides a picture into."""
     rows, columns = source.pixels.shape[-2:]
     if isinstance(model.body, ViT):
-        grid = model.body.grid()
-        return cells(grid.rows, grid.columns, ["[picture]"])
-    grids = [m.position for m in model.body.modules() if isinstance(m, Stack) and isinstance(m.position, Grid)]
+        grid = model.body.position_grid()
+        return make_cell_axis(grid.rows, grid.columns, ["[image]"])
+    grids = [m.position for m in model.body.modules() if isinstance(m, Stack) and isinstance(m.position, LearnedGrid)]
     if grids:
-        return cells(grids[0].rows, grids[0].columns)
-    side = getattr(model.body, "side", None)  # of a captioner that has no positions
-    return cells(side, side) if isinstance(side, int) else cells(rows, columns)
+        return make_cell_axis(grids[0].rows, grids[0].columns)
+    side = getattr(model.body, "grid_size", None)  # of a captioner that has no positions
+    return make_cell_axis(side, side) if isinstance(side, int) else make_cell_axis(rows, columns)
 
 
-def _of_text(task: Task | None, model: Model, values: Mapping[str, Any]) -> Asked:
-    tokenizer, capabilities = need_tokenizer(model), model.capabilities
+def _make_text_input(task: Task | None, model: Model, values: Mapping[str, Any]) -> LookInput:
+    tokenizer, capabilities = require_tokenizer(model), model.capabilities
     if "words" in values:
         texts: tuple[str, ...] = (" ".join(values["words"]),)
     else:
-        texts = () if task is None else task.read_texts(values)
+        texts = () if task is None else task.get_input_texts(values)
         texts = texts or tuple(values[name] for name in TEXT_ROLES if isinstance(values.get(name), str))
     if not texts:
         raise UsageError(f"{model.family.name} reads text, and the record has {', '.join(values) or 'nothing'}.")
     special = capabilities.generates is not Generates.CONTINUATION
-    found = tokenizer.encode(*texts[:2], special=special)
+    found = tokenizer.encode(*texts[:2], add_special_tokens=special)
     question = None if task is None else task.parse_input({k: v for k, v in values.items() if k != "target"})
-    item = None if task is None or question is None else task.items([question], model)[0]
-    limit = len(item.source) if item is not None else min(model.limit or len(found), len(found))
+    item = None if task is None or question is None else task.encode([question], model)[0]
+    limit = len(item.source) if item is not None else min(model.max_positions or len(found), len(found))
     unread = max(0, len(found) - limit)
     found = found.truncate(limit)
     if item is not None and item.source.tolist() == found.ids and task is not None:
         batch = task.batch([item])
     else:
-        segments = None if capabilities.autoregressive else [found.segments]
-        batch = Batch(Text.of([found.ids], segments=segments), rows=[] if item is None else [item])
+        segments = None if capabilities.is_autoregressive else [found.segment_ids]
+        batch = Batch(Text.pad([found.ids], segment_ids=segments), items=[] if item is None else [item])
     target = None
-    if capabilities.autoregressive and isinstance(values.get("target"), str):
-        target = tuple(tokenizer.target.encode(values["target"], special=not capabilities.continues).ids)
-    return Asked(model, task, batch, read_axis(tokenizer, found, texts), texts, target, unread=unread)
+    if capabilities.is_autoregressive and isinstance(values.get("target"), str):
+        target = tuple(
+            tokenizer.target.encode(values["target"], add_special_tokens=not capabilities.is_decoder_only).ids
+        )
+    return LookInput(
+        model, task, batch, make_input_axis(tokenizer, found, texts), texts, target, truncated_input_tokens=unread
+    )
 
 
-def of_batch(task: Task | None, model: Model, batch: Batch, row: int = 0) -> Asked:
+def make_input_from_batch(task: Task | None, model: Model, batch: Batch, row: int = 0) -> LookInput:
     """One row of a batch, without its padding."""
-    target = None if batch.target is None else tuple(real_ids(batch.target, row))
-    rows = batch.rows[row : row + 1]
+    target = None if batch.target is None else tuple(strip_padding(batch.target, row))
+    rows = batch.items[row : row + 1]
     source = batch.source
     if isinstance(source, Image):
         one = Image(source.pixels[row : row + 1])
         shown = one.pixels[0].add(1).mul(127.5).clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
-        return Asked(model, task, Batch(one, rows=rows), picture_axis(model, one), target=target, picture=shown)
-    if isinstance(source, Points):
-        return Asked(model, task, Batch(Points(source.values[row : row + 1]), rows=rows), numbered("points", 1))
+        return LookInput(model, task, Batch(one, items=rows), make_image_axis(model, one), target=target, image=shown)
+    if isinstance(source, Features):
+        return LookInput(
+            model, task, Batch(Features(source.values[row : row + 1]), items=rows), make_numbered_axis("points", 1)
+        )
     keep = slice(None) if source.keep is None else source.keep[row]
-    beside = (None if x is None else x[row, keep][None] for x in (source.segment, source.marked, source.parts))
+    beside = (
+        None if x is None else x[row, keep][None] for x in (source.segment_ids, source.global_mask, source.document_ids)
+    )
     text = Text(source.tokens[row, keep][None], None, *beside)
-    read = _named_ids(model, text.tokens[0].tolist())
-    return Asked(model, task, Batch(text, rows=rows), *read, target=target)
+    read = _name_ids(model, text.tokens[0].tolist())
+    return LookInput(model, task, Batch(text, items=rows), *read, target=target)
 
 
-def real_ids(text: Text, row: int) -> list[int]:
+def strip_padding(text: Text, row: int) -> list[int]:
     """The ids of one row, without padding."""
     return text.tokens[row].tolist() if text.keep is None else text.tokens[row, text.keep[row]].tolist()
 
 
-def _named_ids(model: Model, ids: list[int]) -> tuple[Axis, tuple[str, ...]]:
+def _name_ids(model: Model, ids: list[int]) -> tuple[Axis, tuple[str, ...]]:
     """Names for ids whose text is not known: that of the tokenizer, or numbers."""
     if model.tokenizer is None:
-        return Axis("read", tuple(Token(f"{id}") for id in ids)), ()
+        return Axis("input", tuple(Token(f"{id}") for id in ids)), ()
     tokenizer = model.tokenizer
     text = tokenizer.decode(ids)
     found = tokenizer.encode(text)
     if found.ids != ids:
-        found = tokenizer.encode(text, special=False)
+        found = tokenizer.encode(text, add_special_tokens=False)
     if found.ids == ids:
-        return read_axis(tokenizer, found, [text]), (text,)
-    return Axis("read", tuple(Token(tokenizer.token(id)) for id in ids)), ()
+        return make_input_axis(tokenizer, found, [text]), (text,)
+    return Axis("input", tuple(Token(tokenizer.id_to_token(id)) for id in ids)), ()

@@ -1,1 +1,1 @@
-"""Every architecture of the lectures as one short file per family, and published weights in and out."""
+"""The model families, one short file each, and published weights in and out."""

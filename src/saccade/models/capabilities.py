@@ -16,7 +16,7 @@ class Modality(Enum):
 
     TEXT = "a text"
     IMAGE = "an image"
-    POINTS = "numbers"
+    FEATURES = "numbers"
 
     def __str__(self) -> str:
         return self.value
@@ -47,7 +47,7 @@ class Capabilities:
 
     input: Modality
     generates: Generates = Generates.NOTHING
-    packs: bool = False  # a row may hold several documents that do not attend to each other
+    supports_packing: bool = False  # a row may hold several documents that do not attend to each other
     image_shape: ImageShape | None = None  # of the images that it reads; None where it reads none
     sides: Mapping[str, str] = field(default_factory=dict)  # path -> encoder, decoder or image encoder
     layers: tuple[str, ...] = ("stack.layers",)  # the lists of layers, each from the input to the output
@@ -59,12 +59,12 @@ class Capabilities:
     )  # what lies below the first layer
 
     @property
-    def autoregressive(self) -> bool:
+    def is_autoregressive(self) -> bool:
         """Whether it generates tokens one after the other, with `start` and `step`."""
         return self.generates is not Generates.NOTHING
 
     @property
-    def continues(self) -> bool:
+    def is_decoder_only(self) -> bool:
         """Whether it generates in the stack that reads, rather than in a decoder of its own."""
         return self.generates in (Generates.CONTINUATION, Generates.IMAGE_CODES)
 
@@ -75,7 +75,7 @@ class Capabilities:
     def describe(self) -> str:
         """What such a model does, as a predicate."""
         if self.generates is Generates.NOTHING:
-            return "predicts from numbers" if self.input is Modality.POINTS else f"encodes {self.input}"
+            return "predicts from numbers" if self.input is Modality.FEATURES else f"encodes {self.input}"
         if self.generates is Generates.CONTINUATION:
             return f"continues {self.input}"
         return f"reads {self.input} and writes {self.generates}"
@@ -96,13 +96,13 @@ class Capabilities:
                 return int(number), rest
         return None
 
-    def embeds(self, path: str) -> bool:
+    def is_embedding(self, path: str) -> bool:
         """Whether a module or parameter lies below the first layer: words, segments, positions, patches."""
         return any(path == prefix or path.startswith(f"{prefix}.") for prefix in self.embeddings)
 
 
-ENCODER = Capabilities(Modality.TEXT, packs=True)
-DECODER = Capabilities(Modality.TEXT, Generates.CONTINUATION, packs=True)
+ENCODER = Capabilities(Modality.TEXT, supports_packing=True)
+DECODER = Capabilities(Modality.TEXT, Generates.CONTINUATION, supports_packing=True)
 ENCODER_DECODER = Capabilities(
     Modality.TEXT,
     Generates.TARGET,
@@ -110,4 +110,4 @@ ENCODER_DECODER = Capabilities(
     layers=("encoder.layers", "decoder.layers"),
     embeddings=("words", "encoder.position", "encoder.enter", "decoder.position", "decoder.enter"),
 )
-UNPACKED_ENCODER = replace(ENCODER, packs=False)
+ENCODER_WITHOUT_PACKING = replace(ENCODER, supports_packing=False)

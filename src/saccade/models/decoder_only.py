@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 
 from saccade.data import Batch, Text
-from saccade.parts.embed import Words
-from saccade.parts.heads import WordHead
+from saccade.parts.embeddings import TokenEmbedding
+from saccade.parts.heads import LMHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
@@ -12,18 +12,18 @@ from saccade.parts.state import State
 class DecoderOnly(nn.Module):
     """Words in, scores of the next word out."""
 
-    def __init__(self, words: Words, stack: Stack, *, tied: bool):
+    def __init__(self, words: TokenEmbedding, stack: Stack, *, tie_embeddings: bool):
         super().__init__()
         vocab, self.width = words.vectors.weight.shape
         self.words, self.stack = words, stack
-        self.head = WordHead(self.width, vocab, tied=words.vectors if tied else None)
+        self.head = LMHead(self.width, vocab, tied_embedding=words.vectors if tie_embeddings else None)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         assert isinstance(batch.source, Text), "a decoder continues a text"
         return State(), batch.source
 
-    def think(self, text: Text, state: State) -> Tensor:
+    def hidden_states(self, text: Text, state: State) -> Tensor:
         return self.stack(self.words(text.tokens), text.layout, state)
 
     def step(self, text: Text, state: State) -> Tensor:
-        return self.head(self.think(text, state))
+        return self.head(self.hidden_states(text, state))

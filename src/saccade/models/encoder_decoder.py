@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from saccade.attention import Layout
 from saccade.data import Batch, Text
-from saccade.parts.embed import Words
-from saccade.parts.heads import WordHead
+from saccade.parts.embeddings import TokenEmbedding
+from saccade.parts.heads import LMHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
@@ -19,16 +19,16 @@ class EncoderDecoder(nn.Module):
 
     def __init__(
         self,
-        words: Words,
+        words: TokenEmbedding,
         encoder: Stack,
         decoder: Stack,
-        head: WordHead,
+        head: LMHead,
         *,
-        begin: int,
-        target_words: Words | None = None,
+        decoder_start_id: int,
+        target_words: TokenEmbedding | None = None,
     ):
         super().__init__()
-        self.width, self.begin = words.vectors.embedding_dim, begin
+        self.width, self.decoder_start_id = words.vectors.embedding_dim, decoder_start_id
         self.words = words
         self.target_words = target_words
         self.encoder, self.decoder, self.head = encoder, decoder, head
@@ -40,29 +40,29 @@ class EncoderDecoder(nn.Module):
         state = State()
         state.put("memory", self.encoder(self.words(source.tokens), Layout(source.keep)), axis=1)
         # even where all is real: requests of other lengths may join later
-        state.put("memory_keep", source.real, axis=1)
-        return state, Text(torch.full_like(source.tokens[:, :1], self.begin))
+        state.put("memory_keep", source.keep_mask, axis=1)
+        return state, Text(torch.full_like(source.tokens[:, :1], self.decoder_start_id))
 
-    def think(self, text: Text, state: State) -> Tensor:
+    def hidden_states(self, text: Text, state: State) -> Tensor:
         words = self.target_words or self.words
         memory, keep = state.get("memory"), state.get("memory_keep")
         return self.decoder(words(text.tokens), Layout(text.keep), state, memory=memory, memory_keep=keep)
 
     def step(self, text: Text, state: State) -> Tensor:
-        return self.head(self.think(text, state))
+        return self.head(self.hidden_states(text, state))
 
 
-class ShiftedWordHead(WordHead):
+class BiasedLMHead(LMHead):
     """Scores by the words' own vectors, and a shift for each word that is stored with a model but never learned."""
 
     shift: Tensor
 
-    def __init__(self, width: int, vocab: int, *, tied: nn.Embedding):
-        super().__init__(width, vocab, tied=tied)
+    def __init__(self, width: int, vocab: int, *, tied_embedding: nn.Embedding):
+        super().__init__(width, vocab, tied_embedding=tied_embedding)
         self.register_buffer("shift", torch.zeros(vocab))
 
     @property
-    def added(self) -> Tensor:
+    def output_bias(self) -> Tensor:
         return self.shift if self.score.bias is None else self.shift + self.score.bias
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:

@@ -12,38 +12,42 @@ from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models.capabilities import Capabilities, Generates
 from saccade.models.family import AutoregressiveBody, Family
-from saccade.models.labels import LABELLED, unnamed
+from saccade.models.label_names import LABELED_HEADS, default_labels
 from saccade.models.pooling import Pooling
 from saccade.notebook import html_text
-from saccade.parts.position import Grid
+from saccade.parts.position import LearnedGrid
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 
 
 @dataclass
-class Report:
+class LoadReport:
     """What loading found: three lines for a person."""
 
-    loaded: str
-    new: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    summary: str
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"loaded     {self.loaded}", f"new        {shorten(self.new)}", f"left over  {shorten(self.left)}"]
-        return "\n".join(lines + self.said)
+        lines = [
+            f"loaded     {self.summary}",
+            f"new        {abbreviate_names(self.missing)}",
+            f"left over  {abbreviate_names(self.unexpected)}",
+        ]
+        return "\n".join(lines + self.notes)
 
     def _repr_html_(self) -> str:
         return html_text(str(self))
 
 
-def shorten(names: Sequence[str]) -> str:
+def abbreviate_names(names: Sequence[str]) -> str:
     """The first names of a list, and how many more there are."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") or "nothing"
 
 
 class Model(nn.Module):
-    """A body and a head; `labels` are the names of what a label or tag head tells apart, `many` if several hold at once."""
+    """A body and a head; `labels` name what a label or tag head tells apart, `multi_label` says that several hold at once."""
 
     def __init__(
         self,
@@ -51,39 +55,49 @@ class Model(nn.Module):
         config: Any,
         body: nn.Module,
         head: nn.Module | None = None,
-        kind: str | None = None,
+        head_name: str | None = None,
         *,
         labels: Sequence[str] = (),
-        many: bool = False,
+        multi_label: bool = False,
     ):
         super().__init__()
-        self.family, self.config, self.kind = family, config, kind
+        self.family, self.config, self.head_name = family, config, head_name
         self.body, self.head = body, head
-        self.labels, self.many = tuple(labels), many
-        if kind in LABELLED:
+        self.labels, self.multi_label = tuple(labels), multi_label
+        if head_name in LABELED_HEADS:
             outputs = int(self.get_submodule("head.score").out_features)  # type: ignore[arg-type]
-            self.labels = self.labels or unnamed(outputs)
+            self.labels = self.labels or default_labels(outputs)
             if len(self.labels) != outputs:
                 raise ModelError(f"The head tells {outputs} labels apart; got {len(self.labels)} names.")
         self.tokenizer: Any = None
         self.pooling = Pooling()
-        self.carried: dict[str, Tensor] = {}  # published tensors that our body has no use for, to be written again
-        self.token_ids: dict[str, Any] = {}  # of special tokens, as the published config.json names them
-        self.generation: dict[str, Any] = {}  # generation_config.json, as it came
-        self.kept: dict[str, tuple[int, ...]] = {}  # of attentions that heads were removed from, those that are left
-        self.report = Report("built, with new weights")
+        self.extra_tensors: dict[
+            str, Tensor
+        ] = {}  # published tensors that our body has no use for, to be written again
+        self.special_token_ids: dict[str, Any] = {}  # of special tokens, as the published config.json names them
+        self.generation_config: dict[str, Any] = {}  # generation_config.json, as it came
+        self.kept_heads: dict[
+            str, tuple[int, ...]
+        ] = {}  # of attentions that heads were removed from, those that are left
+        self.report = LoadReport("built, with new weights")
 
     @property
-    def limit(self) -> int | None:
+    def max_positions(self) -> int | None:
         """How many tokens it reads at most, where that is fixed."""
         places = [m.position for m in self.body.modules() if isinstance(m, Stack)]
-        limits = [place.limit for place in places if place.limit is not None and not isinstance(place, Grid)]
+        limits = [
+            place.max_positions
+            for place in places
+            if place.max_positions is not None and not isinstance(place, LearnedGrid)
+        ]
         return min(limits, default=None)  # the cells of a picture are no tokens
 
     @property
-    def packs(self) -> bool:
-        """Whether a row that it reads may hold several texts which do not see each other (`Text.packed`)."""
-        return self.capabilities.packs and all(m.separates for m in self.body.modules() if isinstance(m, Mechanism))
+    def supports_packing(self) -> bool:
+        """Whether a row that it reads may hold several texts which do not see each other (`Text.pack`)."""
+        return self.capabilities.supports_packing and all(
+            m.supports_packing for m in self.body.modules() if isinstance(m, Mechanism)
+        )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -91,9 +105,9 @@ class Model(nn.Module):
         return self.family.capabilities(self.config)
 
     @property
-    def autoregressive(self) -> AutoregressiveBody:
+    def autoregressive_body(self) -> AutoregressiveBody:
         """The body of a model that generates; an encoder is refused by name."""
-        if not self.capabilities.autoregressive:
+        if not self.capabilities.is_autoregressive:
             raise ModelError(f"{self.family.name} {self.capabilities.describe()}; it does not generate anything.")
         return cast(AutoregressiveBody, self.body)
 
@@ -103,17 +117,17 @@ class Model(nn.Module):
         return x if self.head is None else self.head(x, keep)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
-        return self.autoregressive.start(batch)
+        return self.autoregressive_body.start(batch)
 
     def step(self, text: Text, state: State) -> Tensor:
-        return self.autoregressive.step(text, state)
+        return self.autoregressive_body.step(text, state)
 
-    def last(self, text: Text, state: State) -> Tensor:
+    def last_logits(self, text: Text, state: State) -> Tensor:
         """What `step` says after the last real token of each row, (B, V): of a prompt, no other score is needed."""
-        body = self.autoregressive
+        body = self.autoregressive_body
         if self.capabilities.generates is Generates.IMAGE_CODES:  # what may follow depends on the token
-            return text.last(body.step(text, state))
-        return body.head(text.last(body.think(text, state)))
+            return text.gather_last(body.step(text, state))
+        return body.head(text.gather_last(body.hidden_states(text, state)))
 
     def save(self, directory: str | Path) -> Path:
         """Write config, weights and tokenizer; where the family is published, in the published form."""

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saccade.parts.heads import First, Mean
+from saccade.parts.heads import FirstTokenPool, MeanPool
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {  # of a dense layer, by their names in torch.nn
     "Identity": nn.Identity,
@@ -72,7 +72,7 @@ class Pooling:
         """What is put in front of every text."""
         return "" if self.default_prompt is None else dict(self.prompts)[self.default_prompt]
 
-    def width(self, width: int) -> int:
+    def output_width(self, width: int) -> int:
         """The width of an embedding whose tokens have this width."""
         dense = [layer.weight.size(0) for layer in self.layers if isinstance(layer, Dense)]
         return dense[-1] if dense else len(self.modes) * width
@@ -80,7 +80,7 @@ class Pooling:
     def __call__(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         """Token vectors (B, L, W) and which of them are real (B, L) -> embeddings (B, D)."""
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keep is None else keep
-        out = torch.cat([MODES[mode](x, real) for mode in self.modes], dim=-1)
+        out = torch.cat([POOLING_MODES[mode](x, real) for mode in self.modes], dim=-1)
         for layer in self.layers:
             out = layer(out)
         return out
@@ -92,7 +92,7 @@ def _max(x: Tensor, keep: Tensor) -> Tensor:
 
 def _mean_sqrt(x: Tensor, keep: Tensor) -> Tensor:
     """The sum divided by the square root of the number of tokens."""
-    return Mean()(x, keep) * keep.sum(1, keepdim=True).sqrt()
+    return MeanPool()(x, keep) * keep.sum(1, keepdim=True).sqrt()
 
 
 def _weighted_mean(x: Tensor, keep: Tensor) -> Tensor:
@@ -106,10 +106,10 @@ def _last(x: Tensor, keep: Tensor) -> Tensor:
     return x[torch.arange(x.size(0), device=x.device), torch.where(keep, places, 0).amax(1)]
 
 
-MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # in the order in which older files concatenate them
-    "cls": First(),
+POOLING_MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # in the order in which older files concatenate them
+    "cls": FirstTokenPool(),
     "max": _max,
-    "mean": Mean(),
+    "mean": MeanPool(),
     "mean_sqrt_len_tokens": _mean_sqrt,
     "weightedmean": _weighted_mean,
     "lasttoken": _last,

@@ -1,1 +1,1 @@
-"""The parts that models are assembled from: positions, multi-head attention, layers, stacks, heads, recurrence, state."""
+"""Building blocks of models: positions, multi-head attention, layers, stacks, heads, recurrence, state."""

@@ -8,21 +8,30 @@ needs no more. (On Intel's its library MKL draws on all cores; which is faster t
 import torch
 from torch import Tensor, nn
 
-STEPS = 2**16  # a share is rounded to so many
+PROBABILITY_STEPS = 2**16  # a share is rounded to so many
 
 
 class Dropout(nn.Dropout):
     """Some entries become 0 in training, and the others larger, so that the mean stays (Srivastava et al. 2014)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        gone = round(self.p * STEPS)
-        if not self.training or not 0 < gone < STEPS or input.device.type != "cpu" or torch.compiler.is_compiling():
+        gone = round(self.p * PROBABILITY_STEPS)
+        if (
+            not self.training
+            or not 0 < gone < PROBABILITY_STEPS
+            or input.device.type != "cpu"
+            or torch.compiler.is_compiling()
+        ):
             return super().forward(input)
-        return input * drawn(input, gone)
+        return input * dropout_mask(input, gone)
 
 
-def drawn(x: Tensor, gone: int) -> Tensor:
+def dropout_mask(x: Tensor, drop_steps: int) -> Tensor:
     """For each entry of x 0, in `gone` of STEPS cases, or by how much it grows."""
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
     luck = draws.view(torch.int16)[: x.numel()].view(x.shape)  # from -STEPS / 2 up, all as likely
-    return (luck >= gone - STEPS // 2).to(x.dtype).mul_(STEPS / (STEPS - gone))
+    return (
+        (luck >= drop_steps - PROBABILITY_STEPS // 2)
+        .to(x.dtype)
+        .mul_(PROBABILITY_STEPS / (PROBABILITY_STEPS - drop_steps))
+    )

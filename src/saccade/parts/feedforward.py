@@ -24,7 +24,7 @@ class FeedForward(nn.Module):
     def __init__(
         self,
         width: int,
-        inner: int,
+        ffn_width: int,
         activation: str = "gelu",
         *,
         gated: bool = False,
@@ -35,9 +35,9 @@ class FeedForward(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"Unknown activation {activation!r}; known are {', '.join(ACTIVATIONS)}.")
         self.activation = activation
-        self.up = nn.Linear(width, inner, bias=bias)
-        self.gate = nn.Linear(width, inner, bias=bias) if gated else None
-        self.down = nn.Linear(inner, width, bias=bias)
+        self.up = nn.Linear(width, ffn_width, bias=bias)
+        self.gate = nn.Linear(width, ffn_width, bias=bias) if gated else None
+        self.down = nn.Linear(ffn_width, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

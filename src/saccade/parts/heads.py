@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from saccade.parts.dropout import Dropout
 
 
-class Mean(nn.Module):
+class MeanPool(nn.Module):
     """The mean over the real tokens."""
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -16,7 +16,7 @@ class Mean(nn.Module):
         return torch.where(real, x, 0.0).sum(1) / real.sum(1).clamp(min=1)
 
 
-class First(nn.Module):
+class FirstTokenPool(nn.Module):
     """The first real token: where BERT and ViT put their summary."""
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -25,7 +25,7 @@ class First(nn.Module):
         return x[torch.arange(x.size(0), device=x.device), keep.int().argmax(1)]
 
 
-class LabelHead(nn.Module):
+class ClassificationHead(nn.Module):
     """One answer for the whole input: pool, and score the labels. `between` is what some models put in the middle."""
 
     def __init__(
@@ -38,7 +38,7 @@ class LabelHead(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.pool = pool or Mean()
+        self.pool = pool or MeanPool()
         self.between = between or nn.Identity()
         self.dropout = Dropout(dropout)
         self.score = nn.Linear(width, labels)
@@ -47,7 +47,7 @@ class LabelHead(nn.Module):
         return self.score(self.dropout(self.between(self.pool(x, keep))))  # (B, labels)
 
 
-class TagHead(nn.Module):
+class TokenClassificationHead(nn.Module):
     """An answer for each token, (B, L, tags)."""
 
     def __init__(self, width: int, tags: int, *, dropout: float = 0.0):
@@ -72,7 +72,7 @@ class SpanHead(nn.Module):
         return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-1), -torch.inf)
 
 
-class WordHead(nn.Module):
+class LMHead(nn.Module):
     """A score for each word of the vocabulary, (B, L, V); with `tied` the words' own vectors do the scoring.
 
     `between` is what some models put in front, such as BERT's dense layer and norm.
@@ -83,23 +83,24 @@ class WordHead(nn.Module):
         width: int,
         vocab: int,
         *,
-        tied: nn.Embedding | None = None,
+        tied_embedding: nn.Embedding | None = None,
         between: nn.Module | None = None,
         bias: bool = False,
     ):
         super().__init__()
         self.between = between or nn.Identity()
         self.score = nn.Linear(width, vocab, bias=bias)
-        if tied is not None:
-            if tied.weight.shape != (vocab, width):
+        if tied_embedding is not None:
+            if tied_embedding.weight.shape != (vocab, width):
                 raise ValueError(
-                    f"Tied weights need words as wide as the output: the words are {tuple(tied.weight.shape)}, the output "
+                    "Tied weights need words as wide as the output: the words are "
+                    f"{tuple(tied_embedding.weight.shape)}, the output "
                     f"is ({vocab}, {width}). Concatenated positions widen the output; add them, or do not tie."
                 )
-            self.score.weight = tied.weight
+            self.score.weight = tied_embedding.weight
 
     @property
-    def added(self) -> Tensor | None:
+    def output_bias(self) -> Tensor | None:
         """What is added to the score of each word, whatever the vector."""
         return self.score.bias
 

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from saccade.attention import Sight
 from saccade.parts.dropout import Dropout
 from saccade.parts.feedforward import FeedForward
-from saccade.parts.multihead import Attention
+from saccade.parts.multihead_attention import Attention
 from saccade.parts.norm import normalize
-from saccade.parts.position import Turn
+from saccade.parts.position import Rotation
 from saccade.parts.state import State
 
 
 @dataclass
-class Scene:
+class LayerContext:
     """What all layers of a pass share."""
 
     sight: Sight
-    turn: Turn | None = None
+    rotation: Rotation | None = None
     memory: Tensor | None = None
     memory_sight: Sight | None = None
 
@@ -49,32 +49,32 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor, *args, **options) -> Tensor:
         if self.norm_first:
-            return x + self._added(self.branch(self.norm(x), *args, **options))
-        return self.norm(x + self._added(self.branch(x, *args, **options)))
+            return x + self._finish_branch(self.branch(self.norm(x), *args, **options))
+        return self.norm(x + self._finish_branch(self.branch(x, *args, **options)))
 
-    def update(self, x: Tensor, *args, **options) -> Tensor:
+    def compute_residual(self, x: Tensor, *args, **options) -> Tensor:
         """What a sublayer with its norm first adds to x."""
-        return self._added(self.branch(self.norm(x), *args, **options))
+        return self._finish_branch(self.branch(self.norm(x), *args, **options))
 
-    def _added(self, out: Tensor) -> Tensor:
+    def _finish_branch(self, out: Tensor) -> Tensor:
         return self.dropout(out if self.post_norm is None else normalize(self.post_norm, out))
 
 
 class Layer(nn.Module):
     """Self-attention, then attention across to a memory where there is one, then feed-forward."""
 
-    def __init__(self, attention: Sublayer, feedforward: Sublayer, across: Sublayer | None = None):
+    def __init__(self, attention: Sublayer, feedforward: Sublayer, cross_attention: Sublayer | None = None):
         super().__init__()
-        self.attention, self.across, self.feedforward = attention, across, feedforward
+        self.attention, self.across, self.feedforward = attention, cross_attention, feedforward
 
-    def forward(self, x: Tensor, scene: Scene, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
         own = None if state is None else state.at("attention")
-        x = self.attention(x, scene.sight, turn=scene.turn, state=own)
+        x = self.attention(x, context.sight, rotation=context.rotation, state=own)
         if self.across is not None:
-            if scene.memory is None or scene.memory_sight is None:
+            if context.memory is None or context.memory_sight is None:
                 raise ValueError("This layer looks across to a memory, and none was given; pass `memory` to the stack.")
             there = None if state is None else state.at("across")
-            x = self.across(x, scene.memory_sight, memory=scene.memory, state=there)
+            x = self.across(x, context.memory_sight, memory=context.memory, state=there)
         return self.feedforward(x)
 
 
@@ -91,17 +91,17 @@ class ParallelLayer(Layer):
             raise ValueError("The sublayers of a parallel layer add to its input, so their norms come first.")
         self.norm = norm or nn.Identity()
 
-    def forward(self, x: Tensor, scene: Scene, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
         own = None if state is None else state.at("attention")
         normed = self.norm(x)
-        seen = self.attention.update(normed, scene.sight, turn=scene.turn, state=own)
-        return x + seen + self.feedforward.update(normed)
+        seen = self.attention.compute_residual(normed, context.sight, rotation=context.rotation, state=own)
+        return x + seen + self.feedforward.compute_residual(normed)
 
 
-def layer(
+def make_layer(
     attention: nn.Module,
     feedforward: FeedForward,
-    across: Attention | None = None,
+    cross_attention: Attention | None = None,
     *,
     width: int,
     norm_first: bool = True,
@@ -113,4 +113,4 @@ def layer(
     def around(branch: nn.Module) -> Sublayer:
         return Sublayer(branch, norm(width), norm_first=norm_first, dropout=dropout)
 
-    return Layer(around(attention), around(feedforward), None if across is None else around(across))
+    return Layer(around(attention), around(feedforward), None if cross_attention is None else around(cross_attention))

@@ -11,28 +11,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saccade.attention import Alibi, Bias, Buckets
-from saccade.attention.shade import shade
-from saccade.attention.table import nearest
+from saccade.attention import Alibi, Bias, T5Bias
+from saccade.attention.ascii_heatmap import ascii_heatmap
+from saccade.attention.registry import suggest
 
-Turn = Callable[[Tensor], Tensor]
+Rotation = Callable[[Tensor], Tensor]
 
 
 class Position(nn.Module):
-    """No order at all; a scheme overrides one of `place`, `turn` and `bias`."""
+    """No order at all; a scheme overrides one of `add_to_input`, `rotate` and `bias`."""
 
-    extra = 0  # the width it adds when concatenated
-    limit: int | None = None  # the number of positions it has, where that is fixed
+    extra_width = 0  # the width it adds when concatenated
+    max_positions: int | None = None  # the number of positions it has, where that is fixed
 
-    def at(self, layer: int) -> "Position":
-        """The scheme of one layer of a stack, counted from 0: the same for all, unless it is a `PerLayer`."""
+    def for_layer(self, layer: int) -> "Position":
+        """The scheme of one layer of a stack, counted from 0: the same for all, unless it is a `PerLayerPosition`."""
         return self
 
-    def place(self, x: Tensor, pos: Tensor) -> Tensor:
+    def add_to_input(self, x: Tensor, pos: Tensor) -> Tensor:
         """Order into the input: x (B, L, W), pos (B|1, L)."""
         return x
 
-    def turn(self, x: Tensor, pos: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, pos: Tensor) -> Tensor:
         """Order into queries and keys: x (B, H, L, D), pos (B|1, L)."""
         return x
 
@@ -40,11 +40,11 @@ class Position(nn.Module):
         """Order into the scores."""
         return None
 
-    def turning(self, pos: Tensor) -> Turn | None:
-        """`turn` at fixed positions, for all layers of a pass; None where nothing turns."""
-        return None if type(self).turn is Position.turn else lambda x: self.turn(x, pos)
+    def rotation_at(self, pos: Tensor) -> Rotation | None:
+        """`rotate` at fixed positions, for all layers of a pass; None where nothing turns."""
+        return None if type(self).rotate is Position.rotate else lambda x: self.rotate(x, pos)
 
-    def barcode(self, length: int = 32) -> Tensor:
+    def to_matrix(self, length: int = 32) -> Tensor:
         """What it does, as a matrix to look at: a row for each position."""
         bias = self.bias()
         if bias is not None:  # a row for each query, the first head
@@ -55,30 +55,30 @@ class Position(nn.Module):
 
     def draw(self, length: int = 16) -> str:
         """The barcode as characters: a row for each position."""
-        return shade(self.barcode(length))
+        return ascii_heatmap(self.to_matrix(length))
 
 
-class Placed(Position):
+class AdditivePosition(Position):
     """A vector for each position, added to the input."""
 
     width: int
 
-    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+    def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         """The vectors of these positions, (B|1, L, W)."""
         raise NotImplementedError(f"{type(self).__name__} must give a vector for each position")
 
-    def place(self, x: Tensor, pos: Tensor) -> Tensor:
-        return x + self.table(pos.clamp(min=0), x.dtype)
+    def add_to_input(self, x: Tensor, pos: Tensor) -> Tensor:
+        return x + self.encode(pos.clamp(min=0), x.dtype)
 
-    def barcode(self, length: int = 32) -> Tensor:
+    def to_matrix(self, length: int = 32) -> Tensor:
         with torch.no_grad():
-            return self.table(torch.arange(min(length, self.limit or length))[None], torch.float32)[0]
+            return self.encode(torch.arange(min(length, self.max_positions or length))[None], torch.float32)[0]
 
 
-class Sinusoidal(Placed):
+class Sinusoidal(AdditivePosition):
     """Sines and cosines of falling frequency: a binary counter with soft digits (Vaswani et al. 2017).
 
-    Neighbouring columns are sine and cosine of one frequency; with `halves` all sines come first, as some models have it.
+    Neighbouring columns are sine and cosine of one frequency; with `sines_first` all sines come first, as some models have it.
 
     >>> print(Sinusoidal(8, base=16.0).draw(8))  # fast digits on the left, slow ones on the right
     ▒▒██▒▒██▒▒██▒▒██
@@ -91,11 +91,11 @@ class Sinusoidal(Placed):
     ▓▓██░░  ██▒▒██▓▓
     """
 
-    def __init__(self, width: int, *, base: float = 10_000.0, halves: bool = False):
+    def __init__(self, width: int, *, base: float = 10_000.0, sines_first: bool = False):
         super().__init__()
         if width % 2:
             raise ValueError(f"A sinusoidal position has pairs of sine and cosine, so its width is even; got {width}.")
-        self.width, self.base, self.halves = width, base, halves
+        self.width, self.base, self.sines_first = width, base, sines_first
 
     def frequencies(self, device: torch.device) -> Tensor:
         """One for each pair of columns, from 1 down to almost 1/base."""
@@ -103,68 +103,70 @@ class Sinusoidal(Placed):
         exact = torch.float32 if device.type == "mps" else torch.float64
         return self.base ** (-torch.arange(0, self.width, 2, dtype=exact, device=device) / self.width)
 
-    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+    def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         angle = pos.unsqueeze(-1) * self.frequencies(pos.device)  # (B|1, L, W/2)
         pair = (angle.sin(), angle.cos())
-        return (torch.cat(pair, dim=-1) if self.halves else torch.stack(pair, dim=-1).flatten(-2)).to(dtype)
+        return (torch.cat(pair, dim=-1) if self.sines_first else torch.stack(pair, dim=-1).flatten(-2)).to(dtype)
 
-    def shift(self, offset: int) -> Tensor:
+    def make_shift_matrix(self, offset: int) -> Tensor:
         """The matrix that moves any position's vector to the position `offset` later: p(t + offset) = M p(t)."""
         angle = offset * self.frequencies(torch.device("cpu"))
         blocks = torch.stack([torch.stack([a.cos(), a.sin(), -a.sin(), a.cos()]).view(2, 2) for a in angle])
         matrix = torch.block_diag(*blocks)
-        if self.halves:
+        if self.sines_first:
             order = torch.arange(self.width).view(-1, 2).T.flatten()
             matrix = matrix[order][:, order]
         return matrix
 
 
-class Learned(Placed):
-    """A learned vector for each of `length` positions (Gehring et al. 2017, Devlin et al. 2019).
+class Learned(AdditivePosition):
+    """A learned vector for each of `max_positions` positions (Gehring et al. 2017, Devlin et al. 2019).
 
     `offset` rows in front belong to nobody, as some published models have it.
     """
 
-    def __init__(self, length: int, width: int, *, offset: int = 0):
+    def __init__(self, max_positions: int, width: int, *, offset: int = 0):
         super().__init__()
-        self.width, self.limit, self.offset = width, length, offset
-        self.vectors = nn.Embedding(length + offset, width)
+        self.width, self.max_positions, self.offset = width, max_positions, offset
+        self.vectors = nn.Embedding(max_positions + offset, width)
         nn.init.normal_(self.vectors.weight, std=0.02)
 
-    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+    def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         return self.vectors(pos + self.offset).to(dtype)
 
-    def resized(self, length: int) -> "Learned":
+    def resize(self, max_positions: int) -> "Learned":
         """The same scheme for longer or shorter texts, with vectors in between interpolated."""
-        new = Learned(length, self.width, offset=self.offset)
+        new = Learned(max_positions, self.width, offset=self.offset)
         old = self.vectors.weight.detach()
-        middle = F.interpolate(old[self.offset :].T[None], length, mode="linear", align_corners=True)[0].T
+        middle = F.interpolate(old[self.offset :].T[None], max_positions, mode="linear", align_corners=True)[0].T
         new.vectors.weight.data = torch.cat([old[: self.offset], middle])
         return new
 
 
-class Grid(Placed):
-    """A learned vector for each cell of a grid, read row by row, after `first` positions that are no cells (Dosovitskiy 2021)."""
+class LearnedGrid(AdditivePosition):
+    """A learned vector for each cell of a grid, read row by row, after `prefix_positions` positions that are no cells
+    (Dosovitskiy 2021).
+    """
 
-    def __init__(self, rows: int, columns: int, width: int, *, first: int = 0):
+    def __init__(self, rows: int, columns: int, width: int, *, prefix_positions: int = 0):
         super().__init__()
-        self.rows, self.columns, self.first, self.width = rows, columns, first, width
-        self.limit = first + rows * columns
-        self.vectors = nn.Parameter(torch.randn(self.limit, width) * 0.02)
+        self.rows, self.columns, self.prefix_positions, self.width = rows, columns, prefix_positions, width
+        self.max_positions = prefix_positions + rows * columns
+        self.vectors = nn.Parameter(torch.randn(self.max_positions, width) * 0.02)
 
-    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+    def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         return F.embedding(pos, self.vectors).to(dtype)
 
-    def resized(self, rows: int, columns: int) -> "Grid":
+    def resize(self, rows: int, columns: int) -> "LearnedGrid":
         """The same scheme for pictures of another size: the grid of vectors is resampled like an image."""
-        new = Grid(rows, columns, self.width, first=self.first)
-        cells = self.vectors.detach()[self.first :].T.view(1, self.width, self.rows, self.columns)
+        new = LearnedGrid(rows, columns, self.width, prefix_positions=self.prefix_positions)
+        cells = self.vectors.detach()[self.prefix_positions :].T.view(1, self.width, self.rows, self.columns)
         cells = F.interpolate(cells, (rows, columns), mode="bicubic", align_corners=False)
-        new.vectors.data = torch.cat([self.vectors.detach()[: self.first], cells.flatten(2)[0].T])
+        new.vectors.data = torch.cat([self.vectors.detach()[: self.prefix_positions], cells.flatten(2)[0].T])
         return new
 
 
-class GridWaves(Placed):
+class SinusoidalGrid(AdditivePosition):
     """Half of the width tells the row of a cell, half the column, each by sines and cosines; nothing is learned."""
 
     def __init__(self, columns: int, width: int, *, base: float = 10_000.0):
@@ -174,52 +176,52 @@ class GridWaves(Placed):
         self.columns, self.width = columns, width
         self.axis = Sinusoidal(width // 2, base=base)
 
-    def table(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+    def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         place = (pos // self.columns, pos % self.columns)
-        return torch.cat([self.axis.table(axis, dtype) for axis in place], dim=-1)
+        return torch.cat([self.axis.encode(axis, dtype) for axis in place], dim=-1)
 
 
-class Concatenated(Position):
-    """Position vectors beside the input instead of added to it: the stack is wider by `extra`."""
+class ConcatPosition(Position):
+    """Position vectors beside the input instead of added to it: the stack is wider by `extra_width`."""
 
-    def __init__(self, placed: Placed):
+    def __init__(self, placed: AdditivePosition):
         super().__init__()
-        self.placed, self.extra, self.limit = placed, placed.width, placed.limit
+        self.placed, self.extra_width, self.max_positions = placed, placed.width, placed.max_positions
 
-    def place(self, x: Tensor, pos: Tensor) -> Tensor:
-        vectors = self.placed.table(pos.clamp(min=0), x.dtype)
+    def add_to_input(self, x: Tensor, pos: Tensor) -> Tensor:
+        vectors = self.placed.encode(pos.clamp(min=0), x.dtype)
         return torch.cat([x, vectors.expand(x.size(0), -1, -1)], dim=-1)
 
-    def barcode(self, length: int = 32) -> Tensor:
-        return self.placed.barcode(length)
+    def to_matrix(self, length: int = 32) -> Tensor:
+        return self.placed.to_matrix(length)
 
 
 class Rotary(Position):
     """Queries and keys are turned by an angle that grows with position, so scores depend on distance alone (Su et al. 2021).
 
-    Pairs of columns turn together: column i with column i + d/2, or with `neighbours` column 2i with 2i + 1. With a
+    Pairs of columns turn together: column i with column i + d/2, or with `interleaved` column 2i with 2i + 1. With a
     `rotary_width` only so many columns turn, and the rest stay as they are (partial rotary).
     """
 
     def __init__(
-        self, head_width: int, *, base: float = 10_000.0, neighbours: bool = False, rotary_width: int | None = None
+        self, head_width: int, *, base: float = 10_000.0, interleaved: bool = False, rotary_width: int | None = None
     ):
         super().__init__()
         self.head_width = head_width
-        self.waves = Sinusoidal(head_width if rotary_width is None else rotary_width, base=base, halves=True)
-        self.neighbours = neighbours
+        self.waves = Sinusoidal(head_width if rotary_width is None else rotary_width, base=base, sines_first=True)
+        self.interleaved = interleaved
         if self.waves.width > head_width:
             raise ValueError(f"A head of width {head_width} has no {self.waves.width} columns to turn.")
 
     @property
-    def partial(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether some columns do not turn."""
         return self.waves.width < self.head_width
 
-    def turn(self, x: Tensor, pos: Tensor) -> Tensor:
-        return self.turning(pos)(x)
+    def rotate(self, x: Tensor, pos: Tensor) -> Tensor:
+        return self.rotation_at(pos)(x)
 
-    def turning(self, pos: Tensor) -> Turn:
+    def rotation_at(self, pos: Tensor) -> Rotation:
         angle = pos.clamp(min=0).unsqueeze(-1) * self.waves.frequencies(pos.device)  # (B|1, L, D/2)
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
@@ -230,7 +232,7 @@ class Rotary(Position):
                 raise ValueError(f"This Rotary turns heads of width {width}; got {x.size(-1)}.")
             c, s = cos.to(x.dtype), sin.to(x.dtype)
             part = x if turned == width else x[..., :turned]
-            if self.neighbours:
+            if self.interleaved:
                 a, b = part[..., 0::2], part[..., 1::2]
                 out = torch.stack([a * c - b * s, b * c + a * s], dim=-1).flatten(-2)
             else:
@@ -240,14 +242,14 @@ class Rotary(Position):
 
         return turn
 
-    def barcode(self, length: int = 32) -> Tensor:
-        return self.waves.barcode(length)
+    def to_matrix(self, length: int = 32) -> Tensor:
+        return self.waves.to_matrix(length)
 
 
-class Tilted(Position):
+class BiasPosition(Position):
     """Order as a tilt of the scores: ALiBi or T5's buckets."""
 
-    def __init__(self, tilt: Alibi | Buckets):
+    def __init__(self, tilt: Alibi | T5Bias):
         super().__init__()
         self.tilt = tilt
 
@@ -255,31 +257,31 @@ class Tilted(Position):
         return self.tilt
 
 
-class PerLayer(Position):
+class PerLayerPosition(Position):
     """One scheme for each layer of a stack, of those that turn or tilt: what enters the input is there for all layers."""
 
     def __init__(self, schemes: Sequence[Position]):
         super().__init__()
-        placing = [scheme for scheme in schemes if type(scheme).place is not Position.place]
+        placing = [scheme for scheme in schemes if type(scheme).add_to_input is not Position.add_to_input]
         if placing:
             raise ValueError(
                 f"{type(placing[0]).__name__} enters the input, which all layers share; give the stack one scheme."
             )
         self.schemes = nn.ModuleList(dict.fromkeys(schemes))  # each once, however many layers it serves
-        self.numbers = [list(dict.fromkeys(schemes)).index(scheme) for scheme in schemes]
+        self.scheme_indices = [list(dict.fromkeys(schemes)).index(scheme) for scheme in schemes]
 
-    def at(self, layer: int) -> Position:
-        return self.schemes[self.numbers[layer]]  # type: ignore[return-value]
+    def for_layer(self, layer: int) -> Position:
+        return self.schemes[self.scheme_indices[layer]]  # type: ignore[return-value]
 
-    def barcode(self, length: int = 32) -> Tensor:
-        return self.at(0).barcode(length)
+    def to_matrix(self, length: int = 32) -> Tensor:
+        return self.for_layer(0).to_matrix(length)
 
 
-ADDED = "added to the input"
+ADDED_TO_INPUT = "added to the embeddings"
 
 
 @dataclass(frozen=True)
-class Entry:
+class PositionEntry:
     """One line of the table."""
 
     name: str
@@ -288,27 +290,32 @@ class Entry:
     paper: str
 
     @property
-    def added(self) -> bool:
-        return self.where == ADDED
+    def is_added_to_input(self) -> bool:
+        return self.where == ADDED_TO_INPUT
 
 
 POSITIONS = [
-    Entry("none", lambda w, h, n: Position(), "nowhere: order is not seen", ""),
-    Entry("sinusoidal", lambda w, h, n: Sinusoidal(w), ADDED, "Vaswani 2017"),
-    Entry("learned", lambda w, h, n: Learned(n, w), ADDED, "Gehring 2017"),
-    Entry("concatenated", lambda w, h, n: Concatenated(Sinusoidal(2 * h)), "beside the input", "CS231n, lecture 11"),
-    Entry("rotary", lambda w, h, n: Rotary(w // h), "into queries and keys", "Su 2021"),
-    Entry("alibi", lambda w, h, n: Tilted(Alibi(h)), "into the scores", "Press 2022"),
-    Entry("buckets", lambda w, h, n: Tilted(Buckets(h)), "into the scores", "Raffel 2020"),
-    Entry("grid", lambda w, h, n: Grid(-(-n // 8), 8, w), ADDED, "Dosovitskiy 2021"),
-    Entry("grid_waves", lambda w, h, n: GridWaves(8, w), ADDED, "Parmar 2018"),
+    PositionEntry("none", lambda w, h, n: Position(), "not encoded: order is invisible", ""),
+    PositionEntry("sinusoidal", lambda w, h, n: Sinusoidal(w), ADDED_TO_INPUT, "Vaswani 2017"),
+    PositionEntry("learned", lambda w, h, n: Learned(n, w), ADDED_TO_INPUT, "Gehring 2017"),
+    PositionEntry(
+        "concat",
+        lambda w, h, n: ConcatPosition(Sinusoidal(2 * h)),
+        "concatenated to the embeddings",
+        "CS231n, lecture 11",
+    ),
+    PositionEntry("rotary", lambda w, h, n: Rotary(w // h), "applied to queries and keys", "Su 2021"),
+    PositionEntry("alibi", lambda w, h, n: BiasPosition(Alibi(h)), "added to the attention scores", "Press 2022"),
+    PositionEntry("t5_bias", lambda w, h, n: BiasPosition(T5Bias(h)), "added to the attention scores", "Raffel 2020"),
+    PositionEntry("learned_grid", lambda w, h, n: LearnedGrid(-(-n // 8), 8, w), ADDED_TO_INPUT, "Dosovitskiy 2021"),
+    PositionEntry("sinusoidal_grid", lambda w, h, n: SinusoidalGrid(8, w), ADDED_TO_INPUT, "Parmar 2018"),
 ]
 
 
-def position(name: str) -> Entry:
+def get_position(name: str) -> PositionEntry:
     """The line of that name, or an error that lists the names."""
     for entry in POSITIONS:
         if entry.name == name:
             return entry
     known = [entry.name for entry in POSITIONS]
-    raise ValueError(f"Unknown position scheme {name!r}; {nearest(name, known)}")
+    raise ValueError(f"Unknown position scheme {name!r}; {suggest(name, known)}")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saccade.attention import Sight
 from saccade.attention.mechanism import Watcher
-from saccade.parts.position import Turn
+from saccade.parts.position import Rotation
 from saccade.parts.state import State
 
 
@@ -32,7 +32,9 @@ class SSRU(nn.Module):
         self.write = nn.Linear(width, width, bias=False)
         self.forget = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, sight: Sight, *, turn: Turn | None = None, state: State | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, sight: Sight, *, rotation: Rotation | None = None, state: State | None = None
+    ) -> Tensor:
         """Called as an `Attention` is: of the sight only the padding matters, and places have nothing to turn."""
         if not x.size(1):
             return x
@@ -50,10 +52,10 @@ class SSRU(nn.Module):
         return cells.relu()
 
 
-def scan(keep: Tensor, add: Tensor, memory: Tensor) -> Tensor:
+def scan(forget: Tensor, add: Tensor, memory: Tensor) -> Tensor:
     """All the values (B, L, W) of memory = keep · memory + add; the matrices are behind us, so a loop is quick."""
     out = []
-    for kept, added in zip(keep.unbind(1), add.unbind(1), strict=True):
+    for kept, added in zip(forget.unbind(1), add.unbind(1), strict=True):
         memory = kept * memory + added
         out.append(memory)
     return torch.stack(out, dim=1)

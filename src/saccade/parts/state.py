@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saccade.attention import Bias, Pattern, Sight, positions
+from saccade.attention import Bias, Pattern, Sight, make_positions
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Snapshot:
     """A moment to go back to."""
 
     slots: dict[str, Slot]
     keep: Tensor | None
     length: int
-    new: int
-    parts: Tensor | None = None
+    new_tokens: int
+    document_ids: Tensor | None = None
 
 
 class State:
@@ -44,29 +44,31 @@ class State:
     >>> layer = state.at("layer.0")
     >>> layer.append("key", torch.zeros(1, 4, 2, 8)).shape
     torch.Size([1, 4, 2, 8])
-    >>> mark = state.mark()
+    >>> mark = state.snapshot()
     >>> state.advance((1, 1))
     >>> state.q_pos.tolist(), layer.append("key", torch.zeros(1, 4, 1, 8)).shape
     ([[2]], torch.Size([1, 4, 3, 8]))
-    >>> state.rewind(mark)
+    >>> state.restore(mark)
     >>> state.length, layer.get("key").shape
     (2, torch.Size([1, 4, 2, 8]))
     """
 
     def __init__(self, root: "State | None" = None, path: str = ""):
-        self._above, self._path = root, path
+        self._root_state, self._path = root, path
         if root is None:
             self._slots: dict[str, Slot] = {}
             self._keep: Tensor | None = None  # (B, length)
-            self._length = self._new = 0
-            self._parts: Tensor | None = None  # (B, length), where rows hold several texts
-            self._alike: dict[str, Tensor] = {}  # what `spread` made equal for all rows of a group, and nobody replaced
-            self._times = 1  # rows of a group
+            self._length = self._new_tokens = 0
+            self._document_ids: Tensor | None = None  # (B, length), where rows hold several texts
+            self._group_shared: dict[
+                str, Tensor
+            ] = {}  # what `expand_rows` made equal for all rows of a group, and nobody replaced
+            self._rows_per_group = 1  # rows of a group
 
     @property
     def _root(self) -> Self:
         """The memory that this is a part of; not kept in itself, or only the garbage collector would free it."""
-        return self._above or self  # type: ignore[return-value]
+        return self._root_state or self  # type: ignore[return-value]
 
     # what modules do
 
@@ -90,22 +92,22 @@ class State:
         self._root._slots[self._path + name] = Slot(x, axis, grows=True)
         return x
 
-    def once(self, name: str, make: Callable[[], Tensor], axis: int | None = 2) -> Tensor:
+    def get_or_make(self, name: str, make: Callable[[], Tensor], axis: int | None = 2) -> Tensor:
         """What was remembered under that name; made now if this is the first time."""
         found = self.get(name)
         return self.put(name, make(), axis) if found is None else found
 
     # where the text stands
 
-    def advance(self, shape: tuple[int, int], keep: Tensor | None = None, parts: Tensor | None = None) -> None:
+    def advance(self, shape: tuple[int, int], keep: Tensor | None = None, document_ids: Tensor | None = None) -> None:
         """Take note of new tokens, (B, T), before the layers see them; `keep` (B, T) is False where a token is padding.
 
-        `parts` (B, T) numbers the texts where a row holds several; such a row is read at once and cannot be continued.
+        `document_ids` (B, T) numbers the texts where a row holds several; such a row is read at once and cannot be continued.
         """
         root = self._root
-        if (parts is not None and root._length) or root._parts is not None:
+        if (document_ids is not None and root._length) or root._document_ids is not None:
             raise ValueError("A row that holds several texts is read at once; it cannot continue, or be continued.")
-        root._parts = parts
+        root._document_ids = document_ids
         batch, new = shape
         if keep is not None or root._keep is not None:
             device = keep.device if keep is not None else root._keep.device  # type: ignore[union-attr]
@@ -113,21 +115,21 @@ class State:
             before = now.new_ones(batch, root._length) if root._keep is None else root._keep
             root._keep = torch.cat([before, now], dim=1)
         root._length += new
-        root._new = new
+        root._new_tokens = new
 
-    def withdraw(self) -> None:
+    def undo_advance(self) -> None:
         """Take the newest tokens back before any layer has seen them: they turned out to be too many.
 
         >>> state = State()
         >>> state.advance((1, 2))
         >>> state.advance((1, 9))
-        >>> state.withdraw()
+        >>> state.undo_advance()
         >>> state.length
         2
         """
         root = self._root
-        root._length -= root._new
-        root._new = 0
+        root._length -= root._new_tokens
+        root._new_tokens = 0
         root._keep = None if root._keep is None else root._keep[:, : root._length]
 
     @property
@@ -144,50 +146,54 @@ class State:
     def k_pos(self) -> Tensor:
         """(B|1, length): the number of each token in its text."""
         keep = self.keep
-        parts = self._root._parts
-        return torch.arange(self.length)[None] if keep is None and parts is None else positions(keep, parts)
+        parts = self._root._document_ids
+        return torch.arange(self.length)[None] if keep is None and parts is None else make_positions(keep, parts)
 
     @property
     def q_pos(self) -> Tensor:
         """(B|1, T): the numbers of the newest tokens."""
-        return self.k_pos[:, self.length - self._root._new :]
+        return self.k_pos[:, self.length - self._root._new_tokens :]
 
-    def sight(self, pattern: Pattern, bias: Bias | None = None, device: torch.device | None = None) -> Sight:
+    def make_sight(self, pattern: Pattern, bias: Bias | None = None, device: torch.device | None = None) -> Sight:
         """What the newest tokens may see of all that is remembered."""
-        new = self._root._new
+        new = self._root._new_tokens
         if self.length == new:
-            return Sight(pattern, keep=self.keep, bias=bias, parts=self._root._parts)
+            return Sight(pattern, keep=self.keep, bias=bias, document_ids=self._root._document_ids)
         real = None if self.keep is None else self.keep[:, -new:]
-        return Sight(pattern, self.q_pos.to(device), self.k_pos.to(device), self.keep, bias, real, newest=True)
+        return Sight(
+            pattern, self.q_pos.to(device), self.k_pos.to(device), self.keep, bias, real, queries_are_last=True
+        )
 
     # what searches do
 
     def reorder(self, rows: Tensor) -> None:
         """Let the batch consist of these rows, in this order; a row may be taken more than once or not at all."""
         root = self._root
-        alike, stays = self._whole(rows)
+        alike, stays = self._find_group_shared(rows)
         slots = {}
         for name, slot in root._slots.items():
             same = stays and slot.tensor is alike.get(name)  # rows that are alike need not change places
             slots[name] = slot if same else replace(slot, tensor=slot.tensor.index_select(0, rows))
-        root._alike = {name: slots[name].tensor for name, slot in root._slots.items() if slot.tensor is alike.get(name)}
+        root._group_shared = {
+            name: slots[name].tensor for name, slot in root._slots.items() if slot.tensor is alike.get(name)
+        }
         root._slots = slots
         root._keep = None if root._keep is None else root._keep.index_select(0, rows)
 
-    def spread(self, times: int) -> None:
+    def expand_rows(self, times: int) -> None:
         """Let each row become `times` rows that are alike; what no step replaces is not copied when they change places."""
         root = self._root
         if not root._slots:
             raise ValueError("This state remembers nothing yet; take the first step before its rows are spread.")
         first = next(iter(root._slots.values())).tensor
-        root._alike, root._times = {}, 1
+        root._group_shared, root._rows_per_group = {}, 1
         self.reorder(torch.arange(len(first), device=first.device).repeat_interleave(times))
-        root._alike = {name: slot.tensor for name, slot in root._slots.items() if not slot.grows}
-        root._times = times
+        root._group_shared = {name: slot.tensor for name, slot in root._slots.items() if not slot.grows}
+        root._rows_per_group = times
 
-    def _whole(self, rows: Tensor) -> tuple[dict[str, Tensor], bool]:
+    def _find_group_shared(self, rows: Tensor) -> tuple[dict[str, Tensor], bool]:
         """What is still alike in each group if the rows move so, and whether every group stays where it is."""
-        alike, times = self._root._alike, self._root._times
+        alike, times = self._root._group_shared, self._root._rows_per_group
         if not alike or len(rows) % times:
             return {}, False
         groups = (rows // times).view(-1, times)
@@ -196,18 +202,23 @@ class State:
         before = len(next(iter(alike.values()))) // times
         return alike, groups[:, 0].tolist() == list(range(before))
 
-    def mark(self) -> Mark:
+    def snapshot(self) -> Snapshot:
         """This moment, to come back to; costs nothing, since tensors are never changed in place."""
         root = self._root
-        return Mark(dict(root._slots), root._keep, root._length, root._new, root._parts)
+        return Snapshot(dict(root._slots), root._keep, root._length, root._new_tokens, root._document_ids)
 
-    def rewind(self, mark: Mark) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Forget all that came after the mark."""
         root = self._root
-        root._slots, root._keep, root._length, root._new = dict(mark.slots), mark.keep, mark.length, mark.new
-        root._parts = mark.parts
+        root._slots, root._keep, root._length, root._new_tokens = (
+            dict(snapshot.slots),
+            snapshot.keep,
+            snapshot.length,
+            snapshot.new_tokens,
+        )
+        root._document_ids = snapshot.document_ids
 
-    def join(self, other: "State") -> None:
+    def append_rows(self, other: "State") -> None:
         """Put the rows of another state below the rows of this one; shorter memories are padded on the left."""
         one, two = self._root, other._root
         if one._slots.keys() != two._slots.keys():
@@ -217,19 +228,19 @@ class State:
             raise ValueError("These states remember nothing yet; run `start` on both before joining them.")
         batches = [next(iter(state._slots.values())).tensor.size(0) for state in (one, two)]
         length = max(one._length, two._length)
-        keeps = [state._real(batch) for state, batch in zip((one, two), batches, strict=True)]
+        keeps = [state._make_keep(batch) for state, batch in zip((one, two), batches, strict=True)]
         merged = {}
         for name, slot in one._slots.items():
             pair, axis = (slot.tensor, two._slots[name].tensor), slot.axis
             if axis is not None:
                 size = max(x.size(axis) for x in pair)
-                pair = tuple(_left(x, size, axis) for x in pair)
+                pair = tuple(_pad_left(x, size, axis) for x in pair)
             merged[name] = replace(slot, tensor=torch.cat(pair))
         one._slots, one._length = merged, length
-        keep = torch.cat([_left(keep, length, 1) for keep in keeps])
+        keep = torch.cat([_pad_left(keep, length, 1) for keep in keeps])
         one._keep = None if bool(keep.all()) else keep
 
-    def leave(self, rows: Tensor) -> None:
+    def drop_rows(self, rows: Tensor) -> None:
         """Take these rows out of the batch, and with them the columns that only they needed."""
         root = self._root
         if not root._slots:
@@ -248,14 +259,14 @@ class State:
         root._keep, root._length = root._keep[:, empty:], root._length - empty
         root._keep = None if bool(root._keep.all()) else root._keep
 
-    def _real(self, batch: int) -> Tensor:
+    def _make_keep(self, batch: int) -> Tensor:
         if self._keep is not None:
             return self._keep
         device = next(iter(self._slots.values())).tensor.device
         return torch.ones(batch, self._length, dtype=torch.bool, device=device)
 
 
-def _left(x: Tensor, size: int, axis: int) -> Tensor:
+def _pad_left(x: Tensor, size: int, axis: int) -> Tensor:
     """Pad with zeros (False) in front, along one axis, up to `size`."""
     missing = size - x.size(axis)
     return F.pad(x, [0, 0] * (x.dim() - 1 - axis) + [missing, 0]) if missing else x

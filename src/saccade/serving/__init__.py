@@ -1,1 +1,1 @@
-"""The HTTP API, and the page on top of it."""
+"""The HTTP API, and the server of the web viewer."""

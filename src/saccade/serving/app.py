@@ -9,58 +9,58 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from saccade.errors import UsageError
-from saccade.explain.grid import LEVELS, shades
-from saccade.explain.page import POLICY
-from saccade.serving.demos import Demos
-from saccade.serving.guard import guard, said
-from saccade.serving.room import Asking, Room
-from saccade.serving.shelf import Shelf
-from saccade.studies.lessons.alignments import DEMO
-from saccade.studies.lessons.table import LESSONS
-from saccade.viewer import pages
+from saccade.lessons.alignments import DEMO_DIR
+from saccade.lessons.registry import LESSONS
+from saccade.render.grid import COLOR_LEVELS, class_to_colors
+from saccade.render.page import CONTENT_SECURITY_POLICY
+from saccade.serving.demo_jobs import DemoJobs
+from saccade.serving.runs import RunFolder
+from saccade.serving.security import add_security, error_response
+from saccade.serving.session import LookRequest, ModelSession
+from saccade.viewer import read_page_files
 
-LONGEST = 200_000  # characters of a text
-Number = Annotated[int, Path(ge=0, le=2**31)]
+MAX_TEXT_CHARS = 200_000  # characters of a text
+PathIndex = Annotated[int, Path(ge=0, le=2**31)]
 
 
-class Asked(BaseModel):
+class LookBody(BaseModel):
     """What the page sends to look at."""
 
     model_config = ConfigDict(extra="forbid")
-    text: str = Field("", max_length=LONGEST)
-    second: str | None = Field(None, max_length=LONGEST)
-    picture: str | None = None
-    off: list[str] = Field([], max_length=4096)
-    words: bool = False
-    first: int | None = Field(None, ge=0, le=2**20)
+    text: str = Field("", max_length=MAX_TEXT_CHARS)
+    second_text: str | None = Field(None, max_length=MAX_TEXT_CHARS)
+    image: str | None = None
+    disabled_heads: list[str] = Field([], max_length=4096)
+    merge_subwords: bool = False
+    first_query: int | None = Field(None, ge=0, le=2**20)
     beams: int = Field(1, ge=1, le=16)
-    length: int | None = Field(None, ge=1, le=512)
+    max_new_tokens: int | None = Field(None, ge=1, le=512)
 
-    def asking(self) -> Asking:
+    def to_request(self) -> LookRequest:
         given: dict[str, Any] = self.model_dump()
-        given["off"] = tuple(self.off)
-        return Asking(**given)
+        given["disabled_heads"] = tuple(self.disabled_heads)
+        return LookRequest(**given)
 
 
-def make(rooms: dict[str, Room], shelf: Shelf) -> FastAPI:
+def make_app(sessions: dict[str, ModelSession], run_folder: RunFolder) -> FastAPI:
     """The application: rooms by the names of their models, and the runs that can be compared."""
-    demos = Demos(DEMO)
+    demos = DemoJobs(DEMO_DIR)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        demos.end()
+        demos.stop()
 
-    app = guard(FastAPI(title="saccade", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan))
-    _files(app)
-    _looks(app, rooms)
-    _runs(app, shelf)
-    _lessons(app, demos)
+    app = add_security(FastAPI(title="saccade", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan))
+    _add_page_routes(app)
+    _add_look_routes(app, sessions)
+    _add_run_routes(app, run_folder)
+    _add_lesson_routes(app, demos)
     return app
 
 
-def _files(app: FastAPI) -> None:
-    files = pages()
+def _add_page_routes(app: FastAPI) -> None:
+    files = read_page_files()
 
     @app.get("/")
     def home() -> Response:
@@ -69,89 +69,91 @@ def _files(app: FastAPI) -> None:
     @app.get("/page/{name}")
     def page(name: str) -> Response:
         if name not in files:
-            return said(404, "There is no such file.")
+            return error_response(404, "There is no such file.")
         content, kind = files[name]
         return Response(content, media_type=kind)
 
 
-def _looks(app: FastAPI, rooms: dict[str, Room]) -> None:
+def _add_look_routes(app: FastAPI, sessions: dict[str, ModelSession]) -> None:
     @app.get("/api/about")
     def about() -> dict[str, Any]:
-        return {"models": {name: room.about() for name, room in rooms.items()}, "colours": colours()}
+        return {"models": {name: room.describe() for name, room in sessions.items()}, "colors": color_scales()}
 
-    def room(name: str) -> Room:
-        if name not in rooms:
+    def room(name: str) -> ModelSession:
+        if name not in sessions:
             raise UsageError(f"There is no model {name!r} here.")
-        return rooms[name]
+        return sessions[name]
 
     @app.post("/api/look/{name}")
-    def look(name: str, asked: Asked) -> dict[str, Any]:
-        return room(name).look(asked.asking())
+    def look(name: str, asked: LookBody) -> dict[str, Any]:
+        return room(name).look(asked.to_request())
 
     @app.get("/api/look/{name}/{number}/{map}")
     def weights(
-        name: str, number: Number, map: Number, measure: Literal["weight", "value_norm"] = "weight"
+        name: str, number: PathIndex, map: PathIndex, measure: Literal["weight", "value_norm"] = "weight"
     ) -> Response:
-        return Response(room(name).weights(number, map, measure), media_type="application/octet-stream")
+        return Response(room(name).encode_weights(number, map, measure), media_type="application/octet-stream")
 
     @app.get("/api/heads/{name}/{number}/{map}")
-    def heads(name: str, number: Number, map: Number) -> list[dict[str, Any]]:
-        return room(name).heads(number, map)
+    def heads(name: str, number: PathIndex, map: PathIndex) -> list[dict[str, Any]]:
+        return room(name).describe_heads(number, map)
 
-    @app.get("/api/agree/{name}/{number}/{map}/{head}")
-    def agree(name: str, number: Number, map: Number, head: Number) -> dict[str, Any]:
-        return room(name).agree(number, map, head)
+    @app.get("/api/faithfulness/{name}/{number}/{map}/{head}")
+    def faithfulness(name: str, number: PathIndex, map: PathIndex, head: PathIndex) -> dict[str, Any]:
+        return room(name).measure_faithfulness(number, map, head)
 
     @app.get("/api/page/{name}/{number}")
-    def saved(name: str, number: Number) -> Response:
-        return inside(room(name).page(number))
+    def saved(name: str, number: PathIndex) -> Response:
+        return page_response(room(name).render_page(number))
 
 
-def _runs(app: FastAPI, shelf: Shelf) -> None:
+def _add_run_routes(app: FastAPI, run_folder: RunFolder) -> None:
     @app.get("/api/runs")
     def runs() -> list[dict[str, Any]]:
-        return shelf.runs()
+        return run_folder.list_runs()
 
     @app.get("/api/report/{name}")
     def report(name: str) -> Response:
-        return inside(shelf.report(name))
+        return page_response(run_folder.read_report(name))
 
     @app.get("/api/card/{name}")
     def card(name: str) -> Response:
-        return inside(shelf.card(name))
+        return page_response(run_folder.read_card(name))
 
     @app.get("/api/samples/{name}")
     def samples(name: str) -> dict[str, Any]:
-        return shelf.samples(name)
+        return run_folder.read_samples(name)
 
 
-def _lessons(app: FastAPI, demos: Demos) -> None:
+def _add_lesson_routes(app: FastAPI, demo_jobs: DemoJobs) -> None:
     @app.get("/api/lessons")
     def lessons() -> list[dict[str, Any]]:
-        return [lesson.described() for lesson in LESSONS.values()]
+        return [lesson.describe() for lesson in LESSONS.values()]
 
     @app.get("/api/lesson/{name}")
     def lesson(name: str, set: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006 - the framework copies it
         if name not in LESSONS:
             raise UsageError(f"There is no lesson {name!r}.")
-        return LESSONS[name].shown({one.partition(":")[0]: one.partition(":")[2] for one in set})
+        return LESSONS[name].run({one.partition(":")[0]: one.partition(":")[2] for one in set})
 
     @app.get("/api/demo")
     def trained() -> dict[str, Any]:
-        return demos.told()
+        return demo_jobs.status()
 
     @app.post("/api/demo/{name}")
     def train(name: str) -> dict[str, Any]:
-        return demos.begin(name)
+        return demo_jobs.start(name)
 
 
-def inside(page: str | bytes) -> Response:
+def page_response(page: str | bytes) -> Response:
     """A page that has its style inside, and asks for nothing else."""
-    return Response(page, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": POLICY})
+    return Response(
+        page, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+    )
 
 
-def colours() -> dict[str, list[str]]:
+def color_scales() -> dict[str, list[str]]:
     """The scales of the pictures on a light and on a dark page, for weights and for numbers with a sign; zero is the ground."""
-    weights, signed = ([shades(f"{kind}{level}") for level in range(LEVELS + 1)] for kind in "md")
+    weights, signed = ([class_to_colors(f"{kind}{level}") for level in range(COLOR_LEVELS + 1)] for kind in "md")
     found = {"light": [one[0] for one in weights], "dark": [one[1] for one in weights]}
     return found | {"signed": [one[0] for one in signed], "signed_dark": [one[1] for one in signed]}

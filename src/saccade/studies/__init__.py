@@ -1,1 +1,1 @@
-"""Studies: questions about attention that are answered by measuring, each ending in a report with a plot."""
+"""Studies: experiments on attention that train and measure models, each ending in a report with a plot."""

@@ -1,1 +1,1 @@
-"""What models are asked to do, and how well they did it: M families and N tasks meet in M + N files."""
+"""Tasks: what a model is trained for, and how it is scored. M families and N tasks meet in M + N files."""

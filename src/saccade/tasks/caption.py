@@ -10,78 +10,86 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saccade.attention.hard import draws, reinforce
-from saccade.attention.normaliser import Hard
+from saccade import metrics
+from saccade.attention.normalizer import Hard
+from saccade.attention.reinforce import record_draws, reinforce_loss
 from saccade.data import Batch, Example, Image, Role, Text
-from saccade.data.item import CAPTION, IMAGE
+from saccade.data.example import CAPTION, IMAGE
 from saccade.decoding.beam import Hypothesis
-from saccade.decoding.loop import follow, generate
-from saccade.decoding.ways import Ways
+from saccade.decoding.generator import TextGenerator
+from saccade.decoding.loop import generate, teacher_forced_logits
+from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.label import picture_shape
-from saccade.tasks.losses import written_loss
-from saccade.tasks.metrics import Score
+from saccade.tasks.base import Defaults, ErrorRow, Item, Task, require_tokenizer
+from saccade.tasks.label import image_shape
+from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task, Wrong, need_tokenizer
-from saccade.vision.pixels import held, pixels
+from saccade.vision.pixels import lazy_pixels, load_pixels
 
-SIDES = (32, 64, 128)  # rows and columns of the pictures that a new model reads; larger ones are scaled down
-CELLS = 4  # rows and columns of the grid that it looks at
+IMAGE_SIZES = (32, 64, 128)  # rows and columns of the pictures that a new model reads; larger ones are scaled down
+CELLS_PER_SIDE = 4  # rows and columns of the grid that it looks at
 
 
 @dataclass(frozen=True)
 class Config:
-    length: int = 64  # the most tokens of a caption
-    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
-    smoothing: float = 0.1  # of the words
-    metric: str = "cider"  # what training watches: cider, bleu or exact_match
+    max_caption_tokens: int = 64
+    """Maximum number of tokens per caption."""
+    tokenizer: str = "auto"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
+    label_smoothing: float = 0.1
+    """Label smoothing of the cross-entropy loss; 0 disables it."""
+    metric: str = "cider"
+    """Metric that selects the best checkpoint: cider, bleu or exact_match."""
 
 
 class Caption(Task):
     name = "caption"
     verb = "caption"
     gold_roles = ("caption",)
-    no_swap = "the people in a picture stay who they are"
+    no_augment_reason = "the people in a picture stay who they are"
     hub_pipeline = "image-to-text"
-    watched = ("cider", "bleu", "exact_match")
-    said = "a picture in words"
+    metric_names = ("cider", "bleu", "exact_match")
+    description = "image captioning: a text that describes an image"
     Config = Config
     needs = Needs(Modality.IMAGE, Generates.TARGET)
-    frame = "t5"
-    sample = "pictures"
+    token_template = "t5"
+    sample = "scenes"
+
+    @property
+    def token_limit(self) -> int:
+        return self.config.max_caption_tokens
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (IMAGE, CAPTION)
 
-    def usual(self) -> str:
+    def default_family(self) -> str:
         return "captioner_transformer"
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
-            return Choices("", train={"rate": 3e-4, "rows": 64, "tokens": 4096, "epochs": 3})
-        return Choices(
-            self.usual(),
-            new_sizes(examples[0]["image"])
-            | {"width": 96, "layers": 1, "inner": 256, "block": "plain", "dropout": 0.0},
-            {"rate": 2e-3, "rows": 32, "tokens": 4096, "epochs": 18},
+            return Defaults("", train={"lr": 3e-4, "batch_size": 64, "batch_tokens": 4096, "epochs": 3})
+        return Defaults(
+            self.default_family(),
+            infer_image_sizes(examples[0]["image"])
+            | {"width": 96, "layers": 1, "ffn_width": 256, "block_type": "plain", "dropout": 0.0},
+            {"lr": 2e-3, "batch_size": 32, "batch_tokens": 4096, "epochs": 18},
         )
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
-        return (text for example in examples for text in captions(example))
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return (text for example in examples for text in get_captions(example))
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
         """One for each caption, so that each is learnt; `gold` is its number, and a picture is asked about once, as 0."""
-        shape = picture_shape(model)
+        shape = image_shape(model)
         out: list[Item] = []
-        pictures = iter(held([example["image"] for example in examples], shape))
+        pictures = iter(lazy_pixels([example["image"] for example in examples], shape))
         for start in range(0, len(examples), 1000):
             some = examples[start : start + 1000]
-            targets = self._targets([text for example in some for text in captions(example)], model)
+            targets = self._encode_captions([text for example in some for text in get_captions(example)], model)
             for example in some:
                 seen: Any = next(pictures)
-                count = max(1, len(captions(example)))
+                count = max(1, len(get_captions(example)))
                 out += [Item(example, seen, target=next(targets, None), gold=number) for number in range(count)]
         return out
 
@@ -89,51 +97,58 @@ class Caption(Task):
         stacked = torch.from_numpy(np.stack([item.source for item in items]))
         target = None
         if all(item.target is not None for item in items):
-            target = Text.of([item.target.tolist() for item in items if item.target is not None])
-        return Batch(Image(stacked.float().div_(127.5).sub_(1.0)), target, rows=list(items))
+            target = Text.pad([item.target.tolist() for item in items if item.target is not None])
+        return Batch(Image(stacked.float().div_(127.5).sub_(1.0)), target, items=list(items))
 
-    def count(self, batch: Batch) -> int:
-        return sum(len(item.target) for item in batch.rows)
+    def count_targets(self, batch: Batch) -> int:
+        return sum(len(item.target) for item in batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         if model.training and any(isinstance(module, Hard) for module in model.modules()):
-            return rewarded_loss(model, batch, self.config.smoothing)
-        return written_loss(model, batch, self.config.smoothing if model.training else 0.0)
+            return reinforced_caption_loss(model, batch, self.config.label_smoothing)
+        return seq2seq_loss(model, batch, self.config.label_smoothing if model.training else 0.0)
 
     def answer(self, model: Model, batch: Batch) -> list[str | None]:
         """The caption of each picture; of a picture that stands there for another of its captions, nothing."""
-        tokenizer = need_tokenizer(model).target
+        tokenizer = require_tokenizer(model).target
         assert isinstance(batch.source, Image)
-        asked = [number for number, item in enumerate(batch.rows) if not item.gold]
-        out: list[str | None] = [None] * len(batch.rows)
+        asked = [number for number, item in enumerate(batch.items) if not item.gold]
+        out: list[str | None] = [None] * len(batch.items)
         if asked:
             seen = Batch(Image(batch.source.pixels[asked]))
-            rows = generate(model, seen, stop=tokenizer.end, limit=_room(model, self.config.length))
+            rows = generate(
+                model,
+                seen,
+                stop_ids=tokenizer.eos_id,
+                max_new_tokens=_max_caption_tokens(model, self.config.max_caption_tokens),
+            )
             for number, row in zip(asked, rows, strict=True):
                 out[number] = tokenizer.decode(row)
         return out
 
-    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
+    def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
         assert isinstance(batch.source, Image)
-        asked = [number for number, item in enumerate(batch.rows) if not item.gold]
-        out: list[list[Hypothesis]] = [[] for _ in batch.rows]
+        asked = [number for number, item in enumerate(batch.items) if not item.gold]
+        out: list[list[Hypothesis]] = [[] for _ in batch.items]
         if asked:
             seen = Batch(Image(batch.source.pixels[asked]))
-            for number, found in zip(asked, ways.write(seen, limit=self._limit(ways)), strict=True):
+            for number, found in zip(
+                asked, generator.generate(seen, max_new_tokens=self._generation_limit(generator)), strict=True
+            ):
                 out[number] = found
         return out
 
-    def _limit(self, ways: Ways) -> int:
+    def _generation_limit(self, generator: TextGenerator) -> int:
         """The most tokens of a caption: what the user says, as far as the model has places, or what is usual."""
-        asked, most = ways.decoding.length, ways.model.limit
+        asked, most = generator.decoding.max_new_tokens, generator.model.max_positions
         if asked is None:
-            return _room(ways.model, self.config.length)
+            return _max_caption_tokens(generator.model, self.config.max_caption_tokens)
         if most is None or asked <= most:
             return asked
-        self.noticed = (f"--length {asked}: the model has places for {most} tokens, so no caption is longer.",)
+        self.notes = (f"--length {asked}: the model has places for {most} tokens, so no caption is longer.",)
         return most
 
-    def gathered(self, answers: Sequence[str | None], items: Sequence[Item]) -> list[str]:
+    def merge_answers(self, answers: Sequence[str | None], items: Sequence[Item]) -> list[str]:
         return [said or "" for said, item in zip(answers, items, strict=True) if not item.gold]
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
@@ -141,75 +156,77 @@ class Caption(Task):
         said: dict[str, str] = {}
         gold: dict[str, list[str]] = {}
         for answer, example in zip(answers, examples, strict=True):
-            key = _key(example["image"])
+            key = _image_key(example["image"])
             said.setdefault(key, answer)
-            gold.setdefault(key, []).extend(captions(example))
+            gold.setdefault(key, []).extend(get_captions(example))
         right, given = list(gold.values()), list(said.values())
         found = [metrics.cider(right, given), metrics.bleu(right, given), metrics.exact_match(right, given)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def shown(self, answer: str, example: Example) -> dict[str, Any]:
+    def to_record(self, answer: str, example: Example) -> dict[str, Any]:
         where = {"image": example["image"]} if isinstance(example["image"], str) else {}
         return where | {"caption": answer}
 
-    def wrong(self, answer: str, example: Example) -> Wrong | None:
-        gold = captions(example)
+    def error_row(self, answer: str, example: Example) -> ErrorRow | None:
+        gold = get_captions(example)
         if answer in gold:
             return None
         picture = example["image"] if isinstance(example["image"], str) else f"{example.file}:{example.line}"
-        return Wrong({"picture": picture, "gold": " / ".join(gold), "answer": answer})
+        return ErrorRow({"picture": picture, "gold": " / ".join(gold), "answer": answer})
 
-    def told(self, shown: dict[str, Any]) -> str:
-        return shown["caption"]
+    def to_line(self, record: dict[str, Any]) -> str:
+        return record["caption"]
 
-    def _targets(self, texts: Sequence[str], model: Model) -> Iterator[np.ndarray]:
+    def _encode_captions(self, texts: Sequence[str], model: Model) -> Iterator[np.ndarray]:
         if not texts:
             return iter(())
-        limit = _room(model, self.config.length)
-        found = need_tokenizer(model).target.encode_each(list(texts), truncate=limit)
+        limit = _max_caption_tokens(model, self.config.max_caption_tokens)
+        found = require_tokenizer(model).target.encode_iter(list(texts), max_tokens=limit)
         return (np.array(one.ids, np.int32) for one in found)
 
 
-def captions(example: Example) -> list[str]:
+def get_captions(example: Example) -> list[str]:
     """All captions of a picture; none where it has none.
 
-    >>> captions(Example({"caption": "a dog"})), captions(Example({"caption": ["a dog", "a pup"]})), captions(Example({}))
+    >>> get_captions(Example({"caption": "a dog"})), get_captions(Example({"caption": ["a dog", "a pup"]})), get_captions(Example({}))
     (['a dog'], ['a dog', 'a pup'], [])
     """
     found = example.values.get("caption", [])
     return [found] if isinstance(found, str) else list(found)
 
 
-def new_sizes(picture: str | np.ndarray) -> dict[str, int]:
+def infer_image_sizes(image: str | np.ndarray) -> dict[str, int]:
     """Channels, size and cells that suit a picture: the next size that holds it, in CELLS x CELLS cells."""
-    channels, rows, columns = pixels(picture).shape
-    size = next((side for side in SIDES if side >= max(rows, columns)), SIDES[-1])
-    return {"channels": channels, "size": size, "cell": size // CELLS}
+    channels, rows, columns = load_pixels(image).shape
+    size = next((side for side in IMAGE_SIZES if side >= max(rows, columns)), IMAGE_SIZES[-1])
+    return {"channels": channels, "image_size": size, "cell_size": size // CELLS_PER_SIDE}
 
 
-def rewarded_loss(model: Model, batch: Batch, smoothing: float) -> Tensor:
+def reinforced_caption_loss(model: Model, batch: Batch, label_smoothing: float) -> Tensor:
     """The summed loss of a model that draws where it looks: of its words, and of its draws by what the words gained.
 
     The reward of a caption is its mean log-probability, and the baseline the mean of the batch.
     """
     target = batch.target
     assert target is not None, "a batch to learn from has targets"
-    with draws(model) as log:
-        scores = follow(model, batch)
-    real = target.real
-    each = F.cross_entropy(scores.transpose(1, 2), target.tokens, reduction="none", label_smoothing=smoothing) * real
+    with record_draws(model) as log:
+        scores = teacher_forced_logits(model, batch)
+    real = target.keep_mask
+    each = (
+        F.cross_entropy(scores.transpose(1, 2), target.tokens, reduction="none", label_smoothing=label_smoothing) * real
+    )
     reward = -(each.sum(1) / real.sum(1)).detach()
-    return each.sum() + len(reward) * reinforce(log, reward, reward.mean())
+    return each.sum() + len(reward) * reinforce_loss(log, reward, reward.mean())
 
 
-def _room(model: Model, length: int) -> int:
+def _max_caption_tokens(model: Model, max_caption_tokens: int) -> int:
     """Tokens of a caption: what was asked for, or what the model has places for."""
-    return min(length, model.config.length)
+    return min(max_caption_tokens, model.config.max_positions)
 
 
-def _key(picture: str | bytes | np.ndarray) -> str:
-    if isinstance(picture, str):
-        return picture
-    if isinstance(picture, bytes):
-        return hashlib.blake2b(picture, digest_size=12).hexdigest()
-    return hashlib.blake2b(picture.tobytes(), digest_size=12).hexdigest() + str(picture.shape)
+def _image_key(image: str | bytes | np.ndarray) -> str:
+    if isinstance(image, str):
+        return image
+    if isinstance(image, bytes):
+        return hashlib.blake2b(image, digest_size=12).hexdigest()
+    return hashlib.blake2b(image.tobytes(), digest_size=12).hexdigest() + str(image.shape)

@@ -9,16 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from saccade import metrics
 from saccade.data import Batch, Example, Role
-from saccade.data.guess import are_numbers
-from saccade.data.item import GRADE, TEXT
+from saccade.data.example import GRADE, TEXT
+from saccade.data.infer_task import are_numbers
 from saccade.errors import DataError
+from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.metrics import Score
+from saccade.tasks.base import Baseline, Defaults, Item, Task, encode_texts, pad_sources
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Baseline, Choices, Item, Task, encoded, sources
 
 MAX_CLASSES = 12  # whole numbers of which there are no more are read as classes when a file is looked at
 MIN_REPEATS = 5  # times that whole numbers come on average; those of which each comes once are no grades
@@ -26,20 +26,24 @@ MIN_REPEATS = 5  # times that whole numbers come on average; those of which each
 
 @dataclass(frozen=True)
 class Config:
-    length: int = 256  # the most tokens that are read of a text
-    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
-    metric: str = "pearson"  # the metric that selects the checkpoint: pearson, spearman, mse or mae
-    mean: float = 0.0  # of the numbers, taken from the training data
-    deviation: float = 1.0  # their standard deviation, likewise
-    augment: Literal["none", "swap"] = (
-        "none"  # swap: counterfactual examples about the other group join the training data
-    )
+    max_tokens: int = 256
+    """Maximum number of tokens per text; longer texts are truncated."""
+    tokenizer: str = "auto"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
+    metric: str = "pearson"
+    """Metric that selects the best checkpoint: pearson, spearman, mse or mae."""
+    target_mean: float = 0.0
+    """Mean of the target values, measured on the training data."""
+    target_std: float = 1.0
+    """Standard deviation of the target values, measured on the training data."""
+    augment: Literal["none", "swap"] = "none"
+    """Data augmentation: swap adds a counterfactual copy of each training example about the other group."""
 
 
 class Grade(Task):
     name = "grade"
     aliases = ("score",)
-    said = "a number for a text: stars, a mark, a price"
+    description = "text regression: a number for each text, such as stars, a grade or a price"
     Config = Config
     needs = Needs(Modality.TEXT, head="label")
 
@@ -47,8 +51,8 @@ class Grade(Task):
     sample = "ratings"
     gold_roles = ("score",)
     min_examples = 500
-    exchanged = counterfactual_roles = ("text",)
-    unchanged_gold = ("score",)
+    augment_roles = counterfactual_roles = ("text",)
+    preserved_gold_roles = ("score",)
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (TEXT, GRADE)
@@ -66,43 +70,43 @@ class Grade(Task):
         mean, deviation = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
         if not deviation > 1e-12 * max(1.0, abs(mean)):
             what = f"all {len(values)} texts have the number {values[0]:g}" if values else "there are no texts"
-            raise DataError(f"{what}, so there is nothing to learn", cure="give texts with at least two numbers")
-        self.config = replace(self.config, mean=mean, deviation=deviation)
+            raise DataError(f"{what}, so there is nothing to learn", hint="give texts with at least two numbers")
+        self.config = replace(self.config, target_mean=mean, target_std=deviation)
         self.labels = ("score",)  # the one output
-        self.noticed = (f"the numbers lie between {min(values):g} and {max(values):g}, with a mean of {mean:.3g}",)
+        self.notes = (f"the numbers lie between {min(values):g} and {max(values):g}, with a mean of {mean:.3g}",)
 
     # encoding
-    frame = "both"
+    token_template = "bos_eos"
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples)
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        found = encoded([example["text"] for example in examples], model, self.config.length)
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        found = encode_texts([example["text"] for example in examples], model, self.config.max_tokens)
         return [
-            Item(example, ids, gold=self._gold(example), segments=segments)
+            Item(example, ids, gold=self._encode_gold(example), segment_ids=segments)
             for example, (ids, segments, _) in zip(examples, found, strict=True)
         ]
 
     def batch(self, items: Sequence[Item]) -> Batch:
         known = all(item.gold is not None for item in items)
         gold = torch.tensor([item.gold for item in items]) if known else None
-        return Batch(sources(items), gold=gold, rows=list(items))
+        return Batch(pad_sources(items), gold=gold, items=list(items))
 
     # learning
-    watched = ("pearson", "spearman", "mse", "mae")
+    metric_names = ("pearson", "spearman", "mse", "mae")
 
-    def usual(self) -> str:
-        return "transformer_reader"
+    def default_family(self) -> str:
+        return "transformer_encoder"
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
-            return Choices("", train={"rate": 1e-4, "tokens": 1024, "epochs": 4})
-        sizes = {"width": 128, "layers": 2, "inner": 256}
-        return Choices(self.usual(), sizes, {"rate": 1e-3, "tokens": 2048, "epochs": 10})
+            return Defaults("", train={"lr": 1e-4, "batch_tokens": 1024, "epochs": 4})
+        sizes = {"width": 128, "layers": 2, "ffn_width": 256}
+        return Defaults(self.default_family(), sizes, {"lr": 1e-3, "batch_tokens": 2048, "epochs": 10})
 
-    def count(self, batch: Batch) -> int:
-        return len(batch.rows)
+    def count_targets(self, batch: Batch) -> int:
+        return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The squared error, in units of the training data's variance."""
@@ -118,14 +122,14 @@ class Grade(Task):
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
         scores = model(batch).float().squeeze(-1)
-        return [{"score": self.config.mean + self.config.deviation * value} for value in scores.tolist()]
+        return [{"score": self.config.target_mean + self.config.target_std * value} for value in scores.tolist()]
 
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
         gold, given = [float(example["score"]) for example in examples], [answer["score"] for answer in answers]
         found = [measure(gold, given) for measure in (metrics.pearson, metrics.spearman, metrics.mse, metrics.mae)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def comparable(self, answer: dict[str, float], example: Example) -> float:
+    def to_comparable(self, answer: dict[str, float], example: Example) -> float:
         return answer["score"]
 
     # presenting
@@ -137,9 +141,9 @@ class Grade(Task):
     def from_head(cls, model: Model) -> None:
         """None: a head with one output that came without a run is taken for one that compares two texts."""
 
-    def told(self, shown: dict[str, Any]) -> str:
-        return f"{shown['score']:.4g}"
+    def to_line(self, record: dict[str, Any]) -> str:
+        return f"{record['score']:.4g}"
 
-    def _gold(self, example: Example) -> float | None:
+    def _encode_gold(self, example: Example) -> float | None:
         known = "score" in example
-        return (float(example["score"]) - self.config.mean) / self.config.deviation if known else None
+        return (float(example["score"]) - self.config.target_mean) / self.config.target_std if known else None

@@ -13,28 +13,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saccade import metrics
 from saccade.data import Batch, Example, Role, Text
-from saccade.data.item import LINE
+from saccade.data.example import TEXT_LINE
 from saccade.errors import DataError, UsageError
+from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.losses import word_costs, word_loss
-from saccade.tasks.metrics import Score
+from saccade.tasks.base import Defaults, Item, Task, require_tokenizer
+from saccade.tasks.losses import lm_loss, token_nll
 from saccade.tasks.needs import Needs
-from saccade.tasks.recall import recalled
-from saccade.tasks.task import Choices, Item, Task, need_tokenizer
-from saccade.tasks.validity import kind_of
+from saccade.tasks.neural_cache import neural_cache_nll
+from saccade.tasks.records.validity import get_record_format
 
 
 @dataclass(frozen=True)
 class Config:
-    length: int = 256  # tokens of a window
-    context: int = 0  # of those, so many are read before the ones that are scored: slower, says what is known mid-text
-    recall: int = 0  # when a text is scored, so many tokens behind are looked back at (Grave et al. 2017)
-    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
-    check: str = "none"  # what each record is, for `generate --check`: none, smiles, abc, protein or midi
-    augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
+    max_tokens: int = 256
+    """Window size: maximum number of tokens per window."""
+    eval_overlap: int = 0
+    """Overlap of evaluation windows: tokens of each window that are context and not scored. Slower; 0 disables it."""
+    neural_cache: int = 0
+    """Neural cache: when a text is scored, look back at this many tokens (Grave et al. 2017); 0 disables it."""
+    tokenizer: str = "auto"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
+    record_format: str = "none"
+    """Format of the records, for `generate --check`: none, smiles, abc, protein or midi."""
+    augment: Literal["none", "swap"] = "none"
+    """Data augmentation: swap adds a counterfactual copy of each training example about the other group."""
 
 
 class Language(Task):
@@ -43,164 +49,166 @@ class Language(Task):
     verb = "generate"
     hub_pipeline = "text-generation"
     scores_sentences = True
-    answers_questions = False  # a text is continued as it is, and is no example of the windows that are scored
-    exchanged = ("text",)
-    said = "the next word, character or byte of a running text"
+    predicts_per_example = False  # a text is continued as it is, and is no example of the windows that are scored
+    augment_roles = ("text",)
+    description = "language modeling: the next token of a text"
     Config = Config
     needs = Needs(Modality.TEXT, Generates.CONTINUATION)
-    frame = "none"
+    token_template = "none"
     sample = "docs"
-    running = True
+    is_text_stream = True
     tracks_dev_loss = False  # its score is the loss
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        return (LINE,)
+        return (TEXT_LINE,)
 
     @property
-    def writes_records(self) -> str:  # type: ignore[override]
-        return "" if self.config.check == "none" else self.config.check
+    def record_format(self) -> str:  # type: ignore[override]
+        return "" if self.config.record_format == "none" else self.config.record_format
 
     @property
     def reads_sentences(self) -> bool:  # type: ignore[override]
-        return not self.writes_records
+        return not self.record_format
 
-    def name_texts(self, *texts: str) -> dict[str, Any]:
+    def make_record(self, *texts: str) -> dict[str, Any]:
         return dict(zip(("source", "target"), texts, strict=False))  # a second text is what the model is to write
 
     def fit(self, examples: Sequence[Example]) -> None:
-        kind_of(self.config.check)  # an unknown name is refused before anything is learnt
+        get_record_format(self.config.record_format)  # an unknown name is refused before anything is learnt
 
-    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+    def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
         """Nothing; but a tokenizer that drops the border between records could never end one."""
-        border = kind_of(self.config.check).border
-        if border and not need_tokenizer(model).encode(border, special=False).ids:
+        border = get_record_format(self.config.record_format).separator
+        if border and not require_tokenizer(model).encode(border, add_special_tokens=False).ids:
             raise UsageError(
-                f"task.check is {self.config.check}, whose records end with {border!r}, and a tokenizer of {self.config.pieces} "
-                "drops that; use task.pieces characters, bytes or bpe."
+                f"task.record_format is {self.config.record_format}, whose records end with {border!r}, and a tokenizer of {self.config.tokenizer} "
+                "drops that; use task.tokenizer characters, bytes or bpe."
             )
 
-    def usual(self) -> str:
-        return "transformer_language"
+    def default_family(self) -> str:
+        return "transformer_lm"
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
-            return Choices("", train={"rate": 1e-4, "tokens": 2048, "epochs": 1})
-        sizes = {"width": 256, "layers": 4, "inner": 1024, "heads": 4}
-        return Choices(self.usual(), sizes, {"rate": 1e-3, "tokens": 4096, "epochs": 5})
+            return Defaults("", train={"lr": 1e-4, "batch_tokens": 2048, "epochs": 1})
+        sizes = {"width": 256, "layers": 4, "ffn_width": 1024, "heads": 4}
+        return Defaults(self.default_family(), sizes, {"lr": 1e-3, "batch_tokens": 4096, "epochs": 5})
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples)
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Windows in which each token is scored once: they share a border token, and as many before it as `context` says."""
-        ids = self.ids(examples, model)
-        length, context = self.window(model), self.context
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        """Windows in which each token is scored once: they share a border token, and as many before it as `eval_overlap` says."""
+        ids = self.encode_stream(examples, model)
+        length, context = self.window_size(model), self.eval_overlap
         if not 0 <= context < length:
-            raise UsageError(f"task.context is {context}; it has to be below the {length} tokens of a window.")
-        if self.recall < 0:
-            raise UsageError(f"task.recall is {self.recall}; it is a number of tokens, or 0 for none.")
+            raise UsageError(f"task.eval_overlap is {context}; it has to be below the {length} tokens of a window.")
+        if self.neural_cache < 0:
+            raise UsageError(f"task.neural_cache is {self.neural_cache}; it is a number of tokens, or 0 for none.")
         starts = range(0, max(1, len(ids) - 1 - context), length - context)
         windows = [(ids[start : start + length + 1], context if start else 0) for start in starts]
-        return [Item(Example({"ids": ids, "known": known}), ids[:-1], gold=ids[1:]) for ids, known in windows]
+        return [Item(Example({"ids": ids, "context_tokens": known}), ids[:-1], gold=ids[1:]) for ids, known in windows]
 
-    def ids(self, examples: Sequence[Example], model: Model) -> np.ndarray:
+    def encode_stream(self, examples: Sequence[Example], model: Model) -> np.ndarray:
         """All lines as one row of ids."""
-        tokenizer = need_tokenizer(model)
+        tokenizer = require_tokenizer(model)
         lines = [example["text"] for example in examples]
-        rows = [np.array(found.ids, np.int32) for found in tokenizer.encode_each(lines, special=False)]
+        rows = [np.array(found.ids, np.int32) for found in tokenizer.encode_iter(lines, add_special_tokens=False)]
         ids = np.concatenate(rows) if rows else np.zeros(0, np.int32)
         if len(ids) < 2:
             file, line = (examples[0].file, examples[0].line) if examples else ("", 0)
             what = f"a text of {len(ids)} token{'' if len(ids) == 1 else 's'} has no next token to predict"
             cure = "give a longer text; of a text without a dev file the last tenth is held out, which also needs two tokens"
-            raise DataError(what, file=file, line=line, value="".join(lines), cure=cure)
+            raise DataError(what, file=file, line=line, value="".join(lines), hint=cure)
         return ids
 
-    def begins(self, ids: np.ndarray, model: Model) -> np.ndarray | None:
+    def find_record_starts(self, ids: np.ndarray, model: Model) -> np.ndarray | None:
         """Where records begin in a row of ids, with the border before them; None where the text is no row of records."""
-        border = kind_of(self.config.check).border
-        marks = need_tokenizer(model).encode(border, special=False).ids if border else []
+        border = get_record_format(self.config.record_format).separator
+        marks = require_tokenizer(model).encode(border, add_special_tokens=False).ids if border else []
         if not marks or len(ids) < len(marks):
             return None
         found = np.lib.stride_tricks.sliding_window_view(ids, len(marks)) == np.array(marks)
         return np.flatnonzero(found.all(1))
 
     @property
-    def context(self) -> int:
+    def eval_overlap(self) -> int:
         """Tokens of a window that are read before those that are scored."""
-        return self.config.context
+        return self.config.eval_overlap
 
     @property
-    def recall(self) -> int:
+    def neural_cache(self) -> int:
         """Tokens behind that are looked back at when a text is scored."""
-        return self.config.recall
+        return self.config.neural_cache
 
-    def window(self, model: Model) -> int:
-        return min(self.config.length, model.limit or self.config.length)
+    def window_size(self, model: Model) -> int:
+        return min(self.config.max_tokens, model.max_positions or self.config.max_tokens)
 
     def batch(self, items: Sequence[Item]) -> Batch:
-        source = Text.of([item.source.tolist() for item in items])
-        target = Text.of([item.gold.tolist() for item in items])
-        return Batch(source, target, rows=list(items))
+        source = Text.pad([item.source.tolist() for item in items])
+        target = Text.pad([item.gold.tolist() for item in items])
+        return Batch(source, target, items=list(items))
 
-    def count(self, batch: Batch) -> int:
-        return sum(len(item.source) for item in batch.rows)
+    def count_targets(self, batch: Batch) -> int:
+        return sum(len(item.source) for item in batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        x, gold = self._thought(model, batch)
-        return word_loss(model.body.head, x, gold)
+        x, gold = self._hidden_states(model, batch)
+        return lm_loss(model.body.head, x, gold)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        """What each window costs in nats, its tokens and its bytes; with what `gathered` needs to look back."""
-        tokenizer = need_tokenizer(model)
-        x, gold = self._thought(model, batch)
-        sizes = [len(item.source) for item in batch.rows]
+        """What each window costs in nats, its tokens and its bytes; with what `merge_answers` needs to look back."""
+        tokenizer = require_tokenizer(model)
+        x, gold = self._hidden_states(model, batch)
+        sizes = [len(item.source) for item in batch.items]
         out = []
-        for item, thought, words in zip(batch.rows, x.split(sizes), gold.split(sizes), strict=True):
-            known = item.example.values.get("known", 0)  # tokens that an earlier window was scored by
-            nats = word_costs(model.body.head, thought[known:], words[known:])
-            size = len(tokenizer.decode(words[known:].tolist(), special=True).encode())
+        for item, thought, words in zip(batch.items, x.split(sizes), gold.split(sizes), strict=True):
+            known = item.example.values.get("context_tokens", 0)  # tokens that an earlier window was scored by
+            nats = token_nll(model.body.head, thought[known:], words[known:])
+            size = len(tokenizer.decode(words[known:].tolist(), keep_special_tokens=True).encode())
             out.append({"nats": float(nats.sum()), "tokens": len(nats), "bytes": size})
-            if self.recall:
-                out[-1]["seen"] = (thought[known:].half(), words[known:], nats)
+            if self.neural_cache:
+                out[-1]["cache_entries"] = (thought[known:].half(), words[known:], nats)
         return out
 
-    def gathered(self, answers: Sequence[dict[str, Any]], items: Sequence[Item]) -> list[dict[str, float]]:
-        """The same, where the windows look back at those before them; what they cost without is `alone`."""
-        if not self.recall:
+    def merge_answers(self, answers: Sequence[dict[str, Any]], items: Sequence[Item]) -> list[dict[str, float]]:
+        """The same, where the windows look back at those before them; what they cost without is `nats_without_cache`."""
+        if not self.neural_cache:
             return list(answers)
-        x, gold, nats = (torch.cat(parts) for parts in zip(*(answer.pop("seen") for answer in answers), strict=True))
-        costs = recalled(x, gold, nats, self.recall).split([answer["tokens"] for answer in answers])
+        x, gold, nats = (
+            torch.cat(parts) for parts in zip(*(answer.pop("cache_entries") for answer in answers), strict=True)
+        )
+        costs = neural_cache_nll(x, gold, nats, self.neural_cache).split([answer["tokens"] for answer in answers])
         pairs = zip(answers, costs, strict=True)
-        return [{**answer, "nats": float(cost.sum()), "alone": answer["nats"]} for answer, cost in pairs]
+        return [{**answer, "nats": float(cost.sum()), "nats_without_cache": answer["nats"]} for answer, cost in pairs]
 
-    def _thought(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _hidden_states(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """The vectors before the head and the tokens that follow, (N, W) and (N,)."""
-        body = model.autoregressive
+        body = model.autoregressive_body
         text, target = batch.source, batch.target
         assert isinstance(text, Text)
         assert target is not None
         state, first = body.start(batch)
-        x = body.think(first, state)
+        x = body.hidden_states(first, state)
         if text.keep is None:
             return x.flatten(0, 1), target.tokens.flatten()
         return x[text.keep], target.tokens[text.keep]
 
     def scoring_settings(self, model: Model) -> dict[str, int]:
-        found = {"window": self.window(model), "context": self.context}
-        return found | ({"recall": self.recall} if self.recall else {})
+        found = {"window": self.window_size(model), "eval_overlap": self.eval_overlap}
+        return found | ({"neural_cache": self.neural_cache} if self.neural_cache else {})
 
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
         nats = [answer["nats"] for answer in answers]
         tokens, size = ([int(answer[key]) for answer in answers] for key in ("tokens", "bytes"))
         found = [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, size)]
-        if self.recall:
-            alone = metrics.perplexity([answer["alone"] for answer in answers], tokens)
+        if self.neural_cache:
+            alone = metrics.perplexity([answer["nats_without_cache"] for answer in answers], tokens)
             found.append(replace(alone, name="perplexity_without_recall"))
         return found
 
-    def shown(self, answer: dict[str, float], example: Example) -> dict[str, Any]:
+    def to_record(self, answer: dict[str, float], example: Example) -> dict[str, Any]:
         return {"perplexity": math.exp(min(700.0, answer["nats"] / max(1, answer["tokens"])))} | answer
 
-    def told(self, shown: dict[str, Any]) -> str:
-        return f"perplexity {shown['perplexity']:.2f} over {shown['tokens']} tokens"
+    def to_line(self, record: dict[str, Any]) -> str:
+        return f"perplexity {record['perplexity']:.2f} over {record['tokens']} tokens"

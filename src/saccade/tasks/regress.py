@@ -12,66 +12,69 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.data import Batch, Example, Points, Role
-from saccade.data.item import LABEL, X, Y
+from saccade import metrics
+from saccade.data import Batch, Example, Features, Role
+from saccade.data.example import LABEL, X, Y
 from saccade.errors import DataError
+from saccade.metrics import Score
 from saccade.models.capabilities import Modality
-from saccade.models.kernel import Pool
+from saccade.models.families.kernel_regression import KernelRegression
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.metrics import Score
+from saccade.tasks.base import Defaults, Item, Task
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Task
 
 
 @dataclass(frozen=True)
 class Config:
-    classes: bool = False  # the answers are classes, even if they look like numbers
+    classification: bool = False
+    """Classification: treat the targets as classes, even if they look like numbers."""
 
 
 class Regress(Task):
     name = "regress"
     gold_roles = ("y", "label")
-    no_swap = "it reads numbers"
+    no_augment_reason = "it reads numbers"
     hub_pipeline = "tabular-regression"
-    said = "a number or a class for a row of numbers, by kernel pooling (Nadaraya-Watson)"
+    description = "kernel regression (Nadaraya-Watson): a number or a class for a row of numbers"
     Config = Config
-    needs = Needs(Modality.POINTS)
+    needs = Needs(Modality.FEATURES)
     sample = "curve"
     tracks_dev_loss = False  # its loss is that of the remembered points
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        return (X, LABEL if self.config.classes else Y)
+        return (X, LABEL if self.config.classification else Y)
 
     def fit(self, examples: Sequence[Example]) -> None:
         if len({len(example["x"]) for example in examples}) != 1:
-            raise DataError("the rows have different numbers of columns", cure="name them with --columns x=1,2")
-        if self.config.classes:
+            raise DataError("the rows have different numbers of columns", hint="name them with --columns x=1,2")
+        if self.config.classification:
             self.labels = tuple(sorted({example["label"] for example in examples}))
 
-    def usual(self) -> str:
-        return "kernel"
+    def default_family(self) -> str:
+        return "kernel_regression"
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         features = len(examples[0]["x"]) if examples else 1
         sizes = {"points": len(examples), "features": features, "outputs": max(1, len(self.labels))}
         every = max(1, len(examples) * features)  # a step asks for all points
-        rates = {"rate": 0.05, "epochs": 60, "tokens": every, "decay": 0.0, "warmup": 0.0, "look_every": 20}
-        return Choices(self.usual(), sizes, rates)
+        rates = {"lr": 0.05, "epochs": 60, "batch_tokens": every, "weight_decay": 0.0, "warmup": 0.0, "eval_every": 20}
+        return Defaults(self.default_family(), sizes, rates)
 
-    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+    def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
         body = model.body
-        assert isinstance(body, Pool), "regress asks for the family kernel"
+        assert isinstance(body, KernelRegression), "regress asks for the family kernel"
         points = torch.tensor([example["x"] for example in examples], dtype=torch.float32)
-        body.remember(points, torch.tensor([self._gold(example) for example in examples], dtype=torch.float32))
+        body.fit(points, torch.tensor([self._encode_gold(example) for example in examples], dtype=torch.float32))
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return iter(())
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        key = "label" if self.config.classes else "y"
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        key = "label" if self.config.classification else "y"
         return [
-            Item(example, np.array(example["x"], np.float32), gold=self._gold(example) if key in example else None)
+            Item(
+                example, np.array(example["x"], np.float32), gold=self._encode_gold(example) if key in example else None
+            )
             for example in examples
         ]
 
@@ -79,34 +82,38 @@ class Regress(Task):
         values, gold = torch.stack([torch.from_numpy(item.source) for item in items]), None
         if all(item.gold is not None for item in items):
             gold = torch.tensor([item.gold for item in items], dtype=torch.float32)
-        return Batch(Points(values), gold=gold, rows=list(items))
+        return Batch(Features(values), gold=gold, items=list(items))
 
-    def count(self, batch: Batch) -> int:
-        return len(batch.rows)
+    def count_targets(self, batch: Batch) -> int:
+        return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The squared error of every remembered point, asked from all the others: a step sees all of them."""
         body = model.body
-        assert isinstance(body, Pool), "regress asks for the family kernel"
-        return (body.left_out() - body.values).square().sum()
+        assert isinstance(body, KernelRegression), "regress asks for the family kernel"
+        return (body.leave_one_out() - body.values).square().sum()
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         rows = model(batch).tolist()
-        if not self.config.classes:
+        if not self.config.classification:
             return [{"y": row[0]} for row in rows]
         ranked = [sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in rows]
         return [{"label": best[0][0], "scores": dict(best)} for best in ranked]
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
-        if self.config.classes:
+        if self.config.classification:
             return [metrics.accuracy([e["label"] for e in examples], [a["label"] for a in answers])]
         gold, said = [example["y"] for example in examples], [answer["y"] for answer in answers]
         return [metrics.r2(gold, said), metrics.mse(gold, said)]
 
-    def told(self, shown: dict[str, Any]) -> str:
-        return f"{shown['label']} {shown['scores'][shown['label']]:.0%}" if self.config.classes else f"{shown['y']:.6g}"
+    def to_line(self, record: dict[str, Any]) -> str:
+        return (
+            f"{record['label']} {record['scores'][record['label']]:.0%}"
+            if self.config.classification
+            else f"{record['y']:.6g}"
+        )
 
-    def _gold(self, example: Example) -> list[float]:
-        if self.config.classes:
+    def _encode_gold(self, example: Example) -> list[float]:
+        if self.config.classification:
             return [float(label == example["label"]) for label in self.labels]
         return [example["y"]]

@@ -16,29 +16,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saccade import metrics
 from saccade.data import Batch, Example, Role
-from saccade.data.item import TAGS, WORDS
+from saccade.data.example import TAGS, WORDS
 from saccade.errors import DataError
+from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.metrics import Score
+from saccade.tasks.base import (
+    Baseline,
+    Defaults,
+    ErrorRow,
+    Item,
+    Task,
+    check_text_length,
+    pad_sources,
+    require_tokenizer,
+)
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Baseline, Choices, Item, Task, Wrong, check_length, need_tokenizer, sources
 
-NONE = -100  # a token that speaks for no word
-KIND_OF_TAG = re.compile(
+IGNORE_INDEX = -100  # a token that speaks for no word
+TAG_PATTERN = re.compile(
     r"[BIESLUM]-.+|[A-Z][A-Z0-9_+=|.-]*\$?|\d{1,2}|[^\w\s]+"
 )  # a span, a part of speech, its number
-WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
+WORD_PATTERN = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class Config:
-    length: int = 256  # the most tokens that are read at once; longer texts are read in pieces
-    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
-    smoothing: float = 0.0
-    augment: Literal["none", "swap"] = "none"  # twins of the training examples, about the other group, join them
+    max_tokens: int = 256
+    """Maximum number of tokens per window; longer texts are split into windows."""
+    tokenizer: str = "auto"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
+    label_smoothing: float = 0.0
+    """Label smoothing of the cross-entropy loss; 0 disables it."""
+    augment: Literal["none", "swap"] = "none"
+    """Data augmentation: swap adds a counterfactual copy of each training example about the other group."""
 
 
 class Tag(Task):
@@ -46,17 +59,17 @@ class Tag(Task):
     aliases = ("ner",)
     verb = "tag"
     gold_roles = ("tags",)
-    counterfactual_roles, unchanged_gold = ("words",), ("tags",)
+    counterfactual_roles, preserved_gold_roles = ("words",), ("tags",)
     has_right_answers = reads_sentences = True
     min_examples = 5_000
     hub_pipeline = "token-classification"
-    exchanged = ("words",)
-    said = "a tag for each word: names of people, places and things"
+    augment_roles = ("words",)
+    description = "token classification: a tag for each word, such as names of people and places (NER)"
     Config = Config
     needs = Needs(Modality.TEXT, head="tag")
-    frame = "both"
+    token_template = "bos_eos"
     sample = "names"
-    cuts = False
+    truncates = False
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (WORDS, TAGS)
@@ -68,60 +81,65 @@ class Tag(Task):
             len(tags) > len(examples) > 1 or len(examples) == 1 < len(tags) < 40
         )  # a table of words is one endless sentence
         words = {word for example in examples for word in example["words"]}
-        return many and len(set(tags)) <= max(3, len(tags) / 4) and _are_tags(set(tags), words)
+        return many and len(set(tags)) <= max(3, len(tags) / 4) and _look_like_tags(set(tags), words)
 
-    def name_texts(self, *texts: str) -> dict[str, Any]:
+    def make_record(self, *texts: str) -> dict[str, Any]:
         words, offsets = split_words(texts[0])
         return {"words": words, "offsets": offsets, "text": texts[0]}
 
-    def parse_input(self, values: Mapping[str, Any]) -> Example | None:
-        if "words" not in values and isinstance(values.get("text"), str):
-            values = {**values, **self.name_texts(values["text"])}
-        return super().parse_input(values)
+    def parse_input(self, record: Mapping[str, Any]) -> Example | None:
+        if "words" not in record and isinstance(record.get("text"), str):
+            record = {**record, **self.make_record(record["text"])}
+        return super().parse_input(record)
 
     def baseline(self, train: Sequence[Example]) -> Baseline:
-        return Baseline("giving each word its most frequent tag", _word_by_word(train))
+        return Baseline("giving each word its most frequent tag", _make_tag_lookup(train))
 
-    def comparable(self, answer: Sequence[str], example: Example) -> Any:
+    def to_comparable(self, answer: Sequence[str], example: Example) -> Any:
         return tuple(answer)
 
     def fit(self, examples: Sequence[Example]) -> None:
         for example in examples:
-            check_spans(example)
+            check_bio_tags(example)
         kinds = sorted({tag[2:] for example in examples for tag in example["tags"] if tag != "O"})
         if not kinds:
             raise DataError(
-                "no word has a tag but O, so there is nothing to learn", cure="give texts with tagged words"
+                "no word has a tag but O, so there is nothing to learn", hint="give texts with tagged words"
             )
         self.labels = ("O", *(f"{place}-{kind}" for kind in kinds for place in "BI"))
 
-    def usual(self) -> str:
-        return "transformer_reader"
+    def default_family(self) -> str:
+        return "transformer_encoder"
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
-            return Choices("", train={"rate": 2e-4, "tokens": 1024, "epochs": 6})
-        return Choices(
-            self.usual(), {"width": 128, "layers": 2, "inner": 256}, {"rate": 1e-3, "tokens": 2048, "epochs": 20}
+            return Defaults("", train={"lr": 2e-4, "batch_tokens": 1024, "epochs": 6})
+        return Defaults(
+            self.default_family(),
+            {"width": 128, "layers": 2, "ffn_width": 256},
+            {"lr": 1e-3, "batch_tokens": 2048, "epochs": 20},
         )
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (" ".join(example["words"]) for example in examples)
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
         """Each example in one piece or, if it is longer than what is read at once, in several."""
-        tokenizer, limit = need_tokenizer(model), min(self.config.length, model.limit or self.config.length)
+        tokenizer, limit = (
+            require_tokenizer(model),
+            min(self.config.max_tokens, model.max_positions or self.config.max_tokens),
+        )
         number = {label: i for i, label in enumerate(self.labels)}
         out = []
         for example in examples:
             words = example["words"]
-            check_spans(example)
-            check_length(" ".join(words), example, "words")
-            for start, end in _pieces(words, tokenizer, limit):
+            check_bio_tags(example)
+            check_text_length(" ".join(words), example, "words")
+            for start, end in _split_to_fit(words, tokenizer, limit):
                 found = tokenizer.encode(" ".join(words[start:end])).truncate(limit)
                 tags = [number.get(tag, 0) for tag in example["tags"][start:end]] if "tags" in example else None
-                firsts = _firsts(words[start:end], found.offsets, found.special)
-                gold = np.full(len(found.ids), NONE)
+                firsts = _find_word_starts(words[start:end], found.offsets, found.special_tokens_mask)
+                gold = np.full(len(found.ids), IGNORE_INDEX)
                 for place, tag in zip(firsts, tags or [], strict=tags is not None):
                     if place >= 0:
                         gold[place] = tag
@@ -130,22 +148,22 @@ class Tag(Task):
                         example,
                         np.array(found.ids, np.int32),
                         gold=gold if tags is not None else None,
-                        segments=np.array(found.segments, np.int8),
-                        words=tuple(firsts),
+                        segment_ids=np.array(found.segment_ids, np.int8),
+                        word_starts=tuple(firsts),
                     )
                 )
         return out
 
     def batch(self, items: Sequence[Item]) -> Batch:
-        source, gold = sources(items), None
+        source, gold = pad_sources(items), None
         if all(item.gold is not None for item in items):
-            gold = torch.full_like(source.tokens, NONE)
+            gold = torch.full_like(source.tokens, IGNORE_INDEX)
             for i, item in enumerate(items):
                 gold[i, : len(item.gold)] = torch.from_numpy(item.gold)
-        return Batch(source, gold=gold, rows=list(items))
+        return Batch(source, gold=gold, items=list(items))
 
-    def count(self, batch: Batch) -> int:
-        return int((batch.gold != NONE).sum()) if batch.gold is not None else 0
+    def count_targets(self, batch: Batch) -> int:
+        return int((batch.gold != IGNORE_INDEX).sum()) if batch.gold is not None else 0
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         scores = model(batch)
@@ -154,25 +172,27 @@ class Tag(Task):
             scores.flatten(0, 1),
             batch.gold.flatten(),
             reduction="sum",
-            ignore_index=NONE,
-            label_smoothing=self.config.smoothing,
+            ignore_index=IGNORE_INDEX,
+            label_smoothing=self.config.label_smoothing,
         )
 
     def answer(self, model: Model, batch: Batch) -> list[list[str]]:
         """The tags of each row's words; `gathered` joins the pieces of one text."""
         scores = model(batch).float().log_softmax(-1).cpu()
         answers = []
-        for row, item in enumerate(batch.rows):
-            said = torch.zeros(len(item.words), len(self.labels))  # a word that has no token is as likely this as that
-            at = [(i, place) for i, place in enumerate(item.words) if place >= 0]
+        for row, item in enumerate(batch.items):
+            said = torch.zeros(
+                len(item.word_starts), len(self.labels)
+            )  # a word that has no token is as likely this as that
+            at = [(i, place) for i, place in enumerate(item.word_starts) if place >= 0]
             said[[i for i, _ in at]] = scores[row, [place for _, place in at]]
-            for i, place in enumerate(item.words):
+            for i, place in enumerate(item.word_starts):
                 if place < 0:
                     said[i, 1:] = -torch.inf
-            answers.append([self.labels[tag] for tag in best_path(said.numpy(), self.labels)])
+            answers.append([self.labels[tag] for tag in viterbi_decode(said.numpy(), self.labels)])
         return answers
 
-    def gathered(self, answers: Sequence[list[str]], items: Sequence[Item]) -> list[list[str]]:
+    def merge_answers(self, answers: Sequence[list[str]], items: Sequence[Item]) -> list[list[str]]:
         """The tags of each example, from the answers to its pieces."""
         out: list[list[str]] = []
         last: Example | None = None
@@ -188,28 +208,28 @@ class Tag(Task):
         gold = [example["tags"] for example in examples]
         return [metrics.span_f1(gold, answers), metrics.accuracy(list(chain(*gold)), list(chain(*answers)))]
 
-    def shown(self, answer: list[str], example: Example) -> dict[str, Any]:
+    def to_record(self, answer: list[str], example: Example) -> dict[str, Any]:
         words = example["words"]
         ends = np.cumsum([len(word) + 1 for word in words]).tolist()
         places = [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
         text, offsets = " ".join(words), places
         if "offsets" in example:
             text, offsets = example["text"], example["offsets"]
-        return {"text": text, "names": spans(answer, offsets, text)}
+        return {"text": text, "names": extract_entities(answer, offsets, text)}
 
-    def wrong(self, answer: list[str], example: Example) -> Wrong | None:
+    def error_row(self, answer: list[str], example: Example) -> ErrorRow | None:
         if answer == example["tags"]:
             return None
-        gold, said = (self.shown(tags, example)["names"] for tags in (example["tags"], answer))
+        gold, said = (self.to_record(tags, example)["names"] for tags in (example["tags"], answer))
         told = [", ".join(f"{span['text']} ({span['label']})" for span in names) or "none" for names in (gold, said)]
-        return Wrong({"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]})
+        return ErrorRow({"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]})
 
-    def told(self, shown: dict[str, Any]) -> str:
-        answer = shown["names"]
+    def to_line(self, record: dict[str, Any]) -> str:
+        answer = record["names"]
         return ", ".join(f"{span['text']} ({span['label']})" for span in answer) or "no names"
 
 
-def check_spans(example: Example) -> None:
+def check_bio_tags(example: Example) -> None:
     """Refuse tags that mark no spans, such as parts of speech."""
     wrong = next((tag for tag in example.values.get("tags", ()) if tag != "O" and tag[:2] not in ("B-", "I-")), None)
     if wrong is not None:
@@ -219,7 +239,7 @@ def check_spans(example: Example) -> None:
             line=example.line,
             column="tags",
             value=wrong,
-            cure="write O, or B- or I- with a type, such as B-PER; tags such as parts of speech are not learnt by this task",
+            hint="write O, or B- or I- with a type, such as B-PER; tags such as parts of speech are not learnt by this task",
         )
 
 
@@ -229,14 +249,14 @@ def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     >>> split_words("Ada Lovelace, 1815.")[0]
     ['Ada', 'Lovelace', ',', '1815', '.']
     """
-    found = list(WORD.finditer(text))
+    found = list(WORD_PATTERN.finditer(text))
     return [match.group() for match in found], [match.span() for match in found]
 
 
-def spans(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) -> list[dict[str, Any]]:
+def extract_entities(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) -> list[dict[str, Any]]:
     """The names that tags mark, with their characters in the text.
 
-    >>> spans(["B-PER", "O"], [(0, 3), (4, 9)], "Ada wrote")
+    >>> extract_entities(["B-PER", "O"], [(0, 3), (4, 9)], "Ada wrote")
     [{'text': 'Ada', 'label': 'PER', 'start': 0, 'end': 3}]
     """
     out: list[dict[str, Any]] = []
@@ -248,10 +268,10 @@ def spans(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) ->
     return out
 
 
-def best_path(scores: np.ndarray, labels: Sequence[str]) -> list[int]:
+def viterbi_decode(scores: np.ndarray, labels: Sequence[str]) -> list[int]:
     """The best sequence of tags that BIO allows (Viterbi): I-X follows B-X or I-X alone, and begins nothing.
 
-    >>> best_path(np.log([[0.4, 0.1, 0.5], [0.2, 0.2, 0.6]]), ["O", "B-X", "I-X"])
+    >>> viterbi_decode(np.log([[0.4, 0.1, 0.5], [0.2, 0.2, 0.6]]), ["O", "B-X", "I-X"])
     [0, 0]
     """
     if not len(scores):
@@ -269,7 +289,7 @@ def best_path(scores: np.ndarray, labels: Sequence[str]) -> list[int]:
     return path[::-1]
 
 
-def _firsts(words: Sequence[str], offsets: Sequence[tuple[int, int]], special: Sequence[bool]) -> list[int]:
+def _find_word_starts(words: Sequence[str], offsets: Sequence[tuple[int, int]], special: Sequence[bool]) -> list[int]:
     """For each word of a text joined by spaces the first of its tokens, or -1 where it has none."""
     ends = np.cumsum([len(word) + 1 for word in words])
     firsts = [-1] * len(words)
@@ -284,14 +304,14 @@ def _firsts(words: Sequence[str], offsets: Sequence[tuple[int, int]], special: S
     return firsts
 
 
-def _pieces(words: Sequence[str], tokenizer: Any, limit: int) -> list[tuple[int, int]]:
+def _split_to_fit(words: Sequence[str], tokenizer: Any, limit: int) -> list[tuple[int, int]]:
     """Stretches of words whose tokens fit, cut between words and as long as can be."""
     whole = tokenizer.encode(" ".join(words))
     if len(whole) <= limit or len(words) < 2:
         return [(0, len(words))]
-    around = sum(whole.special)
-    firsts = _firsts(words, whole.offsets, whole.special)
-    sizes = [max(1, b - a) for a, b in pairwise([*_filled(firsts), len(whole) - around // 2])]
+    around = sum(whole.special_tokens_mask)
+    firsts = _find_word_starts(words, whole.offsets, whole.special_tokens_mask)
+    sizes = [max(1, b - a) for a, b in pairwise([*_forward_fill(firsts), len(whole) - around // 2])]
     cuts, used = [0], 0
     for i, size in enumerate(sizes):
         if used + size > limit - around and i > cuts[-1]:
@@ -301,7 +321,7 @@ def _pieces(words: Sequence[str], tokenizer: Any, limit: int) -> list[tuple[int,
     return list(pairwise([*cuts, len(words)]))
 
 
-def _filled(firsts: Sequence[int]) -> list[int]:
+def _forward_fill(firsts: Sequence[int]) -> list[int]:
     """The same with words that have no token standing where the word before stands."""
     out: list[int] = []
     for place in firsts:
@@ -309,18 +329,18 @@ def _filled(firsts: Sequence[int]) -> list[int]:
     return out
 
 
-def _are_tags(tags: set[str], words: set[str]) -> bool:
+def _look_like_tags(tags: set[str], words: set[str]) -> bool:
     """Spans, capitals or small numbers throughout; or far fewer than the words, of which a sentence beside them has as many.
 
-    >>> _are_tags({"O", "B-PER"}, {"Ann"}), _are_tags({"NOUN", "DET", "PRP$", "."}, {"a", "cat", "."})
+    >>> _look_like_tags({"O", "B-PER"}, {"Ann"}), _look_like_tags({"NOUN", "DET", "PRP$", "."}, {"a", "cat", "."})
     (True, True)
-    >>> _are_tags({"le", "chat", "dort", "."}, {"the", "cat", "sleeps", "."})
+    >>> _look_like_tags({"le", "chat", "dort", "."}, {"the", "cat", "sleeps", "."})
     False
     """
-    return all(map(KIND_OF_TAG.fullmatch, tags)) or 4 * len(tags) <= len(words)
+    return all(map(TAG_PATTERN.fullmatch, tags)) or 4 * len(tags) <= len(words)
 
 
-def _word_by_word(train: Sequence[Example]) -> Callable[[Example], list[str]]:
+def _make_tag_lookup(train: Sequence[Example]) -> Callable[[Example], list[str]]:
     pairs = chain.from_iterable(zip(example["words"], example["tags"], strict=True) for example in train)
     counts: dict[str, Counter[str]] = {}
     for word, tag in pairs:

@@ -7,36 +7,42 @@ from typing import Any
 
 from torch import Tensor
 
+from saccade import metrics
 from saccade.data import Batch, Example, Role, Text
-from saccade.data.guess import are_numbers
-from saccade.data.item import SOURCE, TARGET
-from saccade.decoding.beam import Beams, Hypothesis, search
-from saccade.decoding.bounds import Bounds
+from saccade.data.example import SOURCE, TARGET
+from saccade.data.infer_task import are_numbers
+from saccade.decoding.beam import BeamConfig, Hypothesis, beam_search
+from saccade.decoding.generator import TextGenerator, vocab_processors
 from saccade.decoding.loop import generate
-from saccade.decoding.ways import Ways, named_only
+from saccade.decoding.stopping import StoppingCriteria
 from saccade.errors import UsageError
+from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.losses import written_loss
-from saccade.tasks.metrics import Score
+from saccade.tasks.base import Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources, require_tokenizer
+from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
-from saccade.tasks.task import Choices, Item, Prompt, Task, Wrong, encoded, need_tokenizer, sources
 
 MAX_TARGETS_EXAMINED = 2_000  # for their script
 
 
 @dataclass(frozen=True)
 class Config:
-    length: int = 256  # the most tokens of a text, on either side
-    pieces: str = "auto"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
-    smoothing: float = 0.1  # of the words
-    metric: str = "bleu"  # what training watches: bleu, chrf or exact_match
-    beams: int = 1  # that held-out texts are searched with when they are scored; more take longer
-    bleu_tokenizer: str = "auto"  # how BLEU splits words: 13a, intl, zh, ja-mecab, ko-mecab, char; auto: by the script
+    max_tokens: int = 256
+    """Maximum number of tokens per text, in source and target."""
+    tokenizer: str = "auto"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
+    label_smoothing: float = 0.1
+    """Label smoothing of the cross-entropy loss; 0 disables it."""
+    metric: str = "bleu"
+    """Metric that selects the best checkpoint: bleu, chrf or exact_match."""
+    eval_beams: int = 1
+    """Number of beams when held-out texts are scored; 1 is greedy decoding, more are slower."""
+    bleu_tokenizer: str = "auto"
+    """Tokenizer of BLEU: 13a, intl, zh, ja-mecab, ko-mecab or char; auto chooses by the script."""
 
     def __post_init__(self) -> None:
-        check_beams(self.beams)
+        check_beams(self.eval_beams)
         if self.bleu_tokenizer != "auto":
             metrics.check_bleu_tokenizer(self.bleu_tokenizer)
 
@@ -45,15 +51,15 @@ class Translate(Task):
     name = "translate"
     verb = "translate"
     gold_roles = ("target",)
-    no_swap = "the translation would have to change with its source, and no list of words knows how"
+    no_augment_reason = "the translation would have to change with its source, and no list of words knows how"
     hub_pipeline = "translation"
     prompt = Prompt((SOURCE, TARGET), "{source} => {target}\n")
     reads_sentences = True
-    watched = ("bleu", "chrf", "exact_match")
-    said = "one text into another: a language, a date, a number"
+    metric_names = ("bleu", "chrf", "exact_match")
+    description = "translation: one text into another, such as a language, a date or a number"
     Config = Config
     needs = Needs(Modality.TEXT, Generates.TARGET)
-    frame = "t5"
+    token_template = "t5"
     sample = "dates"
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
@@ -63,7 +69,7 @@ class Translate(Task):
     def matches(cls, examples: Sequence[Example]) -> bool:
         return not are_numbers(examples, "source")
 
-    def name_texts(self, *texts: str) -> dict[str, Any]:
+    def make_record(self, *texts: str) -> dict[str, Any]:
         return dict(zip(("source", "target"), texts, strict=False))  # a second text is what the model is to write
 
     def fit(self, examples: Sequence[Example]) -> None:
@@ -72,31 +78,35 @@ class Translate(Task):
             chosen = metrics.bleu_tokenizer(example["target"] for example in examples[:MAX_TARGETS_EXAMINED])
             self.config = replace(self.config, bleu_tokenizer=chosen)
 
-    def usual(self) -> str:
+    def default_family(self) -> str:
         return "transformer"
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
-            return Choices("", train={"rate": 1e-4, "tokens": 2048, "epochs": 3})
-        return Choices(
-            self.usual(), {"width": 256, "layers": 3, "inner": 1024}, {"rate": 1e-3, "tokens": 4096, "epochs": 20}
+            return Defaults("", train={"lr": 1e-4, "batch_tokens": 2048, "epochs": 3})
+        return Defaults(
+            self.default_family(),
+            {"width": 256, "layers": 3, "ffn_width": 1024},
+            {"lr": 1e-3, "batch_tokens": 4096, "epochs": 20},
         )
 
-    def longest(self) -> int:
+    def max_target_tokens(self) -> int:
         """The most tokens that are written."""
-        return self.config.length
+        return self.config.max_tokens
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         for example in examples:
             yield example["source"]
             if "target" in example:
                 yield example["target"]
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        read = encoded([example["source"] for example in examples], model, self.config.length)
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        read = encode_texts([example["source"] for example in examples], model, self.config.max_tokens)
         targets: Iterable[Any] = [None] * len(examples)
         if examples and "target" in examples[0]:
-            found = encoded([example["target"] for example in examples], model, self.longest(), target=True)
+            found = encode_texts(
+                [example["target"] for example in examples], model, self.max_target_tokens(), target=True
+            )
             targets = (ids for ids, _, _ in found)
         return [
             Item(example, ids, target=target)
@@ -106,47 +116,53 @@ class Translate(Task):
     def batch(self, items: Sequence[Item]) -> Batch:
         target = None
         if all(item.target is not None for item in items):
-            target = Text.of([item.target.tolist() for item in items if item.target is not None])
-        return Batch(sources(items), target, rows=list(items))
+            target = Text.pad([item.target.tolist() for item in items if item.target is not None])
+        return Batch(pad_sources(items), target, items=list(items))
 
-    def count(self, batch: Batch) -> int:
-        return sum(len(item.target) for item in batch.rows)
+    def count_targets(self, batch: Batch) -> int:
+        return sum(len(item.target) for item in batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        return written_loss(model, batch, self.config.smoothing if model.training else 0.0)
+        return seq2seq_loss(model, batch, self.config.label_smoothing if model.training else 0.0)
 
     def answer(self, model: Model, batch: Batch) -> list[str]:
-        tokenizer = need_tokenizer(model).target
-        stop, rules, beams = tokenizer.end, named_only(model, tokenizer), self.config.beams
+        tokenizer = require_tokenizer(model).target
+        stop, rules, beams = tokenizer.eos_id, vocab_processors(model, tokenizer), self.config.eval_beams
 
         def write(some: Batch, room: int) -> list[list[int]]:
             if beams == 1:
-                return generate(model, some, stop=stop, limit=room, rules=rules)
-            return [row[0].tokens for row in search(model, some, Bounds(stop, room, rules), Beams(beams))]
+                return generate(model, some, stop_ids=stop, max_new_tokens=room, processors=rules)
+            return [
+                row[0].tokens
+                for row in beam_search(model, some, StoppingCriteria(stop, room, rules), BeamConfig(beams))
+            ]
 
-        return [tokenizer.decode(row) for row in self._in_rooms(model, batch, None, write)]
+        return [tokenizer.decode(row) for row in self._generate_by_limit(model, batch, None, write)]
 
-    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
-        write = lambda some, room: ways.write(some, limit=room)
-        return self._in_rooms(ways.model, batch, ways.decoding.length, write)
+    def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
+        write = lambda some, room: generator.generate(some, max_new_tokens=room)
+        return self._generate_by_limit(generator.model, batch, generator.decoding.max_new_tokens, write)
 
-    def _in_rooms(
-        self, model: Model, batch: Batch, length: int | None, write: Callable[[Batch, int], list[Any]]
+    def _generate_by_limit(
+        self, model: Model, batch: Batch, max_new_tokens: int | None, generate_rows: Callable[[Batch, int], list[Any]]
     ) -> list[Any]:
         """What is written for each row; those with room for equally much go together, so that neighbours change nothing."""
         source = batch.source
         assert isinstance(source, Text)
-        rooms = [min(length or self._room(size), model.limit or sys.maxsize) for size in source.real.sum(1).tolist()]
+        rooms = [
+            min(max_new_tokens or self._default_limit(size), model.max_positions or sys.maxsize)
+            for size in source.keep_mask.sum(1).tolist()
+        ]
         out: list[Any] = [None] * len(rooms)
         for room in dict.fromkeys(rooms):
             numbers = [number for number, own in enumerate(rooms) if own == room]
-            for number, found in zip(numbers, write(Batch(_some(source, numbers)), room), strict=True):
+            for number, found in zip(numbers, generate_rows(Batch(_select_rows(source, numbers)), room), strict=True):
                 out[number] = found
         return out
 
-    def _room(self, size: int) -> int:
+    def _default_limit(self, source_tokens: int) -> int:
         """The most tokens of a target, if nobody says: twice the source and 20, in steps that many rows share."""
-        return min(max(64, 1 << (2 * size + 19).bit_length()), self.longest())
+        return min(max(64, 1 << (2 * source_tokens + 19).bit_length()), self.max_target_tokens())
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
         gold = [example["target"] for example in examples]
@@ -154,27 +170,27 @@ class Translate(Task):
         found = [bleu, metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def shown(self, answer: str, example: Example) -> dict[str, Any]:
+    def to_record(self, answer: str, example: Example) -> dict[str, Any]:
         return {"translation": answer}
 
-    def wrong(self, answer: str, example: Example) -> Wrong | None:
+    def error_row(self, answer: str, example: Example) -> ErrorRow | None:
         if answer == example["target"]:
             return None
-        return Wrong({"source": example["source"], "gold": example["target"], "answer": answer})
+        return ErrorRow({"source": example["source"], "gold": example["target"], "answer": answer})
 
-    def told(self, shown: dict[str, Any]) -> str:
-        return shown["translation"]
+    def to_line(self, record: dict[str, Any]) -> str:
+        return record["translation"]
 
 
 def check_beams(beams: int) -> None:
     if beams < 1:
-        raise UsageError(f"task.beams is {beams}; 1 or more are needed, and 1 takes the best word each time.")
+        raise UsageError(f"task.eval_beams is {beams}; 1 or more are needed, and 1 takes the best word each time.")
 
 
-def _some(source: Text, numbers: Sequence[int]) -> Text:
+def _select_rows(source: Text, indices: Sequence[int]) -> Text:
     """Some rows of the texts, without the padding that only others need."""
-    if source.keep is None or len(numbers) == len(source.tokens):
+    if source.keep is None or len(indices) == len(source.tokens):
         return source
-    keep = source.keep[list(numbers)]
+    keep = source.keep[list(indices)]
     used = keep.any(0)
-    return Text(source.tokens[list(numbers)][:, used], None if bool(keep[:, used].all()) else keep[:, used])
+    return Text(source.tokens[list(indices)][:, used], None if bool(keep[:, used].all()) else keep[:, used])

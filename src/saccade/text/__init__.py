@@ -1,21 +1,21 @@
-"""Strings to ids and back: tokenizers that are loaded, trained, saved and streamed, on `tokenizers` and `sentencepiece`."""
+"""Tokenizers: text to token ids and back; loaded, trained, saved and streamed, on `tokenizers` and `sentencepiece`."""
 
-from saccade.text.frame import FRAMES, Frame
-from saccade.text.load import from_llama2c, load
-from saccade.text.stream import Stream
-from saccade.text.tokenizer import LIMIT, Encoded, Tokenizer
-from saccade.text.train import KINDS, SPECIAL, train
+from saccade.text.loading.load import load_llama2c_tokenizer, load_tokenizer
+from saccade.text.special_tokens import TEMPLATES, SpecialTokenTemplate
+from saccade.text.stream_decoder import StreamDecoder
+from saccade.text.tokenizer import MAX_TEXT_CHARACTERS, Encoding, Tokenizer
+from saccade.text.train import SPECIAL_TOKENS, TOKENIZER_KINDS, train_tokenizer
 
 __all__ = [
-    "FRAMES",
-    "KINDS",
-    "LIMIT",
-    "SPECIAL",
-    "Encoded",
-    "Frame",
-    "Stream",
+    "MAX_TEXT_CHARACTERS",
+    "SPECIAL_TOKENS",
+    "TEMPLATES",
+    "TOKENIZER_KINDS",
+    "Encoding",
+    "SpecialTokenTemplate",
+    "StreamDecoder",
     "Tokenizer",
-    "from_llama2c",
-    "load",
-    "train",
+    "load_llama2c_tokenizer",
+    "load_tokenizer",
+    "train_tokenizer",
 ]

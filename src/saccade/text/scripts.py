@@ -20,38 +20,38 @@ UNSPACED_RANGES = {
 }
 _SCRIPTS = {name: re.compile(f"[{ranges}]") for name, ranges in UNSPACED_RANGES.items()}
 _UNSPACED = "".join(UNSPACED_RANGES.values())
-HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
-_UNIT = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
-MIN_UNSPACED_SHARE = 0.25  # of letters and digits: a quotation or a name does not make a text one without spaces
+UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_WORD_OR_CHARACTER = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
+MIN_UNSPACED_FRACTION = 0.25  # of letters and digits: a quotation or a name does not make a text one without spaces
 
 
-def unspaced_script(texts: Iterable[str]) -> str:
+def detect_unspaced_script(texts: Iterable[str]) -> str:
     """The script without spaces in which a notable part of the texts is written; "" where words are set apart by spaces.
 
-    >>> unspaced_script(["一九九七年五月"]), unspaced_script(["時は飛ぶ"]), unspaced_script(["Tokyo (東京) is large."])
-    ('Han', 'Kana', '')
+    >>> [detect_unspaced_script([text]) for text in ("一九九七年五月", "時は飛ぶ", "Tokyo (東京) is large.")]
+    ['Han', 'Kana', '']
     """
     counts: Counter[str] = Counter()
     total = 0
     for text in texts:
         total += sum(map(str.isalnum, text))
-        if HAS_UNSPACED.search(text):
+        if UNSPACED_CHARACTER.search(text):
             counts.update({name: len(script.findall(text)) for name, script in _SCRIPTS.items()})
-    if counts.total() < MIN_UNSPACED_SHARE * max(1, total):
+    if counts.total() < MIN_UNSPACED_FRACTION * max(1, total):
         return ""
     if counts["Kana"]:  # Japanese mixes both
         counts["Kana"] += counts.pop("Han", 0)
     return counts.most_common(1)[0][0]
 
 
-def word_spans(text: str) -> list[tuple[int, int]]:
+def find_word_spans(text: str) -> list[tuple[int, int]]:
     """Where the words of a text stand: between spaces, and in scripts without spaces each character with its marks.
 
-    >>> [("Ann 住在東京。")[a:b] for a, b in word_spans("Ann 住在東京。")]
+    >>> [("Ann 住在東京。")[a:b] for a, b in find_word_spans("Ann 住在東京。")]
     ['Ann', '住', '在', '東', '京', '。']
     """
     spans: list[tuple[int, int]] = []
-    for found in _UNIT.finditer(text):
+    for found in _WORD_OR_CHARACTER.finditer(text):
         start, end = found.span()
         joins = spans and spans[-1][1] == start and unicodedata.category(text[start]).startswith("M")
         if joins:  # a vowel sign or a tone mark belongs to the letter before it
@@ -62,9 +62,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text by `word_spans`.
+    """The words of a text by `find_word_spans`.
 
     >>> split_words("a rose"), split_words("กินข้าว")
     (['a', 'rose'], ['กิ', 'น', 'ข้', 'า', 'ว'])
     """
-    return [text[start:end] for start, end in word_spans(text)]
+    return [text[start:end] for start, end in find_word_spans(text)]

@@ -2,8 +2,8 @@
 
 The same texts give the same tokenizer, always. Texts may be an iterator over more than fits in memory.
 
->>> tokenizer = train(["low lower lowest"] * 3, "bpe", 270)
->>> [tokenizer.token(id) for id in tokenizer.encode("lowest").ids]
+>>> tokenizer = train_tokenizer(["low lower lowest"] * 3, "bpe", 270)
+>>> [tokenizer.id_to_token(id) for id in tokenizer.encode("lowest").ids]
 ['low', 'e', 'st']
 >>> tokenizer.decode(tokenizer.encode("naïve 😀").ids)
 'naïve 😀'
@@ -23,64 +23,67 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from tokenizers import Tokenizer as Built
 
 from saccade.errors import ModelError
-from saccade.text.fast import Fast
-from saccade.text.files import TOKENS, guarded
-from saccade.text.frame import FRAMES, ROLES
+from saccade.text.backends.hf_tokenizers import HFBackend
+from saccade.text.loading.safe_files import MAX_VOCAB, as_model_error
+from saccade.text.special_tokens import ROLE_KEYS, TEMPLATES
 from saccade.text.tokenizer import Tokenizer
 
 # The tokens that a trained tokenizer has, by role, in the order of their ids.
-SPECIAL = {"pad": "<pad>", "unknown": "<unk>", "begin": "<s>", "end": "</s>", "mask": "<mask>"}
-SENTENCES = 1_000_000  # Unigram learns from so many stretches of text, drawn from all of them
-STRETCH = 1_000  # characters
-MAX_WORD = (
+SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>", "mask": "<mask>"}
+MAX_TRAINING_CHUNKS = 1_000_000  # Unigram learns from so many stretches of text, drawn from all of them
+MAX_CHUNK_CHARACTERS = 1_000  # characters
+MAX_WORD_CHARACTERS = (
     1_000  # letters of a word that anything is learnt from: BPE takes quadratic time in them; longer ones are cut
 )
 
 
-def train(
+def train_tokenizer(
     texts: Iterable[str],
     kind: str,
     vocab: int | None = None,
     *,
-    special: dict[str, str] = SPECIAL,
-    extra: Sequence[str] = (),
-    frame: str = "none",
+    special_tokens: dict[str, str] = SPECIAL_TOKENS,
+    extra_special_tokens: Sequence[str] = (),
+    token_template: str = "none",
 ) -> Tokenizer:
-    """Learn a tokenizer of one of `KINDS` with at most `vocab` ids, special tokens included.
+    """Learn a tokenizer of one of `TOKENIZER_KINDS` with at most `vocab` ids, special tokens included.
 
-    `special` gives the tokens by role, `extra` further ones that only a program can write, `frame` names what is put around a
-    text (a line of `FRAMES`). Characters need no `vocab` (they take all they see) and bytes have a fixed one.
+    `special_tokens` gives the tokens by role, `extra_special_tokens` further ones that only a program can write, `token_template`
+    names what is put around a text (a line of `TEMPLATES`). Characters need no `vocab` (they take all they see) and bytes
+    have a fixed one.
     """
-    _known(kind, KINDS, "kind of tokenizer")
-    _known(frame, FRAMES, "frame")
-    for role in [*special, *FRAMES[frame].roles()]:
-        _known(role, ROLES, "role")
-    missing = sorted(FRAMES[frame].roles() - special.keys())
+    _check_known(kind, TOKENIZER_KINDS, "kind of tokenizer")
+    _check_known(token_template, TEMPLATES, "template")
+    for role in [*special_tokens, *TEMPLATES[token_template].list_required_roles()]:
+        _check_known(role, ROLE_KEYS, "role")
+    missing = sorted(TEMPLATES[token_template].list_required_roles() - special_tokens.keys())
     if missing:
-        raise ModelError(f"The frame {frame!r} needs {', '.join(missing)}, which `special` does not have.")
+        raise ModelError(
+            f"The template {token_template!r} needs {', '.join(missing)}, which `special_tokens` does not have."
+        )
     if isinstance(texts, str):
         raise ModelError("Texts are a list or an iterator of strings; got one string. Put it in a list.")
-    names = list(dict.fromkeys([*special.values(), *extra]))
-    with guarded(f"Training a {kind} tokenizer with {vocab} ids failed"):
-        built = KINDS[kind](iter(texts), vocab, names)
+    names = list(dict.fromkeys([*special_tokens.values(), *extra_special_tokens]))
+    with as_model_error(f"Training a {kind} tokenizer with {vocab} ids failed"):
+        built = TOKENIZER_KINDS[kind](iter(texts), vocab, names)
         built.add_special_tokens(names)
-    roles = {role: id for role, name in special.items() if (id := built.token_to_id(name)) is not None}
-    if FRAMES[frame].roles():
-        single, pair = FRAMES[frame].template(special)
-        ends = sorted({(special[role], roles[role]) for role in FRAMES[frame].roles()})
+    roles = {role: id for role, name in special_tokens.items() if (id := built.token_to_id(name)) is not None}
+    if TEMPLATES[token_template].list_required_roles():
+        single, pair = TEMPLATES[token_template].to_hf_template(special_tokens)
+        ends = sorted({(special_tokens[role], roles[role]) for role in TEMPLATES[token_template].list_required_roles()})
         built.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
-    return Tokenizer(Fast(json.loads(built.to_str()), f"The {kind} tokenizer"), roles)
+    return Tokenizer(HFBackend(json.loads(built.to_str()), f"The {kind} tokenizer"), roles)
 
 
-def _bpe(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+def _train_bpe(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
     """Pairs of bytes that often stand together, merged again and again (Sennrich et al. 2016; bytes: Radford et al. 2019)."""
     built = Built(models.BPE())
     words = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    built.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(MAX_WORD)])
+    built.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(MAX_WORD_CHARACTERS)])
     built.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=_size(vocab, len(special) + 256),
-        special_tokens=special,
+        vocab_size=_check_vocab_size(vocab, len(special_tokens) + 256),
+        special_tokens=special_tokens,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -89,44 +92,51 @@ def _bpe(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
     return built
 
 
-def _wordpiece(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+def _train_wordpiece(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
     """Words from the longest pieces that fit, from the left; a piece inside a word starts with ## (Wu et al. 2016).
 
     The pieces are those of BPE within words, as everywhere since BERT.
     """
-    size = _size(vocab, len(special) + 1)
-    built = Built(models.WordPiece(unk_token=_unknown(special)))
+    size = _check_vocab_size(vocab, len(special_tokens) + 1)
+    built = Built(models.WordPiece(unk_token=_find_unknown_token(special_tokens)))
     built.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     built.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    learnt = [piece for piece, _ in _learn((_spaced(built, text) for text in texts), "bpe", size - len(special))]
+    learnt = [
+        piece
+        for piece, _ in _train_sentencepiece(
+            (_separate_words(built, text) for text in texts), "bpe", size - len(special_tokens)
+        )
+    ]
     letters = sorted({letter for piece in learnt for letter in piece} - {"▁"})
     pieces = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in learnt if piece != "▁"]
-    tokens = list(dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *pieces]))
+    tokens = list(dict.fromkeys([*special_tokens, *letters, *(f"##{letter}" for letter in letters), *pieces]))
     if len(tokens) - len(pieces) > size:
         raise ModelError(f"The texts have {len(letters)} letters, each of which takes two ids; raise `vocab`.")
-    built.model = models.WordPiece({token: id for id, token in enumerate(tokens[:size])}, unk_token=_unknown(special))
+    built.model = models.WordPiece(
+        {token: id for id, token in enumerate(tokens[:size])}, unk_token=_find_unknown_token(special_tokens)
+    )
     return built
 
 
-def _unigram(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+def _train_unigram(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
     """Pieces with probabilities; a text is cut where the product is greatest (Kudo 2018)."""
-    size = _size(vocab, len(special) + 1)
-    unknown = special.index(_unknown(special))
+    size = _check_vocab_size(vocab, len(special_tokens) + 1)
+    unknown = special_tokens.index(_find_unknown_token(special_tokens))
     form = normalizers.NFKC()  # not Python's own, which takes quadratic time in the marks on a letter
-    pieces = _learn((form.normalize_str(text) for text in texts), "unigram", size - len(special))
-    built = Built(models.Unigram([(name, 0.0) for name in special] + pieces, unknown, byte_fallback=False))
+    pieces = _train_sentencepiece((form.normalize_str(text) for text in texts), "unigram", size - len(special_tokens))
+    built = Built(models.Unigram([(name, 0.0) for name in special_tokens] + pieces, unknown, byte_fallback=False))
     built.normalizer = form
     built.pre_tokenizer = pre_tokenizers.Metaspace()
     built.decoder = decoders.Metaspace()
     return built
 
 
-def _learn(texts: Iterator[str], kind: str, size: int) -> list[tuple[str, float]]:
+def _train_sentencepiece(texts: Iterator[str], kind: str, size: int) -> list[tuple[str, float]]:
     """Pieces and scores from SentencePiece; the trainers in `tokenizers` number these two kinds differently every time."""
     learnt = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(_drawn(_stretches(texts), SENTENCES)),
+        sentence_iterator=iter(_reservoir_sample(_chunk_lines(texts), MAX_TRAINING_CHUNKS)),
         model_writer=learnt,
         model_type=kind,
         vocab_size=size + 1,
@@ -136,7 +146,7 @@ def _learn(texts: Iterator[str], kind: str, size: int) -> list[tuple[str, float]
         bos_id=-1,
         eos_id=-1,
         pad_id=-1,
-        max_sentence_length=8 * STRETCH,
+        max_sentence_length=8 * MAX_CHUNK_CHARACTERS,
         num_threads=1,
         minloglevel=2,
     )
@@ -144,103 +154,107 @@ def _learn(texts: Iterator[str], kind: str, size: int) -> list[tuple[str, float]
     return [(model.id_to_piece(i), model.get_score(i)) for i in range(1, len(model))]
 
 
-def _spaced(built: Built, text: str) -> str:
+def _separate_words(built: Built, text: str) -> str:
     """The words and marks of a text as BERT sees them, with spaces between."""
     words = built.pre_tokenizer.pre_tokenize_str(built.normalizer.normalize_str(text))
     return " ".join(word for word, _ in words)
 
 
-def _words(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+def _train_words(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
     """Words and marks as they stand; rare ones are unknown."""
-    built = Built(models.WordLevel(unk_token=_unknown(special)))
+    built = Built(models.WordLevel(unk_token=_find_unknown_token(special_tokens)))
     words = pre_tokenizers.Whitespace()
-    too_long = pre_tokenizers.Split(Regex(f"(?m).{{{MAX_WORD + 1},}}"), "removed")  # (?m): a point is any letter
+    too_long = pre_tokenizers.Split(
+        Regex(f"(?m).{{{MAX_WORD_CHARACTERS + 1},}}"), "removed"
+    )  # (?m): a point is any letter
     built.pre_tokenizer = pre_tokenizers.Sequence([words, too_long])
-    size = _size(vocab, len(special) + 1)
+    size = _check_vocab_size(vocab, len(special_tokens) + 1)
     built.train_from_iterator(
-        texts, trainers.WordLevelTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+        texts, trainers.WordLevelTrainer(vocab_size=size, special_tokens=special_tokens, show_progress=False)
     )
     built.pre_tokenizer = words
     return built
 
 
-def _characters(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+def _train_characters(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
     """One id for each character, and the bytes of those that were never seen: every string comes back as it was."""
-    room = _size(vocab or TOKENS, len(special) + 256) - len(special) - 256
+    room = _check_vocab_size(vocab or MAX_VOCAB, len(special_tokens) + 256) - len(special_tokens) - 256
     seen = Counter[str]()
     for text in texts:
         seen.update(text)
     often = sorted(seen, key=lambda letter: (-seen[letter], letter))[:room]
     tokens = [
-        *special,
+        *special_tokens,
         *(f"<0x{byte:02X}>" for byte in range(256)),
-        *(letter for letter in often if letter not in special),
+        *(letter for letter in often if letter not in special_tokens),
     ]
     built = Built(models.BPE({token: id for id, token in enumerate(tokens)}, [], byte_fallback=True))
     built.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return built
 
 
-def _bytes(texts: Iterator[str], vocab: int | None, special: list[str]) -> Built:
+def _train_bytes(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
     """The 256 bytes of UTF-8; nothing is learnt and nothing is unknown."""
-    size = len(special) + 256
+    size = len(special_tokens) + 256
     if vocab not in (None, size):
         raise ModelError(f"bytes with these special tokens have {size} ids; leave `vocab` out.")
-    tokens = special + _alphabet()
+    tokens = special_tokens + _make_byte_alphabet()
     built = Built(models.BPE({token: id for id, token in enumerate(tokens)}, []))
     built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     built.decoder = decoders.ByteLevel()
     return built
 
 
-KINDS: dict[str, Callable[[Iterator[str], int | None, list[str]], Built]] = {
-    "bpe": _bpe,
-    "wordpiece": _wordpiece,
-    "unigram": _unigram,
-    "words": _words,
-    "characters": _characters,
-    "bytes": _bytes,
+TOKENIZER_KINDS: dict[str, Callable[[Iterator[str], int | None, list[str]], Built]] = {
+    "bpe": _train_bpe,
+    "wordpiece": _train_wordpiece,
+    "unigram": _train_unigram,
+    "words": _train_words,
+    "characters": _train_characters,
+    "bytes": _train_bytes,
 }
 
 
-def _alphabet() -> list[str]:
+def _make_byte_alphabet() -> list[str]:
     """GPT-2's letters for the bytes 0 to 255: visible ones stand for themselves, the others follow after 255."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = itertools.count(256)
     return [chr(byte if byte in visible else next(hidden)) for byte in range(256)]
 
 
-def _size(vocab: int | None, least: int) -> int:
-    if vocab is None or not least <= vocab <= TOKENS:
-        raise ModelError(f"`vocab` is {vocab}; a number from {least} to {TOKENS:,} is needed.")
+def _check_vocab_size(vocab: int | None, minimum: int) -> int:
+    if vocab is None or not minimum <= vocab <= MAX_VOCAB:
+        raise ModelError(f"`vocab` is {vocab}; a number from {minimum} to {MAX_VOCAB:,} is needed.")
     return vocab
 
 
-def _unknown(special: list[str]) -> str:
+def _find_unknown_token(special_tokens: list[str]) -> str:
     for name in ("<unk>", "[UNK]"):
-        if name in special:
+        if name in special_tokens:
             return name
-    raise ModelError(f"This kind meets words it has no token for; `special` needs <unk> or [UNK], and has {special}.")
+    raise ModelError(
+        f"This kind meets words it has no token for; `special_tokens` needs <unk> or [UNK], and has {special_tokens}."
+    )
 
 
-def _stretches(texts: Iterator[str]) -> Iterator[str]:
+def _chunk_lines(texts: Iterator[str]) -> Iterator[str]:
     """Lines, cut where they are longer than SentencePiece takes."""
     for line in itertools.chain.from_iterable(text.splitlines() for text in texts):
-        for start in range(0, len(line), STRETCH):
-            yield line[start : start + STRETCH]
+        for start in range(0, len(line), MAX_CHUNK_CHARACTERS):
+            yield line[start : start + MAX_CHUNK_CHARACTERS]
 
 
-def _drawn(items: Iterator[str], most: int) -> list[str]:
+def _reservoir_sample(items: Iterator[str], count: int) -> list[str]:
     """At most so many of the items, each as likely as any other, the same ones every time."""
-    kept, chance = list(itertools.islice(items, most)), random.Random(0)
-    for seen, item in enumerate(items, start=most + 1):
+    kept, chance = list(itertools.islice(items, count)), random.Random(0)
+    for seen, item in enumerate(items, start=count + 1):
         place = chance.randrange(seen)
-        if place < most:
+        if place < count:
             kept[place] = item
     return kept
 
 
-def _known(name: Any, table: dict[str, Any], what: str) -> None:
+def _check_known(name: Any, table: dict[str, Any], what: str) -> None:
     if name not in table:
         near = difflib.get_close_matches(str(name), table, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

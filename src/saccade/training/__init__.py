@@ -1,1 +1,1 @@
-"""Training that can be killed at any moment and goes on as if nothing had happened."""
+"""Training that can be killed at any moment and resumes exactly where it stopped."""

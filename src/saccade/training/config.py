@@ -1,4 +1,4 @@
-"""How a model is trained, as numbers and names: the table [train] of a run."""
+"""Training hyperparameters: the table [train] of a run."""
 
 import math
 from dataclasses import dataclass, fields
@@ -6,47 +6,82 @@ from dataclasses import dataclass, fields
 from saccade.errors import UsageError
 
 # what may change when a run goes on: these only say when to stop, to look, to save or to print, and where the work is done
-FREE = ("max_steps", "max_time", "save_minutes", "save_every", "patience", "device", "on_nan", "shard")
+CHANGEABLE_ON_RESUME = (
+    "max_steps",
+    "max_minutes",
+    "save_minutes",
+    "save_every",
+    "patience",
+    "device",
+    "on_nan",
+    "fsdp",
+)
 
 
 @dataclass(frozen=True)
 class Config:
     seed: int = 0
-    epochs: int = 10  # how long the schedule is, in passes through the data
-    tokens: int = 4096  # in one step, padding counted
-    rows: int = 0  # the most examples in one step; 0: as many as the tokens allow
-    parts: int = 1  # in which a step is read, one after the other: less memory, the same result
-    optimizer: str = "adamw"  # or muon: the matrices inside the layers move as far in every direction
-    rate: float = 1e-3  # the highest learning rate
-    schedule: str = "linear"  # after the warm-up: linear, cosine, inverse_sqrt or constant
-    warmup: float = 0.1  # of all steps, or a number of steps from 1 up
-    decay: float = 0.01  # of the weights
-    clip: float = 1.0  # the longest gradient; 0: any
-    layer_rate: float = 1.0  # each layer learns so much of the rate of the one above it
-    freeze: int = 0  # so many layers from below stay as they are, and the words; -1: the whole body
-    average: float = 0.0  # how much of the mean of the weights stays at each step, such as 0.999; 0: no mean
-    patience: int = 0  # stop after so many looks at the held-out data without a better score; 0: never
-    look_every: int = 0  # steps between looks at the held-out data; 0: once an epoch
-    look_at: int = 1000  # the most held-out examples of one look; the last look is at all of them
-    max_steps: int = 0  # stop after so many steps; 0: at the end of the schedule
-    max_time: float = 0.0  # stop after so many minutes; 0: never
-    fit: bool = False  # fit the schedule to max_time: as many steps as it holds, by their measured pace
-    save_minutes: float = 2.0  # between checkpoints
-    save_every: int = 0  # steps between checkpoints; 0: by the clock alone
-    device: str = "auto"  # cuda, mps or cpu
-    precision: str = "float32"  # of products: or bfloat16, or auto: that where the machine has instructions for it
-    on_nan: str = "stop"  # at a loss that is not finite; or skip: leave the step out, at most three times in a run
-    shard: bool = False  # of several processes each keeps a part of the model, not a copy (FSDP2)
+    """Random seed of the initial weights, the order of examples and dropout."""
+    epochs: int = 10
+    """Length of the learning-rate schedule in epochs (passes over the training data)."""
+    batch_tokens: int = 4096
+    """Batch size in tokens per step, padding included."""
+    batch_size: int = 0
+    """Batch size: maximum number of examples per step; 0 lets `batch_tokens` alone decide."""
+    micro_batches: int = 1
+    """Gradient accumulation: number of micro-batches per step. Less memory, same gradient; `batch_tokens` stays the total."""
+    optimizer: str = "adamw"
+    """Optimizer: adamw, or muon, which orthogonalizes the updates of the matrices inside the layers."""
+    lr: float = 1e-3
+    """Peak learning rate, reached at the end of warmup."""
+    schedule: str = "linear"
+    """Learning-rate schedule after warmup: linear, cosine, inverse_sqrt or constant."""
+    warmup: float = 0.1
+    """Learning-rate warmup: fraction of all steps, or a number of steps if 1 or more; 0 disables it."""
+    weight_decay: float = 0.01
+    """Weight decay of matrices, not of biases and norms; 0 disables it."""
+    clip_grad_norm: float = 1.0
+    """Gradient clipping: maximum gradient norm; 0 disables it."""
+    layer_decay: float = 1.0
+    """Layer-wise learning-rate decay: learning rate of a layer relative to the layer above; 1.0 disables it."""
+    freeze_layers: int = 0
+    """Freeze the embeddings and this many layers from the bottom; 0 freezes nothing, -1 the whole body."""
+    ema: float = 0.0
+    """EMA decay of the weights, for example 0.999; 0 disables the EMA."""
+    patience: int = 0
+    """Early stopping: stop after this many evaluations without improvement; 0 disables it."""
+    eval_every: int = 0
+    """Evaluation interval in steps; 0 evaluates once per epoch."""
+    max_eval_examples: int = 1000
+    """Maximum number of held-out examples per evaluation; the final evaluation uses all of them."""
+    max_steps: int = 0
+    """Stop after this many steps; 0 runs to the end of the schedule."""
+    max_minutes: float = 0.0
+    """Time limit of training in minutes; 0 sets no limit."""
+    fit_schedule: bool = False
+    """Fit the schedule to `max_minutes`: plan as many steps as fit in the time at the measured speed."""
+    save_minutes: float = 2.0
+    """Checkpoint interval in minutes; 0 saves by `save_every` alone."""
+    save_every: int = 0
+    """Checkpoint interval in steps; 0 saves by `save_minutes` alone."""
+    device: str = "auto"
+    """Device to train on: cuda, mps, cpu, or auto (the best available)."""
+    precision: str = "float32"
+    """Mixed precision of matrix products: float32 (off), bfloat16, or auto (bfloat16 where the hardware supports it)."""
+    on_nan: str = "stop"
+    """Non-finite loss (NaN or infinity): stop the run, or skip the step, at most three times per run."""
+    fsdp: bool = False
+    """Fully sharded data parallel (FSDP2): each process holds a shard of the model instead of a copy."""
 
     def __post_init__(self) -> None:
-        from saccade.training.schedule import SCHEDULES
+        from saccade.training.optim.schedule import SCHEDULES
 
-        positive = {"epochs", "tokens", "parts", "rate", "look_at"}
+        positive = {"epochs", "batch_tokens", "micro_batches", "lr", "max_eval_examples"}
         for item in fields(self):
             value = getattr(self, item.name)
             if (
                 isinstance(value, int | float)
-                and item.name != "freeze"
+                and item.name != "freeze_layers"
                 and (value < 0 or not math.isfinite(value) or (value == 0 and item.name in positive))
             ):
                 raise UsageError(
@@ -61,21 +96,23 @@ class Config:
         ):
             if getattr(self, name) not in known:
                 raise UsageError(f"train.{name} is {getattr(self, name)!r}; known are {', '.join(known)}.")
-        if self.optimizer == "muon" and self.shard:
-            raise UsageError("train.optimizer muon needs whole matrices, and train.shard cuts them: leave one out.")
-        if self.fit and not self.max_time:
-            raise UsageError("train.fit fits the schedule to train.max_time, which is 0: give it minutes, such as 10.")
-        if not 0 <= self.average < 1:
-            raise UsageError(f"train.average is {self.average}; a share below 1 is needed, such as 0.999.")
+        if self.optimizer == "muon" and self.fsdp:
+            raise UsageError("train.optimizer muon needs whole matrices, and train.fsdp cuts them: leave one out.")
+        if self.fit_schedule and not self.max_minutes:
+            raise UsageError(
+                "train.fit_schedule fits the schedule to train.max_minutes, which is 0: give it minutes, such as 10."
+            )
+        if not 0 <= self.ema < 1:
+            raise UsageError(f"train.ema is {self.ema}; a share below 1 is needed, such as 0.999.")
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
 
 
-def left_open(table: str, name: str, value: object) -> bool:
+def is_auto(table: str, name: str, value: object) -> bool:
     """Whether a setting is left to the machine, so that a run of it has another value.
 
-    >>> left_open("train", "precision", "auto"), left_open("train", "precision", "float32"), left_open("task", "pieces", "auto")
+    >>> is_auto("train", "precision", "auto"), is_auto("train", "precision", "float32"), is_auto("task", "pieces", "auto")
     (True, False, False)
     """
     return (table, name, value) == ("train", "precision", "auto")

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from saccade.errors import UsageError
+from saccade.metrics import Score
+from saccade.metrics.score import SCORE_COLUMNS
 from saccade.notebook import html_table
-from saccade.tasks.metrics import Score
-from saccade.tasks.metrics.score import CELLS_OF_A_SCORE
-from saccade.training.loop import Step
+from saccade.training.loop import TrainStep
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """Something a person should know."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Looked:
+class DevEvaluation:
     """How good the model is on held-out data at a step."""
 
     step: int
@@ -29,16 +29,16 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Saved:
+class CheckpointSaved:
     step: int
     path: Path
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """How a run ended: why, after how many steps, and how good its best model is on all held-out data."""
 
-    why: str
+    stop_reason: str
     steps: int
     scores: dict[str, list[Score]]  # by split
     signal: int | None = None
@@ -46,66 +46,69 @@ class Result:
 
     def __str__(self) -> str:
         lines = [f"{split:<5} {score}" for split, scores in self.scores.items() for score in scores]
-        return "\n".join([f"ended after {self.steps:,} steps by {self.why}", *lines, *self.notes])
+        return "\n".join([f"ended after {self.steps:,} steps by {self.stop_reason}", *lines, *self.notes])
 
     def _repr_html_(self) -> str:
         rows = [(split, *score.cells()) for split, scores in self.scores.items() for score in scores]
-        caption = " ".join([f"ended after {self.steps:,} steps by {self.why}.", *self.notes])
-        return html_table(["split", *CELLS_OF_A_SCORE], rows, caption=caption)
+        caption = " ".join([f"ended after {self.steps:,} steps by {self.stop_reason}.", *self.notes])
+        return html_table(["split", *SCORE_COLUMNS], rows, caption=caption)
 
 
-class Refused(UsageError):
+class RunRefused(UsageError):
     """A run that cannot go on with what was asked for."""
 
 
-class Asked(Exception):
+class StopRequested(Exception):
     """A signal came while held-out data were being answered; the answers so far are dropped."""
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """Where a run is, as a checkpoint's facts tell it."""
 
-    best: float | None = None
-    since: int = 0  # looks since the best
-    looked: int = 0  # the step of the last look
+    best_metric: float | None = None
+    evals_since_best: int = 0  # looks since the best
+    last_eval_step: int = 0  # the step of the last look
     minutes: float = 0.0
-    skipped: int = 0  # steps left out, as their loss was not finite
-    horizon: int = 0  # steps of a schedule that was fitted to its time; 0: it was not
-    planned: int = 0  # its steps as they were settled, before slow ones shortened it
-    fitted: float = 0.0  # the minutes that it was fitted to
+    skipped_steps: int = 0  # steps left out, as their loss was not finite
+    fitted_steps: int = 0  # steps of a schedule that was fitted to its time; 0: it was not
+    planned_steps: int = 0  # its steps as they were settled, before slow ones shortened it
+    fitted_minutes: float = 0.0  # the minutes that it was fitted to
     best_step: int = 0  # the step of the model that is kept
     best_loss: float | None = None  # its loss on held-out data, where a task measures that
     best_scores: dict[str, float] = field(default_factory=dict)  # all its scores
-    rival: str = ""  # a later evaluation that was better by every other score, in words
-    marks: int = 0  # the parts of that time after which it was planned anew, so far
+    rival_note: str = ""  # a later evaluation that was better by every other score, in words
+    replan_count: int = 0  # the parts of that time after which it was planned anew, so far
 
-    def take(self, step: int, scores: Sequence[Score], loss: float | None) -> bool:
+    def record_eval(self, step: int, scores: Sequence[Score], loss: float | None) -> bool:
         """Count an evaluation; whether its model is the one to keep.
 
         That is the one with the best first score; of equal ones the one with the lower loss, and of these the later one.
         """
         first, *others = scores
-        ahead = self.best is None or _ahead(first, self.best)
-        level = first.value == self.best and not _above(loss, self.best_loss)
-        self.looked, self.since = step, 0 if ahead and not math.isnan(first.value) else self.since + 1
+        ahead = self.best_metric is None or _is_better(first, self.best_metric)
+        level = first.value == self.best_metric and not _is_higher(loss, self.best_loss)
+        self.last_eval_step, self.evals_since_best = (
+            step,
+            0 if ahead and not math.isnan(first.value) else self.evals_since_best + 1,
+        )
         if math.isnan(first.value) or not (ahead or level):
-            if others and all(_ahead(score, self.best_scores.get(score.name, math.nan)) for score in others):
+            if others and all(_is_better(score, self.best_scores.get(score.name, math.nan)) for score in others):
                 told = ", ".join(f"{score.name} {score.value:.4g}" for score in others)
                 kept = ", ".join(f"{self.best_scores[score.name]:.4g}" for score in others)
-                self.rival = f"step {step:,} had {told}, where the model that is kept had {kept}"
+                self.rival_note = f"step {step:,} had {told}, where the model that is kept had {kept}"
             return False
-        self.best, self.best_step, self.best_loss, self.rival = first.value, step, loss, ""
+        self.best_metric, self.best_step, self.best_loss, self.rival_note = first.value, step, loss, ""
         self.best_scores = {score.name: score.value for score in scores}
         return True
 
 
-def _ahead(score: Score, other: float) -> bool:
+def _is_better(score: Score, other: float) -> bool:
     return score.value > other if score.better == "higher" else score.value < other
 
 
-def _above(loss: float | None, other: float | None) -> bool:
+def _is_higher(loss: float | None, other: float | None) -> bool:
     return loss is not None and other is not None and loss > other
 
 
-Event = Step | Said | Looked | Saved | Result
+Event = TrainStep | Message | DevEvaluation | CheckpointSaved | RunResult

@@ -4,39 +4,39 @@ import time
 from typing import Any
 
 from saccade.notebook import html_table, html_text
-from saccade.training.events import Event, Looked, Result, Said
-from saccade.training.loop import Step
+from saccade.training.events import DevEvaluation, Event, Message, RunResult
+from saccade.training.loop import TrainStep
 
-SECONDS = 0.5  # between two updates
-MAX_LINES = 8  # of what was said
+MIN_SECONDS_BETWEEN_UPDATES = 0.5  # between two updates
+MAX_LINES_SHOWN = 8  # of what was said
 
 
 class NotebookProgress:
     """Hears the events of a run and shows them; `display` is IPython's."""
 
     def __init__(self, display: Any):
-        self.step: Step | None = None
-        self.evaluations: list[Looked] = []
-        self.said: list[str] = []
-        self.updated = time.monotonic()
+        self.step: TrainStep | None = None
+        self.evaluations: list[DevEvaluation] = []
+        self.messages: list[str] = []
+        self.updated_at = time.monotonic()
         self.handle = display(self, display_id=True)
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Step):
+        if isinstance(event, TrainStep):
             self.step = event
-        elif isinstance(event, Looked):
+        elif isinstance(event, DevEvaluation):
             self.evaluations.append(event)
-        elif isinstance(event, Said):
-            self.said.append(event.text)
+        elif isinstance(event, Message):
+            self.messages.append(event.text)
         now = time.monotonic()
-        if now - self.updated >= SECONDS or isinstance(event, Looked | Result):
-            self.updated = now
+        if now - self.updated_at >= MIN_SECONDS_BETWEEN_UPDATES or isinstance(event, DevEvaluation | RunResult):
+            self.updated_at = now
             self.handle.update(self)
 
     def __repr__(self) -> str:
         step = self.step
         line = "training" if step is None else f"step {step.number:,}, epoch {step.epoch + 1}, loss {step.loss:.4f}"
-        return "\n".join([*self.said[-MAX_LINES:], line])
+        return "\n".join([*self.messages[-MAX_LINES_SHOWN:], line])
 
     def _repr_html_(self) -> str:
         if not self.evaluations:
@@ -44,6 +44,6 @@ class NotebookProgress:
         names = [score.name for score in self.evaluations[-1].scores]
         rows = [
             (f"{one.step:,}", *(f"{score.value:.4g}" for score in one.scores), "best so far" if one.best else "")
-            for one in self.evaluations[-MAX_LINES:]
+            for one in self.evaluations[-MAX_LINES_SHOWN:]
         ]
         return html_text(repr(self)) + html_table(["step", *names, ""], rows, caption="on held-out data")

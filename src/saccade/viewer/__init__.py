@@ -1,8 +1,8 @@
-"""The page: plain HTML, CSS and ES modules, as they stand in this folder; nothing is built, and nothing comes from elsewhere."""
+"""The web viewer: plain HTML, CSS and ES modules; no build step, and nothing is loaded from other hosts."""
 
 from importlib.resources import files
 
-KINDS = {
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -10,11 +10,11 @@ KINDS = {
 }
 
 
-def pages() -> dict[str, tuple[bytes, str]]:
+def read_page_files() -> dict[str, tuple[bytes, str]]:
     """Every file of the page by its name, with its content and its kind; what is not in here is not served."""
     found = {}
     for file in sorted(files("saccade.viewer").iterdir(), key=lambda one: one.name):
-        kind = KINDS.get("." + file.name.rpartition(".")[2])
+        kind = MEDIA_TYPES.get("." + file.name.rpartition(".")[2])
         if kind is not None:
             found[file.name] = (file.read_bytes(), kind)
     return found

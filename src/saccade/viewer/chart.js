@@ -1,6 +1,6 @@
 // Curves and bars as SVG, with a grid, a legend and names on both axes.
 
-import { drawn, make } from "/page/tell.js";
+import { drawn, make } from "/page/dom.js";
 
 const [WIDE, HIGH, LEFT, BOTTOM, TOP] = [520, 300, 64, 40, 16];
 export const INKS = ["#6a2379", "#c2571a", "#1b7f6b", "#2a5fb0", "#a81e4e", "#7a6a12", "#4b4f58", "#8a5a2b"];
@@ -66,10 +66,10 @@ export function curves({ title, x = "", y = "", lines, dots = [], log_x = false,
   return make("figure", {}, drawn("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": `${title}. ${said}` }, ...parts), legend);
 }
 
-// the longest bar fills the width unless `top` says which value does; zero has no bar
-export function bars({ title, names, values, top = null }) {
+// the longest bar fills the width unless `max_value` says which value does; zero has no bar
+export function bars({ title, names, values, max_value: end = null }) {
   const known = values.map((value) => value ?? 0);
-  const [low, high] = [Math.min(0, ...known), Math.max(top ?? 0, ...known)];
+  const [low, high] = [Math.min(0, ...known), Math.max(end ?? 0, ...known)];
   const across = (value) => (160 * (value - low)) / (high - low || 1);
   const inks = document.documentElement.dataset.theme === "dark" ? DARK : INKS;
   const rows = names.map((name, i) => {

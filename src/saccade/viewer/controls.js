@@ -1,6 +1,6 @@
 // The controls above a picture: which layer and head, which view, what its colors stand for, and what is left out.
 
-import { make } from "/page/tell.js";
+import { make } from "/page/dom.js";
 
 export const VIEWS = { lines: "Lines", heat: "Heat map", many: "All heads", numbers: "Numbers", words: "Word for word", picture: "Picture" };
 export const ONE_HEAD = ["lines", "heat", "numbers", "picture"]; // views of one layer and one head
@@ -9,8 +9,8 @@ const MEASURES = { weight: "attention weight", value_norm: "weight × value norm
 
 // the views that a map has: the picture under a map of its cells, and words where something was translated
 export function viewsOf(found, one) {
-  const { grid } = found.axes[one.key];
-  return Object.keys(VIEWS).filter((name) => (name !== "picture" || (found.picture && grid)) && (name !== "words" || found.aligned));
+  const { grid } = found.axes[one.key_axis];
+  return Object.keys(VIEWS).filter((name) => (name !== "picture" || (found.image && grid)) && (name !== "words" || found.alignment));
 }
 
 function select(label, names, chosen, onchange) {
@@ -18,7 +18,7 @@ function select(label, names, chosen, onchange) {
 }
 
 export function measureSelect(stage, one) {
-  const names = Object.entries(MEASURES).map(([value, text]) => [value, text, value === "value_norm" && !one.value_norms]);
+  const names = Object.entries(MEASURES).map(([value, text]) => [value, text, value === "value_norm" && !one.has_value_norms]);
   const node = select("what is drawn", names, stage.measureOf(one), (value) => stage.set({ measure: value }));
   node.title = "A weight says how large a share a token has in the sum; times the norm of its value vector, how much of the token is passed on (Kobayashi et al. 2020)";
   return make("label", {}, "show", node);
@@ -42,8 +42,8 @@ export function layerSelect(stage, maps) {
 }
 
 export function headSelect(stage, one, heads) {
-  const said = (i) => (heads[i]?.named && heads[i].named !== one.called[i] ? `${one.called[i]}: ${heads[i].named}` : one.called[i]);
-  return make("label", {}, "head", select("head", one.called.map((_, i) => [String(i), said(i)]), String(stage.head), (value) => stage.set({ head: Number(value) })));
+  const said = (i) => (heads[i]?.label && heads[i].label !== one.head_names[i] ? `${one.head_names[i]}: ${heads[i].label}` : one.head_names[i]);
+  return make("label", {}, "head", select("head", one.head_names.map((_, i) => [String(i), said(i)]), String(stage.head), (value) => stage.set({ head: Number(value) })));
 }
 
 export function viewButtons(stage, names) {

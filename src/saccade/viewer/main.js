@@ -1,11 +1,11 @@
 // Which view is shown follows the address after #; light or dark follows the reader, until they choose.
 
-import { learn as learnColours } from "/page/colour.js";
-import { learn } from "/page/learn.js";
-import { look } from "/page/look.js";
-import { runs } from "/page/runs.js";
+import { learn as learnColours } from "/page/color.js";
+import { learn } from "/page/lessons_view.js";
+import { look } from "/page/look_view.js";
+import { runs } from "/page/runs_view.js";
 import { save } from "/page/save.js";
-import { ask, busy, say } from "/page/tell.js";
+import { ask, busy, say } from "/page/dom.js";
 
 const VIEWS = { look, learn, runs };
 const theme = document.getElementById("theme");
@@ -38,7 +38,7 @@ theme.addEventListener("click", () => {
 document.getElementById("save").addEventListener("click", () => busy("saving", () => save(document.getElementById("view"))));
 about = await busy("asking the server", () => ask("/api/about"));
 if (about) {
-  learnColours(about.colours);
+  learnColours(about.colors);
   addEventListener("hashchange", show);
   await show();
 } else say("The server does not answer; start it again with saccade serve.", true);

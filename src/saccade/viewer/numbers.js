@@ -1,6 +1,6 @@
 // The weights as a table, for those who read rather than look; of long texts the beginning, or what surrounds the chosen row.
 
-import { make, shown } from "/page/tell.js";
+import { make, shown } from "/page/dom.js";
 
 const MOST = 40; // rows and columns
 

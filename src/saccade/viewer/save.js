@@ -1,6 +1,6 @@
 // What is seen, as one file that opens from disk: drawings become pictures, and nothing in it can be pressed any more.
 
-import { make } from "/page/tell.js";
+import { make } from "/page/dom.js";
 
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 const STILL = ":disabled { opacity: 1; cursor: default; } :disabled:not([aria-pressed]) { color: inherit; }";

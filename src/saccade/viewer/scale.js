@@ -1,6 +1,6 @@
 // Which numbers a picture is drawn with, and what its colors and widths stand for: 0 to 1 unless somebody asks for another scale.
 
-import { extent } from "/page/colour.js";
+import { extent } from "/page/color.js";
 
 const SAID = { weight: "attention weight", value_norm: "weight × value norm" };
 
@@ -23,7 +23,7 @@ export function rangeOf(one, measure, scale, every, shown) {
 
 // rows and columns that are left when special tokens are hidden, and the numbers of what is left
 export function withoutSpecial(values, query, key, hide) {
-  const kept = ({ tokens, special }) => tokens.map((_, i) => i).filter((i) => !hide || !special.includes(i));
+  const kept = ({ tokens, special_tokens: special }) => tokens.map((_, i) => i).filter((i) => !hide || !special.includes(i));
   const [rows, columns] = [kept(query), kept(key)];
   if (rows.length === query.tokens.length && columns.length === key.tokens.length) return { values, rows, columns };
   const out = new Float32Array(rows.length * columns.length);
@@ -35,15 +35,15 @@ const percent = (share) => `${Math.round(100 * share)} %`;
 
 // what has to be said beside a picture, so that nobody takes it for more than it is
 export function notesOf(found, one, { measure, hide, view, head }) {
-  const [query, key] = [found.axes[one.query], found.axes[one.key]];
+  const [query, key] = [found.axes[one.query_axis], found.axes[one.key_axis]];
   const notes = [];
-  if (one.pooled) notes.push("Pooled: the text is too long for a cell each, so a point is the mean over its rows of the sum over its tokens.");
-  if (found.window !== null && query.of !== "cells") notes.push(`Rows from token ${found.window} on; the others are left out.`);
-  const every = [...new Set(key.special.map((i) => key.tokens[i]))];
+  if (one.is_pooled) notes.push("Pooled: the text is too long for a cell each, so a point is the mean over its rows of the sum over its tokens.");
+  if (found.window !== null && query.kind !== "cells") notes.push(`Rows from token ${found.window} on; the others are left out.`);
+  const every = [...new Set(key.special_tokens.map((i) => key.tokens[i]))];
   const names = every.slice(0, 4).join(", ") + (every.length > 4 ? ", …" : "");
-  if (view && key.special.length && head?.special !== undefined && head.special !== null) {
-    const passed = head.special_passed === null ? "" : `, and ${percent(head.special_passed)} of what is passed on (weight × value norm)`;
-    notes.push(`${hide ? `Hidden: ${names}, which have` : `Special tokens (${names}) have`} ${percent(head.special)} of this head's weight${passed}.`);
+  if (view && key.special_tokens.length && head?.special_token_fraction !== undefined && head.special_token_fraction !== null) {
+    const passed = head.special_token_value_fraction === null ? "" : `, and ${percent(head.special_token_value_fraction)} of what is passed on (weight × value norm)`;
+    notes.push(`${hide ? `Hidden: ${names}, which have` : `Special tokens (${names}) have`} ${percent(head.special_token_fraction)} of this head's weight${passed}.`);
   }
   if (measure === "value_norm") notes.push("The norm is that of the value vector before the output projection.");
   return notes;

@@ -1,8 +1,8 @@
 // One look of a model, and what the server tells about it. A look that the server does not keep any more is asked for again, so
 // that what is drawn is always the look whose answer is shown.
 
-import { fromHalf } from "/page/half.js";
-import { ask } from "/page/tell.js";
+import { fromHalf } from "/page/float16.js";
+import { ask } from "/page/dom.js";
 
 const GONE = 410;
 
@@ -28,7 +28,7 @@ export class Source {
   }
 
   evidence(map, head) {
-    return this.once(`evidence ${map} ${head}`, () => this.get("agree", `/${map}/${head}`));
+    return this.once(`evidence ${map} ${head}`, () => this.get("faithfulness", `/${map}/${head}`));
   }
 
   page() {
@@ -46,7 +46,7 @@ export class Source {
   }
 
   async get(kind, rest) {
-    const path = () => `/api/${kind}/${encodeURIComponent(this.model)}/${this.found.look}${rest}`;
+    const path = () => `/api/${kind}/${encodeURIComponent(this.model)}/${this.found.look_id}${rest}`;
     try {
       return await ask(path());
     } catch (error) {
@@ -63,8 +63,8 @@ export class Source {
 
   async again() {
     const found = await ask(`/api/look/${encodeURIComponent(this.model)}`, this.body);
-    const told = ({ look, ...rest }) => JSON.stringify(rest);
+    const told = ({ look_id, ...rest }) => JSON.stringify(rest);
     if (told(found) !== told(this.found)) throw new Error("The same question is answered otherwise by now; press Look to see it.");
-    this.found.look = found.look;
+    this.found.look_id = found.look_id;
   }
 }

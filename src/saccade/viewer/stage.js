@@ -2,15 +2,15 @@
 // where it cannot be drawn the reason stands in its place.
 
 import { headSelect, layerSelect, measureSelect, ONE_HEAD, scaleSelect, specialBox, TOKENS, viewButtons, viewsOf } from "/page/controls.js";
-import { extent } from "/page/colour.js";
-import { heat } from "/page/heat.js";
-import { lines } from "/page/lines.js";
-import { many } from "/page/many.js";
+import { extent } from "/page/color.js";
+import { heat } from "/page/heatmap.js";
+import { lines } from "/page/attention_lines.js";
+import { many } from "/page/all_heads.js";
 import { numbers } from "/page/numbers.js";
-import { picture } from "/page/picture.js";
+import { picture } from "/page/image.js";
 import { notesOf, rangeOf, withoutSpecial } from "/page/scale.js";
-import { words } from "/page/words.js";
-import { busy, make, refill, shown } from "/page/tell.js";
+import { words } from "/page/alignment_list.js";
+import { busy, make, refill, shown } from "/page/dom.js";
 
 export class Stage {
   // `panel` knows the model that is asked, and which of its heads are off
@@ -42,7 +42,7 @@ export class Stage {
 
   show(source) {
     const { found } = source;
-    if (this.source?.found.maps.length !== found.maps.length) [this.map, this.head, this.pinned] = [found.telling, 0, null];
+    if (this.source?.found.maps.length !== found.maps.length) [this.map, this.head, this.pinned] = [found.most_informative, 0, null];
     this.source = source;
     this.judged = new Map();
     return this.draw();
@@ -50,11 +50,11 @@ export class Stage {
 
   names(map) {
     const { axes, maps } = this.source.found;
-    return [axes[maps[map].query], axes[maps[map].key]];
+    return [axes[maps[map].query_axis], axes[maps[map].key_axis]];
   }
 
   measureOf(one) {
-    return one.value_norms ? this.measure : "weight";
+    return one.has_value_norms ? this.measure : "weight";
   }
 
   // another layer, head, view, measure or scale
@@ -87,7 +87,7 @@ export class Stage {
     if (drawn) this.choose(one, [], drawn.range);
     refill(this.node, ...(drawn ? drawn.nodes : [this.failure(failed)]));
     this.node.classList.remove("stale");
-    this.panel.node.dataset.ready = `${source.found.look}.${this.map}.${this.head}.${this.view}.${this.measure}.${this.scale}.${this.hide}`;
+    this.panel.node.dataset.ready = `${source.found.look_id}.${this.map}.${this.head}.${this.view}.${this.measure}.${this.scale}.${this.hide}`;
     if (drawn?.note) this.name(mine, one, drawn);
   }
 
@@ -111,7 +111,7 @@ export class Stage {
       const [node, fixed] = await many(this);
       return { nodes: [node], range: { fixed } };
     }
-    if (view === "words") return { nodes: [words(source.found.aligned)], range: null };
+    if (view === "words") return { nodes: [words(source.found.alignment)], range: null };
     const measure = this.measureOf(one);
     const all = await source.weights(map, measure);
     const size = query.tokens.length * key.tokens.length;
@@ -126,14 +126,14 @@ export class Stage {
       told: (row, column) => this.tell(row, column, left.values, given),
       pinned: left.rows.includes(this.pinned) ? left.rows.indexOf(this.pinned) : null,
       chosen: (row) => this.set({ pinned: left.rows[row] === this.pinned ? null : left.rows[row] }),
-      label: `${one.title}, ${one.called[head]}: ${left.rows.length} rows and ${left.columns.length} columns`,
+      label: `${one.title}, ${one.head_names[head]}: ${left.rows.length} rows and ${left.columns.length} columns`,
     };
     const above = (node) => (node.prepend(node.querySelector(".key")), node); // a long map would hide its scale below
-    const views = { lines, heat: (its) => above(heat(its)), numbers, picture: (its) => picture({ ...its, grid: key.grid, address: source.found.picture, pin: (row) => (this.pinned = row) }) };
+    const views = { lines, heat: (its) => above(heat(its)), numbers, picture: (its) => picture({ ...its, grid: key.grid, address: source.found.image, pin: (row) => (this.pinned = row) }) };
     const notes = make("ul", { class: "notes" });
     const note = (known) => notes.replaceChildren(...notesOf(source.found, one, { measure, hide, view: TOKENS.includes(view), head: known }).map((text) => make("li", { text })));
     note(null);
-    const title = make("p", { class: "title", text: `${one.title}, ${one.called[head]}${measure === "value_norm" ? ": weight × value norm" : ""}` });
+    const title = make("p", { class: "title", text: `${one.title}, ${one.head_names[head]}${measure === "value_norm" ? ": weight × value norm" : ""}` });
     return { nodes: [title, notes, await views[view](given)], range, note };
   }
 
@@ -142,15 +142,15 @@ export class Stage {
     const single = ONE_HEAD.includes(this.view);
     const axes = this.names(this.map);
     const step = (by, text) => make("button", { type: "button", text, onclick: () => this.step(by) });
-    const matters = single && this.panel.about.answers && ["self", "across"].includes(one.kind) && make("button", { type: "button", text: "Does it matter?", title: "Whether the answer depends on what this head points at", onclick: () => this.judge() });
-    const attention = ["self", "across", "picture"].includes(one.kind);
+    const matters = single && this.panel.about.has_answer && ["self", "cross"].includes(one.kind) && make("button", { type: "button", text: "Does it matter?", title: "Whether the answer depends on what this head points at", onclick: () => this.judge() });
+    const attention = ["self", "cross", "picture"].includes(one.kind);
     const controls = [
       single && layerSelect(this, found.maps),
       single && headSelect(this, one, heads),
       ...viewButtons(this, viewsOf(found, one)),
       this.view !== "words" && attention && measureSelect(this, one),
       ["lines", "heat", "many"].includes(this.view) && scaleSelect(this, range ?? { fixed: "0 to 1" }),
-      TOKENS.includes(this.view) && axes.some((axis) => axis.special.length) && specialBox(this),
+      TOKENS.includes(this.view) && axes.some((axis) => axis.special_tokens.length) && specialBox(this),
       single && this.view !== "picture" && step(-1, "◀ token"),
       single && this.view !== "picture" && step(1, "token ▶"),
       matters,
@@ -169,7 +169,7 @@ export class Stage {
 
   // what one token looked at, then the next: a text as it was written; tokens that are hidden are passed over
   step(by) {
-    const [{ tokens, special }] = this.names(this.map);
+    const [{ tokens, special_tokens: special }] = this.names(this.map);
     const hidden = (i) => this.hide && special.includes(i) && special.length < tokens.length;
     let next = this.pinned === null ? (by > 0 ? 0 : tokens.length - 1) : (this.pinned + by + tokens.length) % tokens.length;
     while (hidden(next)) next = (next + by + tokens.length) % tokens.length;
@@ -182,7 +182,7 @@ export class Stage {
     const said = await busy("asking gradients, and the answer without some tokens", () => source.evidence(map, source.found.maps[map].heads[head]));
     if (!said || source !== this.source) return;
     const number = (value) => (value === null ? "–" : value.toFixed(2));
-    this.judged.set(`${map}.${head}`, `${said.title}: gradients ${number(said.gradients)}, deletion ${number(said.deletion)}; ${said.label}`);
+    this.judged.set(`${map}.${head}`, `${said.title}: gradients ${number(said.gradient_correlation)}, deletion ${number(said.deletion_score)}; ${said.label}`);
     return this.draw();
   }
 

@@ -1,1 +1,1 @@
-"""Pixels to tensors and back; so far, the discrete autoencoder."""
+"""Images: loading, pixels, augmentation, and the discrete autoencoder."""

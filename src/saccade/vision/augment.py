@@ -14,12 +14,12 @@ from torch import Tensor
 
 from saccade.errors import UsageError
 
-REACH = 8  # a picture is moved by up to one part in so many of its side
+SHIFT_DIVISOR = 8  # a picture is moved by up to one part in so many of its side
 
 
-def mirror(pixels: Tensor, which: Tensor) -> Tensor:
+def mirror(pixels: Tensor, mask: Tensor) -> Tensor:
     """The pictures of (B, C, rows, columns) that `which`, (B,), names, left for right."""
-    return torch.where(which.view(-1, 1, 1, 1), pixels.flip(-1), pixels)
+    return torch.where(mask.view(-1, 1, 1, 1), pixels.flip(-1), pixels)
 
 
 def shift(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
@@ -32,28 +32,28 @@ def shift(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
     return moved.gather(3, from_column[:, None, None, :].expand(pixels.shape))
 
 
-def flip(pixels: Tensor) -> Tensor:
+def random_flip(pixels: Tensor) -> Tensor:
     """Every second picture, by chance, mirrored."""
     return mirror(pixels, (torch.rand(len(pixels)) < 0.5).to(pixels.device))
 
 
-def crop(pixels: Tensor) -> Tensor:
+def random_crop(pixels: Tensor) -> Tensor:
     """A crop at a random place of each picture with its edges drawn out, which is the picture moved by a few pixels."""
-    reach = max(1, min(pixels.shape[-2:]) // REACH)
+    reach = max(1, min(pixels.shape[-2:]) // SHIFT_DIVISOR)
     by = torch.randint(-reach, reach + 1, (2, len(pixels))).to(pixels.device)
     return shift(pixels, by[0], by[1])
 
 
-def augmentation(name: str) -> Callable[[Tensor], Tensor]:
+def get_augmentation(name: str) -> Callable[[Tensor], Tensor]:
     """What is done to a batch of pictures under a name."""
-    if name not in AUGMENTS:
-        raise UsageError(f"There is no way {name!r} to augment pictures; choose one of {', '.join(AUGMENTS)}.")
-    return AUGMENTS[name]
+    if name not in AUGMENTATIONS:
+        raise UsageError(f"There is no way {name!r} to augment pictures; choose one of {', '.join(AUGMENTATIONS)}.")
+    return AUGMENTATIONS[name]
 
 
-AUGMENTS: dict[str, Callable[[Tensor], Tensor]] = {  # each draws from torch's own generator, on the CPU
+AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each draws from torch's own generator, on the CPU
     "none": lambda pixels: pixels,
-    "flip": flip,
-    "crop": crop,
-    "both": lambda pixels: flip(crop(pixels)),
+    "flip": random_flip,
+    "crop": random_crop,
+    "both": lambda pixels: random_flip(random_crop(pixels)),
 }

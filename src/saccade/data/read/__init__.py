@@ -1,7 +1,7 @@
-"""Files to examples: the format is told by looking at the file, the columns by their names, and a bad record by its place."""
+"""Data file readers: the format is detected from the content, columns by name; errors name file, line and column."""
 
 from saccade.data.read.columns import parse_columns
 from saccade.data.read.formats import FORMATS
-from saccade.data.read.reading import digest, read, stream, write_rejects
+from saccade.data.read.reader import hash_data, read_examples, stream_examples, write_rejects
 
-__all__ = ["FORMATS", "digest", "parse_columns", "read", "stream", "write_rejects"]
+__all__ = ["FORMATS", "hash_data", "parse_columns", "read_examples", "stream_examples", "write_rejects"]

@@ -3,53 +3,53 @@
 import re
 from collections.abc import Iterator
 
-from saccade.data.read.record import TEXTUAL, Ask, Record
-from saccade.data.read.source import Source, lines
+from saccade.data.read.base import TEXT_KINDS, ReadRequest, Record
+from saccade.data.read.open_text import SourceFile, read_lines
 from saccade.errors import DataError
 
 SUFFIXES = (".fasta", ".fa", ".faa", ".fna", ".ffn", ".fas")
-LETTERS = re.compile(r"[A-Za-z*.-]+")
-SEEN = 50  # lines that have to be letters where the name does not say FASTA
+SEQUENCE_LETTERS = re.compile(r"[A-Za-z*.-]+")
+MAX_LINES_SAMPLED = 50  # lines that have to be letters where the name does not say FASTA
 
 
-def looks(source: Source, ask: Ask) -> bool:
+def matches(source: SourceFile, request: ReadRequest) -> bool:
     """One text is asked for, the first line begins with >, and below it are letters without a space: no quoted mail."""
-    if len(ask.roles) != 1 or ask.roles[0].kind not in TEXTUAL:
+    if len(request.roles) != 1 or request.roles[0].kind not in TEXT_KINDS:
         return False
     if source.suffix in SUFFIXES:
         return True
-    found = [line for line in source.sample() if line.strip()]
-    below = [line.strip() for line in found[:SEEN] if not line.startswith((">", ";"))]
-    return bool(found) and found[0].startswith(">") and bool(below) and all(map(LETTERS.fullmatch, below))
+    found = [line for line in source.sample_lines() if line.strip()]
+    below = [line.strip() for line in found[:MAX_LINES_SAMPLED] if not line.startswith((">", ";"))]
+    return bool(found) and found[0].startswith(">") and bool(below) and all(map(SEQUENCE_LETTERS.fullmatch, below))
 
 
-def fasta(source: Source, ask: Ask) -> Iterator[Record | DataError]:
+def read_fasta(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
     """Each sequence joined to one line, in capitals; the names are left out."""
-    role = ask.roles[0].name
-    ask.said.append(f"{source.path.name}: FASTA, a record for each sequence; their names are left out.")
+    role = request.roles[0].name
+    request.notes.append(f"{source.path.name}: FASTA, a record for each sequence; their names are left out.")
     name, start, parts = "", 0, list[str]()
     bad: DataError | None = None
-    for number, text in lines(source):
+    for number, text in read_lines(source):
         if isinstance(text, str) and text.startswith((">", ";")):
             if text.startswith(";"):
                 continue  # a remark, as old files have them
             if start:
-                yield bad or _record(source, role, name, start, parts)
+                yield bad or _make_record(source, role, name, start, parts)
             name, start, parts, bad = text[1:].strip(), number, [], None
         elif isinstance(text, DataError):
             bad = bad or text
         elif text.strip():
             if not start:
                 cure = "begin the file with a line such as >name"
-                raise DataError("a sequence without a name", file=source.path, line=number, value=text[:50], cure=cure)
-            bad = bad or _misspelt(source, number, text)
+                raise DataError("a sequence without a name", file=source.path, line=number, value=text[:50], hint=cure)
+            bad = bad or _find_bad_letter(source, number, text)
             parts.append("".join(text.split()))
-    yield bad or _record(source, role, name, start, parts)
+    yield bad or _make_record(source, role, name, start, parts)
 
 
-def _misspelt(source: Source, number: int, text: str) -> DataError | None:
+def _find_bad_letter(source: SourceFile, line: int, text: str) -> DataError | None:
     joined = "".join(text.split())
-    wrong = LETTERS.sub("", joined)
+    wrong = SEQUENCE_LETTERS.sub("", joined)
     if not wrong:
         return None
     at = text.index(wrong[0]) + 1
@@ -57,16 +57,16 @@ def _misspelt(source: Source, number: int, text: str) -> DataError | None:
     return DataError(
         "no letter of a sequence",
         file=source.path,
-        line=number,
+        line=line,
         column=f"(character {at})",
         value=wrong[:20],
-        cure=cure,
+        hint=cure,
     )
 
 
-def _record(source: Source, role: str, name: str, start: int, parts: list[str]) -> Record | DataError:
-    text = "".join(parts).upper().rstrip("*")  # a star ends a translated gene
+def _make_record(source: SourceFile, role: str, name: str, line: int, sequence_lines: list[str]) -> Record | DataError:
+    text = "".join(sequence_lines).upper().rstrip("*")  # a star ends a translated gene
     if not text:
         cure = "give the sequence below it, or remove the name"
-        return DataError("a name without a sequence", file=source.path, line=start, value=f">{name}", cure=cure)
-    return Record(start, {role: text})
+        return DataError("a name without a sequence", file=source.path, line=line, value=f">{name}", hint=cure)
+    return Record(line, {role: text})

@@ -2,88 +2,95 @@
 
 from functools import partial
 
-from saccade.data.read import abc, arrow, cells, conll, fasta, idx, lines, midi, objects
-from saccade.data.read.binary import refuse_binary
-from saccade.data.read.record import TEXTUAL, Ask, Format
-from saccade.data.read.source import Source
+from saccade.data.read import abc_notation, conll, csv_tsv, fasta, idx, json_files, midi, parquet, plain_text
+from saccade.data.read.base import TEXT_KINDS, Format, ReadRequest
+from saccade.data.read.open_text import SourceFile
+from saccade.data.read.refuse_binary import refuse_binary
 from saccade.errors import DataError
 
-TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-MARKS = "\t,;|"  # between cells, in the order in which they are tried
-MOSTLY = 0.9  # of the lines, so that one bad row does not change the format
+DELIMITERS_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+DELIMITERS = "\t,;|"  # between cells, in the order in which they are tried
+MIN_CONSISTENT_FRACTION = 0.9  # of the lines, so that one bad row does not change the format
 
 
-def _delimited(delimiter: str, source: Source, ask: Ask) -> bool:
+def _matches_delimited(delimiter: str, source: SourceFile, request: ReadRequest) -> bool:
     """Cut by this delimiter, most rows have equally many cells; the name decides where there is one cell, or two choices."""
-    own = TABLES.get(source.suffix)
-    sample = source.sample()
-    if own is None and all(role.kind == "line" for role in ask.roles):
+    own = DELIMITERS_BY_SUFFIX.get(source.suffix)
+    sample = source.sample_lines()
+    if own is None and all(role.kind == "line" for role in request.roles):
         return False  # running text may have tabs and commas
     if own is not None:
-        return delimiter == _mark(sample, own)
-    if cells.evenness(sample, delimiter) < MOSTLY:
+        return delimiter == _choose_delimiter(sample, own)
+    if csv_tsv.measure_consistency(sample, delimiter) < MIN_CONSISTENT_FRACTION:
         return False
-    return delimiter == "\t" or len(ask.roles) > 1 or _named(sample[0], delimiter, ask)
+    return delimiter == "\t" or len(request.roles) > 1 or _has_known_column(sample[0], delimiter, request)
 
 
-def _mark(sample: list[str], own: str) -> str:
+def _choose_delimiter(sample_lines: list[str], suffix_delimiter: str) -> str:
     """What stands between the cells: what the name says, unless that cuts them unevenly and another mark does not.
 
     Texts have commas and hardly ever tabs, so a comma is overruled by what cuts every line alike; a tab only where there is none.
     """
-    there = any(own in line for line in sample)
-    if (own == "\t" and there) or cells.evenness(sample, own) == 1.0:
-        return own
-    least = 1.0 if there else MOSTLY
-    return next((mark for mark in MARKS if mark != own and cells.evenness(sample, mark) >= least), own)
+    there = any(suffix_delimiter in line for line in sample_lines)
+    if (suffix_delimiter == "\t" and there) or csv_tsv.measure_consistency(sample_lines, suffix_delimiter) == 1.0:
+        return suffix_delimiter
+    least = 1.0 if there else MIN_CONSISTENT_FRACTION
+    return next(
+        (
+            mark
+            for mark in DELIMITERS
+            if mark != suffix_delimiter and csv_tsv.measure_consistency(sample_lines, mark) >= least
+        ),
+        suffix_delimiter,
+    )
 
 
-def _named(line: str, delimiter: str, ask: Ask) -> bool:
+def _has_known_column(line: str, delimiter: str, request: ReadRequest) -> bool:
     """The first line has a column name that is asked for: prose with commas has not."""
-    return bool(ask.names() & {cell.strip().lower() for cell in line.split(delimiter)})
+    return bool(request.collect_column_names() & {cell.strip().lower() for cell in line.split(delimiter)})
 
 
-def _anything(source: Source, ask: Ask) -> bool:
+def _matches_anything(source: SourceFile, request: ReadRequest) -> bool:
     return True
 
 
 FORMATS = [
-    Format("Parquet", arrow.looks_like_parquet, arrow.parquet),
-    Format("Arrow", arrow.looks, arrow.arrow),
-    Format("idx", idx.looks, idx.idx, columns=False),
-    Format("MIDI", midi.looks, midi.midi, columns=False),
-    Format("piano rolls", midi.looks_like_rolls, midi.rolls, columns=False),
-    Format("FASTA", fasta.looks, fasta.fasta, columns=False),
-    Format("ABC", abc.looks, abc.abc, columns=False),
-    Format("JSON lines", objects.looks_like_lines, objects.json_lines),
-    Format("JSON", objects.looks_whole, objects.json_whole),
-    Format("CoNLL", conll.looks, conll.conll, columns=False),
-    Format("TSV", partial(_delimited, "\t"), cells.tsv),
-    Format("CSV", partial(_delimited, ","), partial(cells.csv_with, ",")),
-    Format("CSV with ;", partial(_delimited, ";"), partial(cells.csv_with, ";")),
-    Format("CSV with |", partial(_delimited, "|"), partial(cells.csv_with, "|")),
-    Format("plain text", _anything, lines.plain, columns=False),
+    Format("Parquet", parquet.matches_parquet, parquet.read_parquet),
+    Format("Arrow", parquet.matches_arrow, parquet.read_arrow),
+    Format("idx", idx.matches, idx.read_idx, has_columns=False),
+    Format("MIDI", midi.matches, midi.read_midi, has_columns=False),
+    Format("piano rolls", midi.matches_piano_rolls, midi.read_piano_rolls, has_columns=False),
+    Format("FASTA", fasta.matches, fasta.read_fasta, has_columns=False),
+    Format("ABC", abc_notation.matches, abc_notation.read_abc, has_columns=False),
+    Format("JSON lines", json_files.matches_json_lines, json_files.read_json_lines),
+    Format("JSON", json_files.matches_json, json_files.read_json),
+    Format("CoNLL", conll.matches, conll.read_conll, has_columns=False),
+    Format("TSV", partial(_matches_delimited, "\t"), csv_tsv.read_tsv),
+    Format("CSV", partial(_matches_delimited, ","), partial(csv_tsv.read_csv, ",")),
+    Format("CSV with ;", partial(_matches_delimited, ";"), partial(csv_tsv.read_csv, ";")),
+    Format("CSV with |", partial(_matches_delimited, "|"), partial(csv_tsv.read_csv, "|")),
+    Format("plain text", _matches_anything, plain_text.read_plain_text, has_columns=False),
 ]
-BINARY = ("Parquet", "Arrow", "idx", "MIDI")
+BINARY_FORMATS = ("Parquet", "Arrow", "idx", "MIDI")
 
 
-def find_format(source: Source, ask: Ask) -> Format:
+def find_format(source: SourceFile, request: ReadRequest) -> Format:
     """The first format that the content looks like; a file that is no text is refused by name."""
-    for form in FORMATS[: len(BINARY)]:
-        if form.looks(source, ask):
+    for form in FORMATS[: len(BINARY_FORMATS)]:
+        if form.matches(source, request):
             return form
     refuse_binary(source.path, source.head)
-    return next(form for form in FORMATS[len(BINARY) :] if form.looks(source, ask))
+    return next(form for form in FORMATS[len(BINARY_FORMATS) :] if form.matches(source, request))
 
 
-def is_plain(source: Source) -> bool:
+def is_plain_text(source: SourceFile) -> bool:
     """Neither a table nor JSON: half of a pair of aligned files may be it."""
-    if source.suffix in (*TABLES, ".json", ".jsonl", ".conll"):
+    if source.suffix in (*DELIMITERS_BY_SUFFIX, ".json", ".jsonl", ".conll"):
         return False
     try:
-        return find_format(source, Ask(())).name == "plain text"
+        return find_format(source, ReadRequest(())).name == "plain text"
     except DataError:
         return False
 
 
-__all__ = ["FORMATS", "TEXTUAL", "find_format", "is_plain"]
+__all__ = ["FORMATS", "TEXT_KINDS", "find_format", "is_plain_text"]

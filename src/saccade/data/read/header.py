@@ -4,50 +4,62 @@ import re
 from collections.abc import Callable, Sequence
 from statistics import median_low
 
-from saccade.data.read.record import Ask, plain_name
-from saccade.data.read.source import Source
+from saccade.data.read.base import ReadRequest, normalize_column_name
+from saccade.data.read.open_text import SourceFile
 from saccade.errors import DataError
 
-NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")  # of a column, without the marks that end a sentence
-LONGEST = 100  # characters of any name: surveys write the question there
-ROWS = 20  # from which on a first line with labels found nowhere else is telling
-NOTHING = {"n/a", "na", "none", "null", "missing", "unknown", "-", "--", "?"}  # no name, but a value that is not there
+COLUMN_NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")  # of a column, without the marks that end a sentence
+MAX_NAME_CHARACTERS = 100  # characters of any name: surveys write the question there
+MIN_ROWS_TO_COMPARE = 20  # from which on a first line with labels found nowhere else is telling
+MISSING_VALUES = {
+    "n/a",
+    "na",
+    "none",
+    "null",
+    "missing",
+    "unknown",
+    "-",
+    "--",
+    "?",
+}  # no name, but a value that is not there
 
 
-def find_header(source: Source, ask: Ask, name: str, rows: list[list[str]]) -> list[str] | None:
+def find_header(source: SourceFile, request: ReadRequest, name: str, rows: list[list[str]]) -> list[str] | None:
     """The column names, or None if the first line is a record; says which, aloud."""
     first = [cell.strip().strip("\ufeff") for cell in rows[0]]
     where = f"{source.path.name}: {name}"
-    known = [cell for cell in first if plain_name(cell) in ask.names() and not cell.isdigit()]
+    known = [
+        cell for cell in first if normalize_column_name(cell) in request.collect_column_names() and not cell.isdigit()
+    ]
     if known and all(len(cell) < 64 for cell in first):
-        ask.said.append(f"{where}, the first line is a header (it has {known[0]!r}).")
-    elif _unlike(first, rows[1:]):
-        ask.said.append(f"{where}, the first line is taken for a header, as it is unlike the lines below it.")
+        request.notes.append(f"{where}, the first line is a header (it has {known[0]!r}).")
+    elif _differs_from_rows(first, rows[1:]):
+        request.notes.append(f"{where}, the first line is taken for a header, as it is unlike the lines below it.")
     else:
-        ask.said.append(f"{where} without a header: the first line is a record.")
+        request.notes.append(f"{where} without a header: the first line is a record.")
         return None
-    _refuse_twins(source, first)
+    _refuse_duplicates(source, first)
     return [cell or str(i + 1) for i, cell in enumerate(first)]
 
 
-def _refuse_twins(source: Source, names: list[str]) -> None:
+def _refuse_duplicates(source: SourceFile, names: list[str]) -> None:
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
         if name and name in seen:
             what = f"the header has this name twice, in columns {seen[name] + 1} and {i + 1}"
             cure = "rename one of them"
-            raise DataError(what, file=source.path, line=1, column=str(i + 1), value=name, cure=cure)
+            raise DataError(what, file=source.path, line=1, column=str(i + 1), value=name, hint=cure)
         seen[name] = i
 
 
-def _unlike(first: Sequence[str], rest: list[list[str]]) -> bool:
+def _differs_from_rows(first: Sequence[str], rest: list[list[str]]) -> bool:
     """Words above figures or dates; or names above labels that never are one of them, or above texts all much longer.
 
-    >>> _unlike(["remark", "points"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
+    >>> _differs_from_rows(["remark", "points"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
     True
-    >>> _unlike(["fine", "4"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
+    >>> _differs_from_rows(["fine", "4"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
     False
-    >>> _unlike(["What did you think?", "When?"], [["good", "3/5/2019"], ["bad", "4/5/2019"]])
+    >>> _differs_from_rows(["What did you think?", "When?"], [["good", "3/5/2019"], ["bad", "4/5/2019"]])
     True
     """
     rest = [row for row in rest if len(row) == len(first)]
@@ -55,36 +67,38 @@ def _unlike(first: Sequence[str], rest: list[list[str]]) -> bool:
         return False
     columns = [[cell.strip() for cell in column if cell.strip()] for column in zip(*rest, strict=True)]
     pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]
-    if not all(_may_name(name, column) for name, column in pairs):
+    if not all(_can_be_name(name, column) for name, column in pairs):
         return False
-    if any(column and all(map(is_figure, column)) for _, column in pairs):
+    if any(column and all(map(is_number_like, column)) for _, column in pairs):
         return True
-    if len(rest) < ROWS or not all(
-        NAME.fullmatch(name) or _dwarfed(name, median_low, column) for name, column in pairs
+    if len(rest) < MIN_ROWS_TO_COMPARE or not all(
+        COLUMN_NAME.fullmatch(name) or _is_much_shorter(name, median_low, column) for name, column in pairs
     ):
         return False
     if any(column and len(set(column)) <= len(column) / 10 for _, column in pairs):
         return True
-    return len(pairs) > 1 and all(NAME.fullmatch(name) and _dwarfed(name, min, column) for name, column in pairs)
+    return len(pairs) > 1 and all(
+        COLUMN_NAME.fullmatch(name) and _is_much_shorter(name, min, column) for name, column in pairs
+    )
 
 
-def _may_name(cell: str, column: list[str]) -> bool:
+def _can_be_name(cell: str, column: list[str]) -> bool:
     """A name is a line of words that says something and does not stand among what it names."""
-    plain = len(cell) <= LONGEST and "\n" not in cell and cell.lower() not in NOTHING
-    return plain and not is_figure(cell) and cell not in column
+    plain = len(cell) <= MAX_NAME_CHARACTERS and "\n" not in cell and cell.lower() not in MISSING_VALUES
+    return plain and not is_number_like(cell) and cell not in column
 
 
-def _dwarfed(cell: str, which: Callable[[list[int]], int], column: list[str]) -> bool:
+def _is_much_shorter(cell: str, statistic: Callable[[list[int]], int], column: list[str]) -> bool:
     """The shortest text of a column, or whichever is chosen by its length, is more than twice as long as a cell."""
-    return bool(column) and which([len(text) for text in column]) > 2 * len(cell)
+    return bool(column) and statistic([len(text) for text in column]) > 2 * len(cell)
 
 
-def is_figure(text: str) -> bool:
+def is_number_like(text: str) -> bool:
     """A number, a date, a time, a price or a share: more digits than letters, and no letter first.
 
-    >>> [is_figure(text) for text in ("3", "-1e5", "12 Jan 2020", "2020-01-05T10:00Z", "£3.50", "80 %", "4/5", "nan")]
+    >>> [is_number_like(text) for text in ("3", "-1e5", "12 Jan 2020", "2020-01-05T10:00Z", "£3.50", "80 %", "4/5", "nan")]
     [True, True, True, True, True, True, True, True]
-    >>> [is_figure(text) for text in ("x10", "Stars (1-5)", "3 of the best films", "one", "")]
+    >>> [is_number_like(text) for text in ("x10", "Stars (1-5)", "3 of the best films", "one", "")]
     [False, False, False, False, False]
     """
     if is_number(text):

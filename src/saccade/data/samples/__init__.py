@@ -1,39 +1,39 @@
-"""Data that needs no file: generators with a seed, and what ordinary dependencies bring along.
+"""Built-in sample datasets that need no file: seeded generators, and data that the dependencies contain.
 
->>> sample("dates").make(3, 0) == sample("dates").make(3, 0) != sample("dates").make(3, 1)
+>>> get_sample("dates").make(3, 0) == get_sample("dates").make(3, 0) != get_sample("dates").make(3, 1)
 True
 """
 
-from saccade.attention.table import nearest
+from saccade.attention.registry import suggest
 from saccade.data.samples import (
-    curves,
     dates,
     docs,
     molecules,
-    numbers,
+    names,
+    number_words,
     pairs,
-    pictures,
+    points,
     proteins,
     questions,
     ratings,
     reports,
-    tagged,
+    shapes,
     tunes,
 )
-from saccade.data.samples.seeded import Sample
+from saccade.data.samples.base import Sample
 
 SAMPLES: dict[str, Sample] = {
     entry.name: entry
     for entry in (
         dates.SAMPLE,
-        *numbers.SAMPLES,
-        *curves.SAMPLES,
+        *number_words.SAMPLES,
+        *points.SAMPLES,
         *docs.SAMPLES,
-        tagged.SAMPLE,
+        names.SAMPLE,
         pairs.SAMPLE,
         questions.SAMPLE,
         ratings.SAMPLE,
-        *pictures.SAMPLES,
+        *shapes.SAMPLES,
         reports.SAMPLE,
         tunes.SAMPLE,
         molecules.SAMPLE,
@@ -42,15 +42,15 @@ SAMPLES: dict[str, Sample] = {
 }
 
 
-def sample(name: str) -> Sample:
+def get_sample(name: str) -> Sample:
     """The sample of a name.
 
-    >>> sample("pictures").tasks
+    >>> get_sample("scenes").tasks
     ('caption', 'paint')
     """
     if name in SAMPLES:
         return SAMPLES[name]
-    raise ValueError(f"Unknown sample {name!r}; {nearest(name, list(SAMPLES))}")
+    raise ValueError(f"Unknown sample {name!r}; {suggest(name, list(SAMPLES))}")
 
 
-__all__ = ["SAMPLES", "Sample", "sample"]
+__all__ = ["SAMPLES", "Sample", "get_sample"]

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from babel import Locale
 
-from saccade.data.item import Example
-from saccade.data.samples.seeded import Sample, distinct, source
+from saccade.data.example import Example
+from saccade.data.samples.base import Sample, draw_distinct, make_random
 
 LANGUAGES = (
     *(
@@ -46,30 +46,30 @@ LANGUAGES = (
 )
 STYLES = ("full", "long", "medium", "short")
 SKELETONS = ("yMMMd", "yMMMEd", "yMd", "yMEd")
-ONE_CASE = ("tr", "el")  # capitals follow rules of their own: i to İ, accents dropped
-FIELD = re.compile(r"'([^']*)'|(([EcyMLd])\3*)|([^EcyMLd']+)")
+SINGLE_CASE_LANGUAGES = ("tr", "el")  # capitals follow rules of their own: i to İ, accents dropped
+PATTERN_FIELD = re.compile(r"'([^']*)'|(([EcyMLd])\3*)|([^EcyMLd']+)")
 YEARS = [str(year) for year in range(2101)]
-NUMBERS = [str(number) for number in range(32)]
-PADDED = [f"{number:02}" for number in range(32)]
+PLAIN_NUMBERS = [str(number) for number in range(32)]
+PADDED_NUMBERS = [f"{number:02}" for number in range(32)]
 
-Piece = tuple[int, list[str]]  # which of (year, month, day, weekday, 0) to look up, and in what list
+PatternPiece = tuple[int, list[str]]  # which of (year, month, day, weekday, 0) to look up, and in what list
 
 
-class Writing(NamedTuple):
+class DateFormat(NamedTuple):
     """One way to write a date in one language."""
 
     language: str
-    pieces: tuple[Piece, ...]
-    late: bool  # only the days above 12 can be told from months
+    pieces: tuple[PatternPiece, ...]
+    is_ambiguous: bool  # only the days above 12 can be told from months
 
-    def write(self, day: date) -> str:
+    def format_date(self, day: date) -> str:
         values = (day.year, day.month, day.day, day.weekday(), 0)
         return "".join([table[values[field]] for field, table in self.pieces])
 
-    def places(self, day: date) -> tuple[tuple[int, int], ...]:
+    def find_field_spans(self, day: date) -> tuple[tuple[int, int], ...]:
         """Where the year, the month and the day stand in what `write` writes, each as a start and an end.
 
-        >>> writings("de")[0].write(date(2003, 2, 14)), writings("de")[0].places(date(2003, 2, 14))
+        >>> list_date_formats("de")[0].format_date(date(2003, 2, 14)), list_date_formats("de")[0].find_field_spans(date(2003, 2, 14))
         ('Freitag, 14. Februar 2003', ((21, 25), (13, 20), (9, 11)))
         """
         values = (day.year, day.month, day.day, day.weekday(), 0)
@@ -81,36 +81,36 @@ class Writing(NamedTuple):
 
 
 @cache
-def writings(language: str) -> tuple[Writing, ...]:
+def list_date_formats(language: str) -> tuple[DateFormat, ...]:
     """All ways in which a date is written in a language.
 
-    >>> [writing.write(date(2003, 2, 14)) for writing in writings("de")][:3]
+    >>> [writing.format_date(date(2003, 2, 14)) for writing in list_date_formats("de")][:3]
     ['Freitag, 14. Februar 2003', '14. Februar 2003', '14.02.2003']
     """
     locale = Locale.parse(language)
     patterns = [locale.date_formats[style].pattern for style in STYLES]
     patterns += [locale.datetime_skeletons[name].pattern for name in SKELETONS if name in locale.datetime_skeletons]
     whole = dict.fromkeys(re.sub(r"y+", "y", re.sub(r"[\u00a0\u202f]", " ", pattern)) for pattern in patterns)
-    return tuple(Writing(language, _compile(locale, pattern), _doubtful(pattern)) for pattern in whole)
+    return tuple(DateFormat(language, _compile_pattern(locale, pattern), _is_ambiguous(pattern)) for pattern in whole)
 
 
-def cases(language: str, text: str) -> tuple[str, ...]:
+def make_case_variants(language: str, text: str) -> tuple[str, ...]:
     """A date as it should be written, and as hurried people write it."""
-    return (text,) if language in ONE_CASE else (text, text.lower(), text.upper())
+    return (text,) if language in SINGLE_CASE_LANGUAGES else (text, text.lower(), text.upper())
 
 
-def all_ways(day: date) -> Iterator[tuple[str, str]]:
+def iter_written_forms(day: date) -> Iterator[tuple[str, str]]:
     """Every (language, text) that the sample may use for a day."""
     for language in LANGUAGES:
-        for writing in writings(language):
-            if day.day > 12 or not writing.late:
-                yield from ((language, text) for text in cases(language, writing.write(day)))
+        for writing in list_date_formats(language):
+            if day.day > 12 or not writing.is_ambiguous:
+                yield from ((language, text) for text in make_case_variants(language, writing.format_date(day)))
 
 
-def parse(text: str) -> date | None:
+def parse_date(text: str) -> date | None:
     """The date that a text of this sample stands for; None for a text that the sample cannot have.
 
-    >>> parse("FEBRUARY 29, 2024"), parse("29 février 2023"), parse("tomorrow"), parse("3/5/2019")
+    >>> parse_date("FEBRUARY 29, 2024"), parse_date("29 février 2023"), parse_date("tomorrow"), parse_date("3/5/2019")
     (datetime.date(2024, 2, 29), None, None, None)
     """
     figures = {int(figure) for figure in re.findall(r"[0-9]+", text)}
@@ -118,67 +118,67 @@ def parse(text: str) -> date | None:
     for year, month, day in itertools.product(years, range(1, 13), days):
         if day <= calendar.monthrange(year, month)[1]:
             candidate = date(year, month, day)
-            if any(text == written for _, written in all_ways(candidate)):
+            if any(text == written for _, written in iter_written_forms(candidate)):
                 return candidate
     return None
 
 
 def make(count: int, seed: int) -> list[Example]:
     """Examples with a `source`, its ISO date as the `target`, and the `language` (which no model is told)."""
-    random = source("dates", seed)
+    random = make_random("dates", seed)
 
     def draw() -> dict[str, Any]:
-        day = _day(
+        day = _make_day(
             random.randrange(1990, 2030) if random.random() < 0.5 else random.randrange(1900, 2100), random.random()
         )
         language = random.choice(LANGUAGES)
-        known = writings(language)
+        known = list_date_formats(language)
         if day.day <= 12:
-            known = [writing for writing in known if not writing.late]
-        forms = cases(language, random.choice(known).write(day))
+            known = [writing for writing in known if not writing.is_ambiguous]
+        forms = make_case_variants(language, random.choice(known).format_date(day))
         text = forms[0] if random.random() < 0.8 else random.choice(forms)
         return {"source": text, "target": day.isoformat(), "language": language}
 
-    return distinct("dates", draw, count)
+    return draw_distinct("dates", draw, count)
 
 
-def _day(year: int, share: float) -> date:
+def _make_day(year: int, fraction: float) -> date:
     """The day at which a share of the year has passed."""
     first = date(year, 1, 1)
-    return first + timedelta(days=int(share * (date(year + 1, 1, 1) - first).days))
+    return first + timedelta(days=int(fraction * (date(year + 1, 1, 1) - first).days))
 
 
-def _doubtful(pattern: str) -> bool:
+def _is_ambiguous(pattern: str) -> bool:
     """Whether a pattern leaves it open which figure is the day: 3/5/2019."""
     fields = re.sub(r"'[^']*'", "", pattern)
     figures = not re.search(r"M{3}|L{3}", fields)
     return figures and not re.search(r"y.*M.*d", fields) and not re.search(r"d\. ?M+\. ?y", fields)
 
 
-def _compile(locale: Locale, pattern: str) -> tuple[Piece, ...]:
+def _compile_pattern(locale: Locale, pattern: str) -> tuple[PatternPiece, ...]:
     """A CLDR pattern as lists to look up in, which is far quicker than Babel's formatter, made for one date at a time."""
     pieces = []
-    for quoted, field, _, plain in FIELD.findall(pattern):
-        pieces.append(_field(locale, field) if field else (4, [quoted or plain]))
+    for quoted, field, _, plain in PATTERN_FIELD.findall(pattern):
+        pieces.append(_compile_field(locale, field) if field else (4, [quoted or plain]))
     return tuple(pieces)
 
 
-def _field(locale: Locale, field: str) -> Piece:
+def _compile_field(locale: Locale, field: str) -> PatternPiece:
     kind, length = field[0], len(field)
     context = "stand-alone" if kind in "cL" else "format"
     if kind == "y":
         return 0, YEARS
     if kind == "d":
-        return 2, NUMBERS if length == 1 else PADDED
+        return 2, PLAIN_NUMBERS if length == 1 else PADDED_NUMBERS
     if kind in "Ec":
         names = locale.days[context]["wide" if length == 4 else "abbreviated"]
         return 3, [names[weekday] for weekday in range(7)]
     if length < 3:
-        return 1, NUMBERS if length == 1 else PADDED
+        return 1, PLAIN_NUMBERS if length == 1 else PADDED_NUMBERS
     names = locale.months[context]["wide" if length == 4 else "abbreviated"]
     return 1, ["", *(names[month] for month in range(1, 13))]
 
 
 SAMPLE = Sample(
-    "dates", f"dates as people write them in {len(LANGUAGES) - 1} languages, to ISO dates", ("translate",), make, 20_000
+    "dates", f"dates as written in {len(LANGUAGES) - 1} languages, to ISO dates", ("translate",), make, 20_000
 )

@@ -7,12 +7,29 @@ in turn, and none that would give an atom more bonds than it has. They look like
 
 from random import Random
 
-from saccade.data.item import Example
-from saccade.data.samples.seeded import Sample, distinct, source
+from saccade.data.example import Example
+from saccade.data.samples.base import Sample, draw_distinct, make_random
 
-STARTS = ["", "", "C", "CC", "CC(C)", "CN(C)C(=O)", "CO", "CN", "O", "N", "F", "Cl", "Br", "FC(F)(F)", "N#C", "OC(=O)"]
+START_FRAGMENTS = [
+    "",
+    "",
+    "C",
+    "CC",
+    "CC(C)",
+    "CN(C)C(=O)",
+    "CO",
+    "CN",
+    "O",
+    "N",
+    "F",
+    "Cl",
+    "Br",
+    "FC(F)(F)",
+    "N#C",
+    "OC(=O)",
+]
 # {0} is the number of a ring, {1} that of a second one; R is a place where a fragment may hang, or nothing
-ENDS = [
+END_FRAGMENTS = [
     "C",
     "CC",
     "C(C)C",
@@ -30,8 +47,8 @@ ENDS = [
     "C(=O)O",
     "C(N)=O",
 ]
-ENDS += ["C(C)=O", "S(C)(=O)=O", "[N+](=O)[O-]"]
-LINKS = [
+END_FRAGMENTS += ["C(C)=O", "S(C)(=O)=O", "[N+](=O)[O-]"]
+LINK_FRAGMENTS = [
     "CR",
     "CCR",
     "C(C)R",
@@ -47,8 +64,8 @@ LINKS = [
     "SR",
     "S(=O)(=O)NR",
 ]
-LINKS += ["C=CR", "C#CR", "CC(O)R", "C(R)(R)R", "N(R)R", "CC(R)R"]
-RINGS = [
+LINK_FRAGMENTS += ["C=CR", "C#CR", "CC(O)R", "C(R)(R)R", "N(R)R", "CC(R)R"]
+RING_FRAGMENTS = [
     "c{0}ccccc{0}R",
     "c{0}ccc(R)cc{0}",
     "c{0}cc(R)cc(R)c{0}",
@@ -74,28 +91,30 @@ RINGS = [
     "C{0}CCOC{0}R",
     "C{0}C=CCCC{0}R",
 ]
-DEEPEST = 4  # fragments that hang on one another
+MAX_FRAGMENT_DEPTH = 4  # fragments that hang on one another
 
 
 def make(count: int, seed: int) -> list[Example]:
     """Examples with a `text`: one molecule, its newline kept."""
-    random = source("molecules", seed)
+    random = make_random("molecules", seed)
 
     def draw() -> dict[str, str]:
-        body = _fragment(random, random.choice(RINGS), DEEPEST, "")
-        start = random.choice(STARTS[:6] if body.startswith("N") else STARTS)  # no halogen on a nitrogen
+        body = _fill_fragment(random, random.choice(RING_FRAGMENTS), MAX_FRAGMENT_DEPTH, "")
+        start = random.choice(
+            START_FRAGMENTS[:6] if body.startswith("N") else START_FRAGMENTS
+        )  # no halogen on a nitrogen
         return {"text": f"{start}{body}\n"}
 
-    return distinct("molecules", draw, count, key=lambda row: row["text"])
+    return draw_distinct("molecules", draw, count, key=lambda row: row["text"])
 
 
-def _fragment(random: Random, shape: str, depth: int, taken: str) -> str:
+def _fill_fragment(random: Random, template: str, depth: int, used_ring_numbers: str) -> str:
     """A fragment with its free places filled; its rings get the least numbers that are not `taken` by rings around it."""
-    made = shape.format(*[number for number in "123456789" if number not in taken][:2])
+    made = template.format(*[number for number in "123456789" if number not in used_ring_numbers][:2])
     while "R" in made:
         there = made.index("R")
         still = "".join(number for number in "123456789" if made[:there].count(number) % 2)
-        filled = _hung(random, depth - 1, taken + still)
+        filled = _draw_substituent(random, depth - 1, used_ring_numbers + still)
         if there + 1 == len(made):
             made = made[:there] + filled
         else:  # in brackets: empty ones are taken away
@@ -103,13 +122,15 @@ def _fragment(random: Random, shape: str, depth: int, taken: str) -> str:
     return made
 
 
-def _hung(random: Random, depth: int, taken: str) -> str:
+def _draw_substituent(random: Random, depth: int, used_ring_numbers: str) -> str:
     chance = random.random()
     if not depth or chance < 0.4:
-        return random.choice(ENDS)
+        return random.choice(END_FRAGMENTS)
     if chance < 0.55:
         return ""
-    return _fragment(random, random.choice(LINKS if chance < 0.85 else RINGS), depth, taken)
+    return _fill_fragment(
+        random, random.choice(LINK_FRAGMENTS if chance < 0.85 else RING_FRAGMENTS), depth, used_ring_numbers
+    )
 
 
-SAMPLE = Sample("molecules", "small molecules in SMILES, a line each", ("language",), make, 10_000)
+SAMPLE = Sample("molecules", "small molecules as SMILES strings, one per line", ("language",), make, 10_000)

@@ -16,10 +16,10 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from saccade.data.item import Example
-from saccade.data.samples.seeded import Sample, distinct, source
+from saccade.data.example import Example
+from saccade.data.samples.base import Sample, draw_distinct, make_random
 
-KINDS = {  # what lies in what
+HYPERNYMS = {  # what lies in what
     "robin": "bird",
     "sparrow": "bird",
     "owl": "bird",
@@ -37,7 +37,7 @@ KINDS = {  # what lies in what
     "animal": "",
 }
 PLURALS = {"pony": "ponies"}
-PLACES = {
+ENCLOSING_PLACES = {
     "in the kitchen": "in the house",
     "in the hall": "in the house",
     "in the house": "in the village",
@@ -49,18 +49,18 @@ PLACES = {
     "in the market": "in the town",
     "in the town": "",
 }
-COLOURS = ("", "red", "black", "white", "brown")
-DOINGS = ("", "sleep", "wait", "rest", "eat")  # nothing: they are there
-NUMBERS = ("no", "one", "two", "three", "four", "five")
+COLORS = ("", "red", "black", "white", "brown")
+ACTIVITIES = ("", "sleep", "wait", "rest", "eat")  # nothing: they are there
+NUMBER_WORDS = ("no", "one", "two", "three", "four", "five")
 LABELS = ("entailment", "neutral", "contradiction")
-MOST = len(NUMBERS) + 3  # no sentence tells counts beyond this from each other
+COUNT_LIMIT = len(NUMBER_WORDS) + 3  # no sentence tells counts beyond this from each other
 
 
 @dataclass(frozen=True)
 class Amount:
     """Which counts a sentence allows: `some`, `no`, or exactly, at least or at most a number."""
 
-    word: str
+    quantifier: str
     number: int = 0
 
     def allows(self, count: int) -> bool:
@@ -71,16 +71,16 @@ class Amount:
             "at least": count >= self.number,
             "at most": count <= self.number,
         }
-        return checks[self.word]
+        return checks[self.quantifier]
 
     def __str__(self) -> str:
-        return f"{self.word} {NUMBERS[self.number]}" if self.number else self.word
+        return f"{self.quantifier} {NUMBER_WORDS[self.number]}" if self.number else self.quantifier
 
 
 AMOUNTS = (
     *(Amount("some") for _ in range(3)),
     *(Amount("no") for _ in range(3)),
-    *(Amount(word, number) for word in ("exactly", "at least", "at most") for number in range(1, len(NUMBERS))),
+    *(Amount(word, number) for word in ("exactly", "at least", "at most") for number in range(1, len(NUMBER_WORDS))),
 )
 
 
@@ -90,96 +90,98 @@ class Sentence:
 
     amount: Amount
     kind: str
-    colour: str
-    doing: str
+    color: str
+    activity: str
     place: str
 
     def __str__(self) -> str:
         one = self.amount.number == 1
         kind = self.kind if one else PLURALS.get(self.kind, f"{self.kind}s")
-        things = " ".join(filter(None, (str(self.amount), self.colour, kind)))
-        if not self.doing:
+        things = " ".join(filter(None, (str(self.amount), self.color, kind)))
+        if not self.activity:
             return f"There {'is' if one else 'are'} {things} {self.place}."
-        return f"{things[0].upper()}{things[1:]} {self.doing}{'s' if one else ''} {self.place}."
+        return f"{things[0].upper()}{things[1:]} {self.activity}{'s' if one else ''} {self.place}."
 
 
-def within(part: str, whole: str, table: dict[str, str]) -> bool:
+def is_within(inner: str, outer: str, table: dict[str, str]) -> bool:
     """Whether one kind or place is the other or lies in it.
 
-    >>> within("robin", "animal", KINDS), within("animal", "robin", KINDS)
+    >>> is_within("robin", "animal", HYPERNYMS), is_within("animal", "robin", HYPERNYMS)
     (True, False)
     """
-    return bool(part) and (part == whole or within(table[part], whole, table))
+    return bool(inner) and (inner == outer or is_within(table[inner], outer, table))
 
 
-def narrower(one: Sentence, other: Sentence) -> bool:
+def is_narrower(one: Sentence, other: Sentence) -> bool:
     """Whether all that the one counts is counted by the other."""
     return (
-        within(one.kind, other.kind, KINDS)
-        and within(one.place, other.place, PLACES)
-        and other.colour in ("", one.colour)
-        and other.doing in ("", one.doing)
+        is_within(one.kind, other.kind, HYPERNYMS)
+        and is_within(one.place, other.place, ENCLOSING_PLACES)
+        and other.color in ("", one.color)
+        and other.activity in ("", one.activity)
     )
 
 
-def relation(first: Sentence, second: Sentence) -> str:
+def infer_relation(first: Sentence, second: Sentence) -> str:
     """Whether the second follows from the first: one of LABELS, over all counts that can be.
 
     >>> birds = Sentence(Amount("exactly", 3), "robin", "red", "rest", "by the pond")
-    >>> relation(birds, Sentence(Amount("some"), "bird", "", "rest", "in the garden"))
+    >>> infer_relation(birds, Sentence(Amount("some"), "bird", "", "rest", "in the garden"))
     'entailment'
     """
-    return _relation(first.amount, second.amount, narrower(first, second), narrower(second, first))
+    return _infer_relation_of_counts(
+        first.amount, second.amount, is_narrower(first, second), is_narrower(second, first)
+    )
 
 
 @cache
-def _relation(first: Amount, second: Amount, less: bool, more: bool) -> str:
-    counts = range(MOST)
+def _infer_relation_of_counts(first: Amount, second: Amount, is_narrower: bool, is_wider: bool) -> str:
+    counts = range(COUNT_LIMIT)
     found = {
         second.allows(y)
         for x in counts
         for y in counts
-        if first.allows(x) and not (less and y < x) and not (more and y > x)
+        if first.allows(x) and not (is_narrower and y < x) and not (is_wider and y > x)
     }
     return "neutral" if len(found) > 1 else "entailment" if True in found else "contradiction"
 
 
 def make(count: int, seed: int) -> list[Example]:
     """Examples with a `first` and a `second` sentence and a `label`, the three labels as often as one another."""
-    random = source("pairs", seed)
+    random = make_random("pairs", seed)
     number = iter(range(10**9))
 
     def draw() -> dict[str, Any]:
         wanted = LABELS[next(number) % len(LABELS)]
         while True:
-            first = _sentence(random)
-            second = _changed(first, random)
-            if first != second and relation(first, second) == wanted:
+            first = _draw_sentence(random)
+            second = _perturb(first, random)
+            if first != second and infer_relation(first, second) == wanted:
                 return {"first": str(first), "second": str(second), "label": wanted}
 
-    return distinct("pairs", draw, count, key=lambda row: (row["first"], row["second"]))
+    return draw_distinct("pairs", draw, count, key=lambda row: (row["first"], row["second"]))
 
 
-def _sentence(random: Random) -> Sentence:
-    kind, colour, doing, place = (random.choice(list(of)) for of in (KINDS, COLOURS, DOINGS, PLACES))
+def _draw_sentence(random: Random) -> Sentence:
+    kind, colour, doing, place = (random.choice(list(of)) for of in (HYPERNYMS, COLORS, ACTIVITIES, ENCLOSING_PLACES))
     return Sentence(random.choice(AMOUNTS), kind, colour, doing, place)
 
 
-def _changed(first: Sentence, random: Random) -> Sentence:
+def _perturb(first: Sentence, random: Random) -> Sentence:
     """Another amount, and one or two parts that ask for less, for more, or for something else."""
     second = replace(first, amount=random.choice(AMOUNTS))
-    for name in random.sample(("kind", "colour", "doing", "place"), random.choice((0, 1, 1, 2))):
-        second = replace(second, **{name: _other(name, getattr(first, name), random)})
+    for name in random.sample(("kind", "color", "activity", "place"), random.choice((0, 1, 1, 2))):
+        second = replace(second, **{name: _draw_replacement(name, getattr(first, name), random)})
     return second
 
 
-def _other(name: str, value: str, random: Random) -> str:
-    tables = {"kind": KINDS, "place": PLACES}
+def _draw_replacement(name: str, value: str, random: Random) -> str:
+    tables = {"kind": HYPERNYMS, "place": ENCLOSING_PLACES}
     if name not in tables:
-        return random.choice(COLOURS if name == "colour" else DOINGS)
+        return random.choice(COLORS if name == "color" else ACTIVITIES)
     table = tables[name]
-    near = [part for part in table if within(part, value, table) or within(value, part, table)]
+    near = [part for part in table if is_within(part, value, table) or is_within(value, part, table)]
     return random.choice(near if random.random() < 0.7 else list(table))
 
 
-SAMPLE = Sample("pairs", "two sentences: does the second follow, contradict, or neither", ("pair",), make, 12_000)
+SAMPLE = Sample("pairs", "sentence pairs: entailment, contradiction or neither (NLI)", ("pair",), make, 12_000)

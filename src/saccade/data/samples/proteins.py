@@ -9,10 +9,10 @@ with the share that `ENDS` gives.
 from functools import cache
 from random import Random
 
-from saccade.data.item import Example
-from saccade.data.samples.seeded import Sample, distinct, source
+from saccade.data.example import Example
+from saccade.data.samples.base import Sample, draw_distinct, make_random
 
-TABLE = """
+RESIDUE_TABLE = """
 A  8.25  1.42  0.83  0.66
 R  5.53  0.98  0.93  0.95
 N  4.06  0.67  0.89  1.56
@@ -34,36 +34,38 @@ W  1.10  1.08  1.37  0.96
 Y  2.92  0.69  1.47  1.14
 V  6.86  1.06  1.70  0.50
 """  # residue, how often in per cent, and how it is liked in a helix, a strand and a turn
-_columns = list(zip(*(line.split() for line in TABLE.strip().splitlines()), strict=True))
+_columns = list(zip(*(line.split() for line in RESIDUE_TABLE.strip().splitlines()), strict=True))
 RESIDUES = "".join(_columns[0])
-FREQUENCIES, *_liked = (tuple(map(float, column)) for column in _columns[1:])
-PREFERENCES: dict[str, tuple[float, ...]] = dict(zip(("helix", "strand", "turn"), _liked, strict=True))
-SHARP = 2.0  # the power to which preferences are raised, so that stretches can be told apart
-ENDS = {"helix": 1 / 11, "strand": 1 / 6, "turn": 1 / 4}
-SHORTEST, LONGEST = 40, 160
+FREQUENCIES, *_preference_columns = (tuple(map(float, column)) for column in _columns[1:])
+PREFERENCES: dict[str, tuple[float, ...]] = dict(zip(("helix", "strand", "turn"), _preference_columns, strict=True))
+PREFERENCE_EXPONENT = 2.0  # the power to which preferences are raised, so that stretches can be told apart
+END_PROBABILITIES = {"helix": 1 / 11, "strand": 1 / 6, "turn": 1 / 4}
+MIN_RESIDUES, MAX_RESIDUES = 40, 160
 
 
 @cache
-def weights(state: str) -> tuple[float, ...]:
+def compute_residue_probabilities(state: str) -> tuple[float, ...]:
     """How likely each residue is in a helix, a strand or a turn; they sum to one."""
-    made = [often * liked**SHARP for often, liked in zip(FREQUENCIES, PREFERENCES[state], strict=True)]
+    made = [often * liked**PREFERENCE_EXPONENT for often, liked in zip(FREQUENCIES, PREFERENCES[state], strict=True)]
     return tuple(weight / sum(made) for weight in made)
 
 
 def make(count: int, seed: int) -> list[Example]:
     """Examples with a `text`: one sequence, its newline kept."""
-    random = source("proteins", seed)
-    return distinct("proteins", lambda: {"text": _sequence(random) + "\n"}, count, key=lambda row: row["text"])
+    random = make_random("proteins", seed)
+    return draw_distinct(
+        "proteins", lambda: {"text": _draw_sequence(random) + "\n"}, count, key=lambda row: row["text"]
+    )
 
 
-def _sequence(random: Random) -> str:
-    length, state, made = random.randint(SHORTEST, LONGEST), random.choice(list(ENDS)), "M"
+def _draw_sequence(random: Random) -> str:
+    length, state, made = random.randint(MIN_RESIDUES, MAX_RESIDUES), random.choice(list(END_PROBABILITIES)), "M"
     while len(made) < length:
-        made += random.choices(RESIDUES, weights(state))[0]
-        if random.random() < ENDS[state]:
+        made += random.choices(RESIDUES, compute_residue_probabilities(state))[0]
+        if random.random() < END_PROBABILITIES[state]:
             # between two stretches with an order stands a turn, and after a turn one of the two
             state = random.choice(["helix", "strand"]) if state == "turn" else "turn"
     return made
 
 
-SAMPLE = Sample("proteins", "sequences of residues as proteins have them", ("language",), make, 4_000)
+SAMPLE = Sample("proteins", "protein sequences as strings of residues", ("language",), make, 4_000)

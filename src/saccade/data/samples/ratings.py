@@ -7,10 +7,10 @@ rating is 3 stars plus half of the mean degree, rounded to half a star; "but" gi
 from random import Random
 from typing import Any
 
-from saccade.data.item import Example
-from saccade.data.samples.seeded import Sample, distinct, source
+from saccade.data.example import Example
+from saccade.data.samples.base import Sample, draw_distinct, make_random
 
-DEGREES = {  # -4 to 4, of a thing that was had
+PHRASES_BY_DEGREE = {  # -4 to 4, of a thing that was had
     "food": {
         -4: ["the soup was cold and the meat inedible", "we sent both plates back"],
         -2: ["the fish was overcooked", "the pasta tasted of nothing"],
@@ -42,11 +42,11 @@ DEGREES = {  # -4 to 4, of a thing that was had
 }
 
 
-def review(random: Random) -> dict[str, Any]:
+def make_review(random: Random) -> dict[str, Any]:
     """A text and its stars."""
-    things = random.sample(list(DEGREES), random.randint(2, 4))
+    things = random.sample(list(PHRASES_BY_DEGREE), random.randint(2, 4))
     degrees = [random.choice([-4, -2, 0, 2, 4]) for _ in things]
-    said = [random.choice(DEGREES[thing][degree]) for thing, degree in zip(things, degrees, strict=True)]
+    said = [random.choice(PHRASES_BY_DEGREE[thing][degree]) for thing, degree in zip(things, degrees, strict=True)]
     turn = random.random() < 0.4
     weights = [1.0] * (len(said) - 1) + [2.0 if turn else 1.0]
     mean = sum(weight * degree for weight, degree in zip(weights, degrees, strict=True)) / sum(weights)
@@ -57,8 +57,8 @@ def review(random: Random) -> dict[str, Any]:
 
 def make(count: int, seed: int) -> list[Example]:
     """Examples with `text` and `score`, from 1 to 5."""
-    random = source("ratings", seed)
-    return distinct("ratings", lambda: review(random), count, key=lambda row: row["text"])
+    random = make_random("ratings", seed)
+    return draw_distinct("ratings", lambda: make_review(random), count, key=lambda row: row["text"])
 
 
-SAMPLE = Sample("ratings", "reviews of restaurants, with their stars", ("grade",), make, 6_000)
+SAMPLE = Sample("ratings", "restaurant reviews with their stars", ("grade",), make, 6_000)

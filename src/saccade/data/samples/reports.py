@@ -9,13 +9,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from saccade.data.item import Example
-from saccade.data.samples.seeded import Sample, distinct, source
-from saccade.data.samples.tagged import FIRST, LAST, cities
+from saccade.data.example import Example
+from saccade.data.samples.base import Sample, draw_distinct, make_random
+from saccade.data.samples.names import FIRST_NAMES, LAST_NAMES, list_cities
 
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 CLUBS = ["United", "Rovers", "City", "Athletic", "Wanderers", "Harriers"]
-SKIES = {  # from the best to the worst: as a sentence has it, and as the summary calls it
+SKY_CONDITIONS = {  # from the best to the worst: as a sentence has it, and as the summary calls it
     "the sun shone": "sun",
     "clouds hid the sky": "clouds",
     "fog lay over the roofs": "fog",
@@ -24,22 +24,22 @@ SKIES = {  # from the best to the worst: as a sentence has it, and as the summar
     "a storm raged": "storms",
 }
 HOURS = ["In the early morning", "At noon", "In the afternoon", "Late in the evening"]
-TRADES = ["Steel", "Mills", "Shipping", "Glass", "Motors", "Paper", "Timber", "Optics"]
-CROWD = [
+FIRM_SUFFIXES = ["Steel", "Mills", "Shipping", "Glass", "Motors", "Paper", "Timber", "Optics"]
+MATCH_DISTRACTORS = [
     "{count} people had come to watch.",
     "The referee, {person}, was busy from the first minute.",
     "{person} missed the match with a sore knee.",
     "The grass was wet and the passes were long.",
     "After the break both sides changed their keepers.",
 ]
-STREET = [
+WEATHER_DISTRACTORS = [
     "{person} sold umbrellas at the station.",
     "The ferries ran late.",
     "{count} people saw it on the train from {place}, said {person}.",
     "The wind came from the west.",
     "Schools stayed open.",
 ]
-FLOOR = [
+TRADING_DISTRACTORS = [
     "{count} shares changed hands.",
     "{person}, who leads the firm, said nothing.",
     "Analysts had expected a quiet day.",
@@ -48,10 +48,10 @@ FLOOR = [
 ]
 
 
-def match(random: Random) -> tuple[list[str], str]:
+def make_match_report(random: Random) -> tuple[list[str], str]:
     """Goals by two sides; the summary counts them."""
-    home, away = (f"{place} {random.choice(CLUBS)}" for place in random.sample(cities(), 2))
-    early, late = _asides(random, CROWD)
+    home, away = (f"{place} {random.choice(CLUBS)}" for place in random.sample(list_cities(), 2))
+    early, late = _draw_distractors(random, MATCH_DISTRACTORS)
     told = [f"{home} met {away} on {random.choice(DAYS)}.", early]
     goals = {home: 0, away: 0}
     for minute in sorted(random.sample(range(2, 91), random.choice([0, 1, 1, 2, 2, 3, 3, 4]))):
@@ -64,7 +64,7 @@ def match(random: Random) -> tuple[list[str], str]:
                 "A header by {name} in minute {minute} was a goal for {side}.",
             ]
         )
-        told.append(how.format(minute=minute, name=random.choice(LAST), side=side))
+        told.append(how.format(minute=minute, name=random.choice(LAST_NAMES), side=side))
     told.append(late)
     (winner, more), (loser, less) = sorted(goals.items(), key=lambda pair: -pair[1])
     if more == less:
@@ -72,13 +72,13 @@ def match(random: Random) -> tuple[list[str], str]:
     return told, f"{winner} beat {loser} {more}-{less}."
 
 
-def weather(random: Random) -> tuple[list[str], str]:
+def make_weather_report(random: Random) -> tuple[list[str], str]:
     """Skies and degrees at three or four hours; the summary has the worst, the lowest and the highest."""
-    place, day = random.choice(cities()), random.choice(DAYS)
+    place, day = random.choice(list_cities()), random.choice(DAYS)
     hours = HOURS if random.random() < 0.5 else HOURS[:3]
     start = random.randrange(-12, 26)
     degrees = random.sample(range(start, start + 12), len(hours))
-    skies = [random.choice(list(SKIES)) for _ in hours]
+    skies = [random.choice(list(SKY_CONDITIONS)) for _ in hours]
     told = [f"This was {day} in {place}."]
     for hour, sky, degree in zip(hours, skies, degrees, strict=True):
         told.append(
@@ -89,18 +89,18 @@ def weather(random: Random) -> tuple[list[str], str]:
                 ]
             )
         )
-    told.insert(random.randrange(2, len(told) + 1), _asides(random, STREET)[0])
-    worst = max(skies, key=list(SKIES).index)
-    return told, f"{place} had {SKIES[worst]} on {day} and {min(degrees)} to {max(degrees)} degrees."
+    told.insert(random.randrange(2, len(told) + 1), _draw_distractors(random, WEATHER_DISTRACTORS)[0])
+    worst = max(skies, key=list(SKY_CONDITIONS).index)
+    return told, f"{place} had {SKY_CONDITIONS[worst]} on {day} and {min(degrees)} to {max(degrees)} degrees."
 
 
-def trading(random: Random) -> tuple[list[str], str]:
+def make_trading_report(random: Random) -> tuple[list[str], str]:
     """Prices through a day; the summary has the first and the last, and which way they lie."""
-    firm, day = f"{random.choice(LAST)} {random.choice(TRADES)}", random.choice(DAYS)
+    firm, day = f"{random.choice(LAST_NAMES)} {random.choice(FIRM_SUFFIXES)}", random.choice(DAYS)
     first, noon, last = (random.randrange(20, 400) for _ in range(3))
     if random.random() < 0.1:
         last = first
-    early, late = _asides(random, FLOOR)
+    early, late = _draw_distractors(random, TRADING_DISTRACTORS)
     told = [
         random.choice(
             [f"Shares in {firm} opened at {first} on {day}.", f"On {day} the first price of {firm} was {first}."]
@@ -115,26 +115,30 @@ def trading(random: Random) -> tuple[list[str], str]:
     return told, f"{firm} {'rose' if last > first else 'fell'} from {first} to {last} on {day}."
 
 
-KINDS: dict[str, Callable[[Random], tuple[list[str], str]]] = {"match": match, "weather": weather, "trading": trading}
+REPORT_MAKERS: dict[str, Callable[[Random], tuple[list[str], str]]] = {
+    "match": make_match_report,
+    "weather": make_weather_report,
+    "trading": make_trading_report,
+}
 
 
 def make(count: int, seed: int) -> list[Example]:
     """Examples with a report as the `source`, its summary as the `target`, and the `kind` of report."""
-    random = source("reports", seed)
+    random = make_random("reports", seed)
 
     def draw() -> dict[str, Any]:
-        kind = random.choice(list(KINDS))
-        told, summary = KINDS[kind](random)
+        kind = random.choice(list(REPORT_MAKERS))
+        told, summary = REPORT_MAKERS[kind](random)
         return {"source": " ".join(told), "target": summary, "kind": kind}
 
-    return distinct("reports", draw, count)
+    return draw_distinct("reports", draw, count)
 
 
-def _asides(random: Random, sentences: list[str]) -> list[str]:
+def _draw_distractors(random: Random, sentences: list[str]) -> list[str]:
     """Two sentences that a summary has no use for."""
-    person = f"{random.choice(FIRST)} {random.choice(LAST)}"
-    slots = {"person": person, "count": f"{random.randrange(100, 60_000):,}", "place": random.choice(cities())}
+    person = f"{random.choice(FIRST_NAMES)} {random.choice(LAST_NAMES)}"
+    slots = {"person": person, "count": f"{random.randrange(100, 60_000):,}", "place": random.choice(list_cities())}
     return [sentence.format(**slots) for sentence in random.sample(sentences, 2)]
 
 
-SAMPLE = Sample("reports", "reports of matches, weather and trading, and a summary", ("summarise",), make, 6_000)
+SAMPLE = Sample("reports", "reports of matches, weather and trading with a summary", ("summarize",), make, 6_000)

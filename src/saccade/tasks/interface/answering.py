@@ -4,34 +4,34 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from saccade.data import Batch, Example
-from saccade.data.twins import Twin
+from saccade.data.counterfactual import Counterfactual
 from saccade.decoding.beam import Hypothesis
-from saccade.decoding.ways import Ways
+from saccade.decoding.generator import TextGenerator
 from saccade.errors import UsageError
+from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.tasks.interface.encoding import Item
-from saccade.tasks.metrics import Score
 
 
 class TaskAnswers:
     name: ClassVar[str]
-    many = False  # several labels at once
-    watched: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
+    multi_label = False  # several labels at once
+    metric_names: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
     predicts_number = False  # an answer is a number, so two of them differ by more or less
     has_right_answers = False  # an answer is right or wrong, and stays so when words of a group are exchanged
-    counts_labels = False  # an answer is one of a few labels, which can be counted on both sides of an exchange
+    compares_label_rates = False  # an answer is one of a few labels, which can be counted on both sides of an exchange
     counterfactual_roles: ClassVar[tuple[str, ...]] = ()  # the roles whose words may be exchanged to compare answers
-    unchanged_gold: ClassVar[tuple[str, ...]] = ()  # the gold that stays true when they are
+    preserved_gold_roles: ClassVar[tuple[str, ...]] = ()  # the gold that stays true when they are
 
     def answer(self, model: Model, batch: Batch) -> list[Any]:
         """An answer for each row, as plain values that JSON can hold."""
         raise NotImplementedError
 
-    def written(self, ways: Ways, batch: Batch) -> list[list[Hypothesis]]:
+    def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
         """What a model writes for each row in a way that the user chose, the best first; `answer` writes the likeliest."""
         raise UsageError(f"{self.name} does not write, so there is no way to write to choose; leave those flags out.")
 
-    def gathered(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
+    def merge_answers(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
         """An answer for each example, where an example may have been several items."""
         return list(answers)
 
@@ -46,10 +46,10 @@ class TaskAnswers:
         """What a score depends on beside the model and the data, such as the window of a perplexity: for most tasks, nothing."""
         return {}
 
-    def comparable(self, answer: Any, example: Example) -> Any:
+    def to_comparable(self, answer: Any, example: Example) -> Any:
         """What an answer says, as a value that can be compared with that of another example."""
         return answer
 
-    def carried(self, value: Any, twin: Twin) -> Any:
+    def map_to_counterfactual(self, value: Any, counterfactual: Counterfactual) -> Any:
         """What was said of an example, as it would be said of its counterpart: places in a text move along."""
         return value

@@ -18,8 +18,8 @@ class Item:
     source: np.ndarray  # ids (L,), or pixels (channels, rows, columns)
     target: np.ndarray | None = None  # ids (T,)
     gold: Any = None
-    segments: np.ndarray | None = None
-    words: tuple[int, ...] = ()  # the token that speaks for each word
+    segment_ids: np.ndarray | None = None
+    word_starts: tuple[int, ...] = ()  # the token that speaks for each word
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -29,15 +29,20 @@ class Item:
 
 
 class TaskEncoding:
-    frame: str = "none"  # what a tokenizer trained for it puts around a text
-    extra: tuple[str, ...] = ()  # further special tokens of a tokenizer trained for it
-    cuts: bool = True  # a text longer than task.length loses its end; otherwise it is read in pieces
+    token_template: str = "none"  # what a tokenizer trained for it puts around a text
+    extra_special_tokens: tuple[str, ...] = ()  # further special tokens of a tokenizer trained for it
+    truncates: bool = True  # a text longer than task.max_tokens loses its end; otherwise it is read in pieces
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    @property
+    def token_limit(self) -> int:
+        """Tokens that an example may have at most, as the user set it."""
+        return self.config.max_tokens  # type: ignore[attr-defined]
+
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         """The texts that a tokenizer is trained on."""
         raise NotImplementedError
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
         """Examples as numbers."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from saccade.models.model import Model
 
 
 @dataclass(frozen=True)
-class Choices:
+class Defaults:
     """What a task would choose where the user did not: a family, its sizes, and how to train."""
 
     family: str
@@ -28,30 +28,32 @@ class Baseline:
 
 
 class TaskLearning:
-    lone = False  # a step cannot be shared by processes, nor read in parts
+    needs_unsplit_batch = False  # a step cannot be shared by processes, nor read in parts
     tracks_dev_loss = True  # evaluations in training measure the loss too, which decides between models of equal scores
     min_examples: ClassVar[int] = 0  # from which on a new model does much better than a baseline, with many words
-    exchanged: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment swap` exchanges
-    no_swap: ClassVar[str] = ""  # why there is no `task.augment swap`: the gold of a twin would be wrong, or unknown
+    augment_roles: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment swap` exchanges
+    no_augment_reason: ClassVar[str] = (
+        ""  # why there is no `task.augment swap`: the gold of a twin would be wrong, or unknown
+    )
 
-    def usual(self) -> str:
+    def default_family(self) -> str:
         """The family it takes where nobody names one."""
         raise NotImplementedError
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         """Sizes and rates that suit the data, for a new model or for one that has been trained before."""
         raise NotImplementedError
 
-    def teach(self, model: Model, examples: Sequence[Example]) -> None:
+    def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
         """Give a new model what it needs of the data before it learns: for most tasks, nothing."""
 
-    def equip(self, model: Model) -> None:
+    def attach_training_modules(self, model: Model) -> None:
         """Give a model, new or loaded, what it has only while it learns: for most tasks, nothing."""
 
-    def onward(self, model: Model, done: int, horizon: int) -> None:
+    def before_step(self, model: Model, step: int, total_steps: int) -> None:
         """Hear how far training is, before each step; what changes with time is a function of it: for most, nothing."""
 
-    def count(self, batch: Batch) -> int:
+    def count_targets(self, batch: Batch) -> int:
         """By what a summed loss is divided: examples, words or tokens."""
         raise NotImplementedError
 

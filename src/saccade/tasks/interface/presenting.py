@@ -7,11 +7,11 @@ from saccade.data import Example, Role
 
 
 @dataclass(frozen=True)
-class Wrong:
+class ErrorRow:
     """A wrong answer as a person sees it: some words by column, and how sure the model was; 0 where that is not known."""
 
-    row: dict[str, str]
-    sure: float = 0.0
+    cells: dict[str, str]
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -23,28 +23,28 @@ class Prompt:
 
 
 class TaskPresentation:
-    said: ClassVar[str]  # one line for a person
+    description: ClassVar[str]  # one line for a person
     verb: ClassVar[str] = "predict"  # the command that asks a model of it
     hub_pipeline: str = ""  # what the hub calls it; "" where it has no name for it
     prompt: ClassVar[Prompt | None] = None  # how a language model is asked; None where it cannot be
     takes_two_texts: ClassVar[bool] = False
     reads_sentences: bool = False  # a sentence is something that a model for it can be given
-    writes_records: str = ""  # what it writes instead of sentences, such as tunes or molecules
+    record_format: str = ""  # what it writes instead of sentences, such as tunes or molecules
     scores_sentences: bool = False  # a model for it says how likely a sentence is
-    no_look_answer: str = "this input is not an example of the task that the model was trained for"
+    no_prediction_reason: str = "this input is not an example of the task that the model was trained for"
 
-    def shown(self, answer: Any, example: Example) -> dict[str, Any]:
+    def to_record(self, answer: Any, example: Example) -> dict[str, Any]:
         """An answer as a person or a program gets it."""
         return answer
 
-    def wrong(self, answer: Any, example: Example) -> Wrong | None:
+    def error_row(self, answer: Any, example: Example) -> ErrorRow | None:
         """What a report says of a wrong answer; None where it is right, or where there is no right and wrong."""
         return None
 
-    def confused(self, answer: Any, example: Example) -> tuple[str, str] | None:
+    def confusion_pair(self, answer: Any, example: Example) -> tuple[str, str] | None:
         """The right class and the one that was answered, where an answer is one of a few classes."""
         return None
 
-    def told(self, shown: dict[str, Any]) -> str:
+    def to_line(self, record: dict[str, Any]) -> str:
         """The same in one line."""
         raise NotImplementedError

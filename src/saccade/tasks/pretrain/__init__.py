@@ -1,5 +1,5 @@
-"""Pretraining: what a model learns from data that nobody has labelled, by one of several objectives."""
+"""Self-supervised pretraining on unlabeled data, with one of several objectives."""
 
-from saccade.tasks.pretrain.pretraining import OBJECTIVES, Pretrain
+from saccade.tasks.pretrain.task import OBJECTIVES, Pretrain
 
 __all__ = ["OBJECTIVES", "Pretrain"]

@@ -4,30 +4,43 @@ from dataclasses import dataclass
 
 from saccade.errors import UsageError
 
-TEXTS = ("running", "packed", "alone")
+PACKINGS = ("running", "packed", "alone")
 
 
 @dataclass(frozen=True)
 class Config:
-    objective: str = "masked"  # any of OBJECTIVES
-    length: int = 128  # the most tokens of a row
-    pieces: str = "bpe"  # of a new tokenizer: bpe, wordpiece, unigram, words, characters or bytes
-    texts: str = "running"  # what lines are: one running text, or texts of their own, packed into rows or alone in one
-    share: float = 0.0  # of the tokens or patches that is hidden; 0: as published
-    span: float = 3.0  # the mean length of what is taken out in one piece
-    whole_words: bool = False  # hide all tokens of a word, or none
-    weight: float = 50.0  # of the discriminator's loss beside the generator's, where words are replaced
-    shrink: int = 3  # how many times narrower that generator is, as published for the base model
+    objective: str = "masked_lm"
+    """Pretraining objective: causal_lm, masked_lm, span_corruption, bart_denoising, replaced_token_detection, masked_image."""
+    max_tokens: int = 128
+    """Maximum number of tokens per training row."""
+    tokenizer: str = "bpe"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes."""
+    packing: str = "running"
+    """Packing of lines into rows: running (one joined text), packed (several texts per row) or alone (one text per row)."""
+    mask_ratio: float = 0.0
+    """Mask ratio: fraction of the tokens or patches that are masked; 0 takes the published value of the objective."""
+    mean_span_length: float = 3.0
+    """Mean length of a masked span in tokens."""
+    whole_word_masking: bool = False
+    """Whole-word masking: mask all tokens of a word or none."""
+    discriminator_weight: float = 50.0
+    """Weight of the discriminator loss relative to the generator loss (replaced token detection)."""
+    generator_divisor: int = 3
+    """Generator size for replaced token detection: this many times narrower than the discriminator."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share < 1:
-            raise UsageError(f"task.share is {self.share}; a share from 0 to below 1 is needed, such as 0.15.")
-        if not self.span >= 1:
-            raise UsageError(f"task.span is {self.span}; a mean length of 1 token or more is needed.")
-        if self.length < 8:
-            raise UsageError(f"task.length is {self.length}; a row needs 8 tokens at least.")
-        if not (0 < self.weight < float("inf") and self.shrink >= 1):
-            said = f"task.weight is {self.weight} and task.shrink is {self.shrink}"
+        if not 0 <= self.mask_ratio < 1:
+            raise UsageError(
+                f"task.mask_ratio is {self.mask_ratio}; a share from 0 to below 1 is needed, such as 0.15."
+            )
+        if not self.mean_span_length >= 1:
+            raise UsageError(
+                f"task.mean_span_length is {self.mean_span_length}; a mean length of 1 token or more is needed."
+            )
+        if self.max_tokens < 8:
+            raise UsageError(f"task.max_tokens is {self.max_tokens}; a row needs 8 tokens at least.")
+        if not (0 < self.discriminator_weight < float("inf") and self.generator_divisor >= 1):
+            said = f"task.discriminator_weight is {self.discriminator_weight} and task.generator_divisor is {self.generator_divisor}"
             raise UsageError(f"{said}; a weight above 0 and a number from 1 up are needed, such as 50 and 3.")
-        if self.texts not in TEXTS:
-            raise UsageError(f"task.texts is {self.texts!r}; known are {', '.join(TEXTS)}.")
+        if self.packing not in PACKINGS:
+            raise UsageError(f"task.packing is {self.packing!r}; known are {', '.join(PACKINGS)}.")

@@ -19,86 +19,92 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from saccade import metrics
 from saccade.data import Batch, Example, Text
+from saccade.metrics import Score
+from saccade.metrics.score import ratio
 from saccade.models.capabilities import Modality
-from saccade.models.electra import FAMILY, Config, Electra, share, word_head
-from saccade.models.fresh import spread
+from saccade.models.families.electra import FAMILY, Config, Electra, lm_head, share_embeddings
+from saccade.models.init import init_normal
 from saccade.models.model import Model
-from saccade.parts.heads import WordHead
+from saccade.parts.heads import LMHead
 from saccade.parts.position import Rotary
-from saccade.tasks import metrics
-from saccade.tasks.losses import rows_at_once
-from saccade.tasks.metrics import Score
-from saccade.tasks.metrics.score import ratio
+from saccade.tasks.base import Defaults, Item
+from saccade.tasks.losses import max_rows_per_chunk
 from saccade.tasks.needs import Needs
-from saccade.tasks.pretrain import noise
+from saccade.tasks.pretrain import corruption
 from saccade.tasks.pretrain.objective import Objective
-from saccade.tasks.pretrain.rows import mask_of, numbered, plain_ids, rows
-from saccade.tasks.task import Choices, Item
+from saccade.tasks.pretrain.packed_rows import collate_rows, make_rows, ordinary_ids, require_mask_id
 
-SUMS = ("nats", "right", "gaps", "cost", "agreed", "tokens", "replaced", "found", "doubted")  # over each row
+ANSWER_KEYS = ("nats", "right", "gaps", "cost", "agreed", "tokens", "replaced", "found", "doubted")  # over each row
 
 
 class Generator(Model):
     """The small masked language model; its vectors of words, segments and positions, and their norm, are the discriminator's."""
 
-    def __init__(self, config: Config, discriminator: Electra, shrink: int):
-        heads = max(1, config.heads // shrink)
+    def __init__(self, config: Config, discriminator: Electra, divisor: int):
+        heads = max(1, config.heads // divisor)
         pairs = 2 if isinstance(discriminator.stack.position, Rotary) else 1  # columns that turn together
-        each = max(pairs, config.width // (shrink * heads) // pairs * pairs)
-        small = replace(config, width=heads * each, heads=heads, inner=max(1, config.inner // shrink))
+        each = max(pairs, config.width // (divisor * heads) // pairs * pairs)
+        small = replace(config, width=heads * each, heads=heads, ffn_width=max(1, config.ffn_width // divisor))
         body = Electra(small)
-        head = word_head(small, body)
-        super().__init__(FAMILY, small, body, head, "words")
-        spread(self, small)
-        share(discriminator, body)
+        head = lm_head(small, body)
+        super().__init__(FAMILY, small, body, head, "lm")
+        init_normal(self, small)
+        share_embeddings(discriminator, body)
         head.score.weight = body.words.vectors.weight
 
 
 @dataclass(frozen=True)
-class Round:
+class GeneratorRound:
     """One round of the game: what was hidden and guessed, and what is doubted of the text that came of it."""
 
     keep: Tensor  # (B, L) real tokens
-    hidden: Tensor  # (B, L)
-    rows: Tensor  # (N,) of the gaps that the generator filled
+    masked: Tensor  # (B, L)
+    row_indices: Tensor  # (N,) of the gaps that the generator filled
     nats: Tensor  # (N,) what each costs it
-    right: Tensor  # (N,) whether its likeliest word is the right one
-    replaced: Tensor  # (B, L) where another word stands now
-    doubts: Tensor  # (B, L) above zero: thought to be replaced
+    correct: Tensor  # (N,) whether its likeliest word is the right one
+    is_replaced: Tensor  # (B, L) where another word stands now
+    logits: Tensor  # (B, L) above zero: thought to be replaced
 
     @property
-    def costs(self) -> Tensor:
+    def token_losses(self) -> Tensor:
         """What each real token costs the discriminator, (B, L)."""
-        gold = self.replaced.to(self.doubts.dtype)
-        return F.binary_cross_entropy_with_logits(self.doubts, gold, reduction="none").masked_fill(~self.keep, 0.0)
+        gold = self.is_replaced.to(self.logits.dtype)
+        return F.binary_cross_entropy_with_logits(self.logits, gold, reduction="none").masked_fill(~self.keep, 0.0)
 
 
-class Replaced(Objective):
-    name = "replaced"
-    said = "which words a small generator has replaced (ELECTRA)"
+class ReplacedTokenDetection(Objective):
+    name = "replaced_token_detection"
+    description = "replaced token detection (ELECTRA): which tokens a small generator has replaced"
     family = "electra"
-    needs = Needs(Modality.TEXT, head="replaced")
-    frame = "both"
-    sizes: ClassVar[Mapping[str, Any]] = {"word_width": 128, "width": 128, "layers": 4, "heads": 4, "inner": 512}
+    needs = Needs(Modality.TEXT, head="replaced_token_detection")
+    token_template = "bos_eos"
+    default_sizes: ClassVar[Mapping[str, Any]] = {
+        "embedding_width": 128,
+        "width": 128,
+        "layers": 4,
+        "heads": 4,
+        "ffn_width": 512,
+    }
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         """Slower than others: both losses pull at the vectors of the words."""
-        chosen = super().choices(examples, pretrained)
-        return replace(chosen, train={**chosen.train, "rate": 5e-4})
+        chosen = super().defaults(examples, pretrained)
+        return replace(chosen, train={**chosen.train, "lr": 5e-4})
 
-    def equip(self, model: Model) -> None:
+    def attach_training_modules(self, model: Model) -> None:
         assert isinstance(model.body, Electra), "no other family has a head for replaced words"
-        model.generator = Generator(model.config, model.body, self.config.shrink)
+        model.generator = Generator(model.config, model.body, self.config.generator_divisor)
 
-    def items(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        return rows(examples, model, self.config)
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        return make_rows(examples, model, self.config)
 
     def batch(self, items: Sequence[Item]) -> Batch:
-        return numbered(items)
+        return collate_rows(items)
 
-    def count(self, batch: Batch) -> int:
-        return sum(len(item.source) for item in batch.rows)
+    def count_targets(self, batch: Batch) -> int:
+        return sum(len(item.source) for item in batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """For each row the generator's mean over its gaps, times its tokens; and `weight` times the discriminator's sum.
@@ -109,89 +115,99 @@ class Replaced(Objective):
         if not hasattr(model, "generator"):
             raise ValueError("This model has no generator beside it to learn with; `equip` puts one there.")
         assert isinstance(batch.source, Text)
-        found = played(model, batch, self.share, noise.drawn(batch.source, 2))
-        tokens, gaps = found.keep.sum(1), found.hidden.sum(1)
-        return (found.nats * (tokens / gaps)[found.rows]).sum() + self.config.weight * found.costs.sum()
+        found = sample_replacements(model, batch, self.mask_ratio, corruption.random_noise(batch.source, 2))
+        tokens, gaps = found.keep.sum(1), found.masked.sum(1)
+        return (
+            found.nats * (tokens / gaps)[found.row_indices]
+        ).sum() + self.config.discriminator_weight * found.token_losses.sum()
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
         """What each row adds to the sums that scores are made of."""
         assert isinstance(batch.source, Text)
-        found = played(model, batch, self.share, noise.fixed(batch.source, batch.rows, 2))
-        replaced, doubted = found.replaced, (found.doubts > 0) & found.keep
-        of_gaps = (found.nats, found.right, torch.ones_like(found.nats))
-        of_tokens = (found.costs, (replaced == doubted) & found.keep, found.keep)
+        found = sample_replacements(
+            model, batch, self.mask_ratio, corruption.seeded_noise(batch.source, batch.items, 2)
+        )
+        replaced, doubted = found.is_replaced, (found.logits > 0) & found.keep
+        of_gaps = (found.nats, found.correct, torch.ones_like(found.nats))
+        of_tokens = (found.token_losses, (replaced == doubted) & found.keep, found.keep)
         of_tokens += (replaced, replaced & doubted, doubted)
-        columns = [torch.zeros(len(batch.rows)).index_add_(0, found.rows.cpu(), x.float().cpu()) for x in of_gaps]
+        columns = [
+            torch.zeros(len(batch.items)).index_add_(0, found.row_indices.cpu(), x.float().cpu()) for x in of_gaps
+        ]
         columns += [x.float().sum(1).cpu() for x in of_tokens]
-        return [dict(zip(SUMS, row, strict=True)) for row in torch.stack(columns, dim=1).tolist()]
+        return [dict(zip(ANSWER_KEYS, row, strict=True)) for row in torch.stack(columns, dim=1).tolist()]
 
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
         """First how surprised the generator is: what the discriminator is asked grows harder with it, so its scores may fall."""
-        of = {name: np.array([answer[name] for answer in answers]) for name in SUMS}
+        of = {name: np.array([answer[name] for answer in answers]) for name in ANSWER_KEYS}
         scores = [
-            _share("discriminator_loss", of["cost"], of["tokens"], better="lower"),
-            _share("recall", of["found"], of["replaced"]),
-            _share("precision", of["found"], of["doubted"]),
-            _share("accuracy", of["agreed"], of["tokens"]),
-            _share("majority", of["tokens"] - of["replaced"], of["tokens"]),
+            _ratio_score("discriminator_loss", of["cost"], of["tokens"], better="lower"),
+            _ratio_score("recall", of["found"], of["replaced"]),
+            _ratio_score("precision", of["found"], of["doubted"]),
+            _ratio_score("accuracy", of["agreed"], of["tokens"]),
+            _ratio_score("majority", of["tokens"] - of["replaced"], of["tokens"]),
         ]
         if not of["gaps"].any():  # there was no generator
             return scores
         surprise = metrics.perplexity(of["nats"].tolist(), of["gaps"].tolist())
-        return [surprise, *scores, _share("generator_accuracy", of["right"], of["gaps"])]
+        return [surprise, *scores, _ratio_score("generator_accuracy", of["right"], of["gaps"])]
 
-    def told(self, shown: dict[str, Any]) -> str:
-        found, replaced, tokens = (int(shown[name]) for name in ("found", "replaced", "tokens"))
-        wrong = int(shown["doubted"]) - found
+    def to_line(self, record: dict[str, Any]) -> str:
+        found, replaced, tokens = (int(record[name]) for name in ("found", "replaced", "tokens"))
+        wrong = int(record["doubted"]) - found
         return f"{found} of {replaced} replaced tokens found among {tokens}, and {wrong} doubted that were not replaced"
 
 
-def _share(name: str, part: np.ndarray, whole: np.ndarray, *, better: Literal["higher", "lower"] = "higher") -> Score:
+def _ratio_score(
+    name: str, part: np.ndarray, whole: np.ndarray, *, better: Literal["higher", "lower"] = "higher"
+) -> Score:
     return metrics.measure(name, ratio, np.stack([part, whole], axis=1), better=better)
 
 
-def played(model: Model, batch: Batch, share: float, chance: Tensor) -> Round:
+def sample_replacements(model: Model, batch: Batch, mask_ratio: float, noise: Tensor) -> GeneratorRound:
     """One round with (2, B, L) numbers of chance. Without a generator, as in a model that was saved, any word fills a gap."""
     text, words = batch.source, batch.gold
     assert isinstance(text, Text)
     assert words is not None
     assert model.head is not None
-    hidden = noise.chosen(words, share, chance[0])
-    gold, luck = text.tokens[hidden], chance[1][hidden]
+    hidden = corruption.choose_masked(words, mask_ratio, noise[0])
+    gold, luck = text.tokens[hidden], noise[1][hidden]
     at = hidden.nonzero()[:, 0]
     generator = getattr(model, "generator", None)
     if generator is None:
-        plain = plain_ids(model).to(gold.device)
+        plain = ordinary_ids(model).to(gold.device)
         drawn = plain[(luck * len(plain)).long().clamp(max=len(plain) - 1)]
         at, nats, right = at[:0], luck[:0], luck[:0]
     else:
-        gaps = replace(text, tokens=text.tokens.masked_fill(hidden, mask_of(model)))
-        nats, right, drawn = guessed(generator.head, generator.body(replace(batch, source=gaps))[hidden], gold, luck)
+        gaps = replace(text, tokens=text.tokens.masked_fill(hidden, require_mask_id(model)))
+        nats, right, drawn = run_generator(
+            generator.head, generator.body(replace(batch, source=gaps))[hidden], gold, luck
+        )
     filled = replace(text, tokens=text.tokens.masked_scatter(hidden, drawn))
     doubts = model.head(model.body(replace(batch, source=filled)), text.keep)
-    return Round(text.real, hidden, at, nats, right, filled.tokens != text.tokens, doubts)
+    return GeneratorRound(text.keep_mask, hidden, at, nats, right, filled.tokens != text.tokens, doubts)
 
 
-def guessed(head: WordHead, x: Tensor, gold: Tensor, luck: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def run_generator(head: LMHead, x: Tensor, gold: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of (N, W) vectors: what the (N,) words cost in nats, whether the likeliest is right, and a word drawn by (N,) luck."""
 
     def piece(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         scores = head(a)
-        return F.cross_entropy(scores, b, reduction="none"), scores.argmax(-1) == b, draw(scores.detach(), c)
+        return F.cross_entropy(scores, b, reduction="none"), scores.argmax(-1) == b, sample_tokens(scores.detach(), c)
 
-    size = rows_at_once(head)
-    pieces = list(zip(x.split(size), gold.split(size), luck.split(size), strict=True))
+    size = max_rows_per_chunk(head)
+    pieces = list(zip(x.split(size), gold.split(size), noise.split(size), strict=True))
     if len(pieces) == 1:
         return piece(*pieces[0])
     made = [checkpoint(piece, *some, use_reentrant=False, preserve_rng_state=False) for some in pieces]
     return tuple(torch.cat(column) for column in zip(*made, strict=True))  # type: ignore[return-value]
 
 
-def draw(scores: Tensor, luck: Tensor) -> Tensor:
+def sample_tokens(scores: Tensor, noise: Tensor) -> Tensor:
     """A word of each row of (N, V) scores, each as likely as softmax says, where (N,) luck is anything from 0 to 1.
 
-    >>> draw(torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), torch.tensor([0.4, 0.6, 0.4])).tolist()
+    >>> sample_tokens(torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), torch.tensor([0.4, 0.6, 0.4])).tolist()
     [0, 1, 1]
     """
     below = scores.float().softmax(-1).cumsum(-1)
-    return torch.searchsorted(below, luck.float().unsqueeze(-1), right=True).squeeze(-1).clamp(max=scores.size(-1) - 1)
+    return torch.searchsorted(below, noise.float().unsqueeze(-1), right=True).squeeze(-1).clamp(max=scores.size(-1) - 1)

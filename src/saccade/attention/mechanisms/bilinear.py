@@ -1,0 +1,22 @@
+"""Bilinear: the score is qᵀWk with a learned matrix W, so queries and keys need not be equally wide.
+
+Luong et al. 2015 (arXiv 1508.04025), there called *general*.
+"""
+
+from torch import Tensor, nn
+
+from saccade.attention.mechanisms.dot import ScaledDot
+from saccade.attention.normalizer import Normalizer
+
+
+class Bilinear(ScaledDot):
+    """softmax(qᵀWk): as a dot product after moving the queries into the keys' space, hence as fast as one."""
+
+    def __init__(
+        self, width: int, key_width: int | None = None, *, normalizer: Normalizer | None = None, dropout: float = 0.0
+    ):
+        super().__init__(scale=1.0, normalizer=normalizer, dropout=dropout)
+        self.between = nn.Linear(width, key_width or width, bias=False)
+
+    def transform_qk(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.between(q), k

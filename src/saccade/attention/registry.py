@@ -1,0 +1,217 @@
+"""Every mechanism of the package with its formula, its cost and what it honours: the table that tests and tools run over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from saccade.attention.mechanism import Mechanism
+from saccade.attention.mechanisms.additive import Additive
+from saccade.attention.mechanisms.bilinear import Bilinear
+from saccade.attention.mechanisms.cosine import Cosine
+from saccade.attention.mechanisms.distance import Distance
+from saccade.attention.mechanisms.dot import Dot, ScaledDot
+from saccade.attention.mechanisms.kernel import Kernel
+from saccade.attention.mechanisms.linear import LinearAttention
+from saccade.attention.mechanisms.lowrank import LowRank
+from saccade.attention.mechanisms.relative import Relative
+from saccade.attention.mechanisms.spatial import Spatial
+from saccade.attention.normalizer import Hard, Sparsemax, SumNormalizer
+from saccade.attention.sparse.bigbird import BigBird
+from saccade.attention.sparse.lsh import LSHAttention
+from saccade.attention.sparse.windowed import Windowed
+
+FEATURES = {
+    "causal": "supports causal masking",
+    "pattern": "supports any attention pattern (mask)",
+    "bias": "supports an additive bias of the scores (ALiBi, T5 buckets)",
+    "padding": "padding does not change the output",
+    "cross_attention": "supports cross-attention from one sequence to another",
+    "incremental": "decoding token by token equals the full pass",
+    "permutation": "without positions the order of the keys does not matter",
+    "gradients": "queries and keys are trained by back-propagation",
+    "normalized": "attention weights of a row are nonnegative and sum to one (to zero where no key is visible)",
+}
+
+
+@dataclass(frozen=True)
+class MechanismEntry:
+    """One line of the table."""
+
+    name: str
+    make: Callable[[int, int, int], Mechanism]  # (head width, heads, longest text), with sizes that suit that length
+    formula: str
+    paper: str
+    cost: str
+    supports: frozenset[str]
+
+    def lacks(self) -> frozenset[str]:
+        return frozenset(FEATURES) - self.supports
+
+
+def _scale_size(default: int, length: int, divisor: int) -> int:
+    """The usual size, or a share of a text that is too short for it."""
+    return min(default, max(2, length // divisor))
+
+
+ALL_FEATURES = frozenset(FEATURES)
+SELF_ATTENTION_FEATURES = ALL_FEATURES - {
+    "cross_attention",
+    "permutation",
+}  # looks at tokens of its own sequence, by place
+DENSE_COST = "n² d"
+
+MECHANISMS = [
+    MechanismEntry("dot", lambda w, h, n: Dot(), "softmax(q·k)", "Luong 2015", DENSE_COST, ALL_FEATURES),
+    MechanismEntry(
+        "scaled_dot", lambda w, h, n: ScaledDot(), "softmax(q·k / √d)", "Vaswani 2017", DENSE_COST, ALL_FEATURES
+    ),
+    MechanismEntry(
+        "cosine", lambda w, h, n: Cosine(), "softmax(s · cos(q, k))", "Graves 2014", DENSE_COST, ALL_FEATURES
+    ),
+    MechanismEntry("bilinear", lambda w, h, n: Bilinear(w), "softmax(qᵀ W k)", "Luong 2015", DENSE_COST, ALL_FEATURES),
+    MechanismEntry(
+        "additive",
+        lambda w, h, n: Additive(w),
+        "softmax(u · tanh(A q + B k))",
+        "Bahdanau 2014",
+        DENSE_COST,
+        ALL_FEATURES,
+    ),
+    MechanismEntry(
+        "distance", lambda w, h, n: Distance(), "softmax(-½ ‖q - k‖²)", "Parzen 1962", DENSE_COST, ALL_FEATURES
+    ),
+    MechanismEntry(
+        "gaussian",
+        lambda w, h, n: Kernel("gaussian"),
+        "K(u) / Σ K(u), K = exp(-½ u²)",
+        "Nadaraya 1964",
+        DENSE_COST,
+        ALL_FEATURES,
+    ),
+    MechanismEntry(
+        "boxcar",
+        lambda w, h, n: Kernel("boxcar", 4.0),
+        "K = 1 where u ≤ 1",
+        "Nadaraya 1964",
+        DENSE_COST,
+        ALL_FEATURES - {"gradients"},
+    ),
+    MechanismEntry(
+        "constant",
+        lambda w, h, n: Kernel("constant"),
+        "K = 1: the mean",
+        "Nadaraya 1964",
+        DENSE_COST,
+        ALL_FEATURES - {"gradients"},
+    ),
+    MechanismEntry(
+        "epanechnikov",
+        lambda w, h, n: Kernel("epanechnikov", 6.0),
+        "K = 1 - u² where u < 1",
+        "Watson 1964",
+        DENSE_COST,
+        ALL_FEATURES,
+    ),
+    MechanismEntry(
+        "plain_sum",
+        lambda w, h, n: ScaledDot(normalizer=SumNormalizer()),
+        "a / Σ a, a = max(0, q·k / √d)",
+        "Dive into Deep Learning, section 11.1",
+        DENSE_COST,
+        ALL_FEATURES,
+    ),
+    MechanismEntry(
+        "sparsemax",
+        lambda w, h, n: ScaledDot(normalizer=Sparsemax()),
+        "sparsemax(q·k / √d)",
+        "Martins 2016",
+        DENSE_COST,
+        ALL_FEATURES,
+    ),
+    MechanismEntry(
+        "hard",
+        lambda w, h, n: ScaledDot(normalizer=Hard()),
+        "one key, sampled from softmax(q·k / √d)",
+        "Mnih 2014",
+        DENSE_COST,
+        ALL_FEATURES - {"gradients"},
+    ),
+    MechanismEntry(
+        "relative",
+        lambda w, h, n: Relative(w),
+        "softmax(q · (k + a_r) / √d)",
+        "Shaw 2018",
+        DENSE_COST,
+        ALL_FEATURES - {"permutation"},
+    ),
+    MechanismEntry(
+        "windowed",
+        lambda w, h, n: Windowed(_scale_size(256, n, 8), global_count=_scale_size(16, n, 32)),
+        "softmax(q·k / √d), near or global",
+        "Beltagy 2020",
+        "n w d",
+        SELF_ATTENTION_FEATURES,
+    ),
+    MechanismEntry(
+        "bigbird",
+        lambda w, h, n: BigBird(h, block_size=_scale_size(64, n, 12)),
+        "softmax(q·k / √d), near, global or random",
+        "Zaheer 2020",
+        "n w d",
+        SELF_ATTENTION_FEATURES,
+    ),
+    MechanismEntry(
+        "hashed",
+        lambda w, h, n: LSHAttention(w, h, max_bucket_distance=_scale_size(32, n, 8)),
+        "softmax(q·k̂ / √d), same bucket",
+        "Kitaev 2020",
+        "n log n + n m d",
+        SELF_ATTENTION_FEATURES,
+    ),
+    MechanismEntry(
+        "low_rank",
+        lambda w, h, n: LowRank(n, min(64, n)),
+        "softmax(q·(E k) / √d) F",
+        "Wang 2020",
+        "n r d",
+        frozenset({"padding", "cross_attention", "gradients"}),
+    ),
+    MechanismEntry(
+        "linear",
+        lambda w, h, n: LinearAttention(),
+        "φ(q)·φ(k) / Σ φ(q)·φ(k), φ = elu + 1",
+        "Katharopoulos 2020",
+        "n d²",
+        ALL_FEATURES - {"pattern", "bias"},
+    ),
+    MechanismEntry(
+        "spatial",
+        lambda w, h, n: Spatial(Additive(w)),
+        "softmax(u · tanh(A q + B z_ij))",
+        "Xu 2015",
+        DENSE_COST,
+        ALL_FEATURES,
+    ),
+]
+
+
+def get_mechanism(name: str) -> MechanismEntry:
+    """The line of that name, or an error that lists the names.
+
+    >>> get_mechanism("scaled_dot").cost
+    'n² d'
+    """
+    for entry in MECHANISMS:
+        if entry.name == name:
+            return entry
+    raise ValueError(f"Unknown mechanism {name!r}; {suggest(name, [entry.name for entry in MECHANISMS])}")
+
+
+def suggest(name: str, choices: list[str]) -> str:
+    """What somebody may have meant, and what there is.
+
+    >>> suggest("bigbrid", ["dot", "bigbird"])
+    "did you mean 'bigbird'? Known are dot, bigbird."
+    """
+    near = get_close_matches(name, choices, n=1)
+    return (f"did you mean {near[0]!r}? Known" if near else "known") + f" are {', '.join(choices)}."

@@ -1,1 +1,0 @@
-"""Gender in translation: sentences, what languages say of gender, finding people in translations, and the figures."""

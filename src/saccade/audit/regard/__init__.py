@@ -1,1 +1,0 @@
-"""Regard of generated text: prompts by demographic, a small classifier and a lexicon, and the differences between groups."""

@@ -1,0 +1,1 @@
+"""The audit suites, one for each kind of harm that is measured."""

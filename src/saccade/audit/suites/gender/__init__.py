@@ -1,0 +1,1 @@
+"""Gender bias in translation: test sentences, morphology, locating people in translations, and the metrics."""

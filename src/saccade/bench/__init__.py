@@ -1,0 +1,1 @@
+"""`saccade bench`: the cost of attention mechanisms and the quality of quantized models."""

@@ -1,0 +1,263 @@
+"""One process for each case: time and peak memory of one mechanism at one length, forward or with its backward pass.
+
+A peak is a high-water mark, and a process keeps much of what it frees, so of two cases in one process the larger would
+hide the smaller. The parent only starts children: no torch is imported here before a case runs.
+
+    python -m saccade.bench.measure '{"mechanism": "windowed", "length": 1024}'
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from saccade.errors import UsageError
+from saccade.system import available_memory, read_lines
+
+OK, REFUSED, OUT_OF_MEMORY, TIMED_OUT, SKIPPED, FAILED = (
+    "ok",
+    "refused",
+    "out of memory",
+    "timeout",
+    "skipped",
+    "failed",
+)
+WARMUP_TOKENS = 32  # tokens of the pass that starts threads and loads kernels before anything is measured
+MIN_TIMED_SECONDS = 0.2  # seconds: passes shorter than this are repeated until they fill it
+MAX_REPEATS = 100  # repeats
+MIN_BUILT_POSITIONS = 2048  # tokens: the table narrows windows for shorter texts, and growth compares lengths of one and the same mechanism
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """One mechanism at one length: what a child process measures."""
+
+    mechanism: str
+    length: int
+    training: bool = False
+    width: int = 512
+    heads: int = 8
+    batch_size: int = 1
+    causal: bool = False
+    repeats: int = 5
+    timeout: float = 60.0
+    threads: int = 0
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def max_positions(self) -> int:
+        """The longest text that the mechanism is built for."""
+        return max(self.length, MIN_BUILT_POSITIONS)
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of q, k and v."""
+        return 3 * 4 * self.batch_size * self.length * self.width
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """What to measure: every mechanism at every length, forward and in training, in several rounds."""
+
+    mechanisms: tuple[str, ...] = ()
+    """Attention mechanisms to measure, by name; default: all of them."""
+    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))
+    """Sequence lengths to measure, in tokens."""
+    width: int = 512
+    """Model width of all heads together."""
+    heads: int = 8
+    """Number of attention heads per layer."""
+    batch_size: int = 1
+    """Batch size: number of sequences per pass."""
+    causal: bool = False
+    """Causal masking, as in a decoder."""
+    repeats: int = 5
+    """Number of timed passes per process, after one untimed pass."""
+    rounds: int = 1
+    """Number of rounds through the list of cases, with a new process for each case."""
+    timeout: float = 60.0
+    """Time limit per process in seconds, including about two seconds of startup."""
+    threads: int = 0
+    """Number of torch threads; 0 lets torch choose. On a busy machine, 1 gives steadier results."""
+
+    def check(self) -> None:
+        least = {"width": 1, "heads": 1, "batch_size": 1, "repeats": 1, "rounds": 1, "threads": 0}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise UsageError(f"{name} is {value} or more; got {getattr(self, name)}.")
+        if not self.lengths or min(self.lengths) < 2:
+            raise UsageError(f"Lengths are one or more numbers from 2 on; got {self.lengths}.")
+        if self.timeout <= 0:
+            raise UsageError(f"timeout is a positive number; got {self.timeout:g}.")
+        if self.width % self.heads:
+            raise UsageError(f"{self.heads} heads cannot share a width of {self.width} evenly; use a divisor.")
+
+    def iter_cases(self, names: Sequence[str]) -> Iterator[tuple[int, BenchCase]]:
+        """Round by round and from short to long, the mechanisms taking turns: a machine that slows down slows all alike."""
+        common = {"width": self.width, "heads": self.heads, "batch_size": self.batch_size, "causal": self.causal}
+        common |= {"repeats": self.repeats, "timeout": self.timeout, "threads": self.threads}
+        for turn in range(self.rounds):
+            for length in sorted(set(self.lengths)):
+                for name in names if turn % 2 == 0 else reversed(names):
+                    for training in (False, True):
+                        yield turn, BenchCase(name, length, training, **common)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: its times and its peak, or why there are none."""
+
+    status: str
+    reason: str = ""
+    seconds: tuple[float, ...] = ()  # seconds
+    peak_bytes: int | None = None  # bytes above what the process held before it made q, k and v; None = not measured
+    memory_source: str = ""
+    threads: int = 0
+
+
+def run_case(case: BenchCase) -> Outcome:
+    """Measure a case in a child process; whatever happens to the child, there is an outcome."""
+    command = [sys.executable, "-m", "saccade.bench.measure", json.dumps(asdict(case))]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=case.timeout)
+    except subprocess.TimeoutExpired:
+        return Outcome(TIMED_OUT, f"not done after {case.timeout:g} s")
+    if done.returncode == -9:
+        return Outcome(OUT_OF_MEMORY, "killed by the system (signal 9)")
+    if done.returncode:
+        return Outcome(FAILED, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Outcome(**{**found, "seconds": tuple(found["seconds"])})
+
+
+def measure_case(case: BenchCase) -> Outcome:
+    """In the child: one pass for the peak, then the timed ones."""
+    begin = time.perf_counter()
+    import torch
+
+    if case.threads:
+        torch.set_num_threads(case.threads)
+    try:
+        make_pass(case, WARMUP_TOKENS)()
+        limit_memory()
+        base, meter = read_peak_memory(reset=True)
+        work = make_pass(case, case.length)
+        times = [time_call(work)]
+        peak, _ = read_peak_memory()
+        first = times.pop()
+        while len(times) < case.repeats or (sum(times) < MIN_TIMED_SECONDS and len(times) < MAX_REPEATS):
+            if time.perf_counter() - begin + first > 0.8 * case.timeout:
+                break
+            times.append(time_call(work))
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            return Outcome(OUT_OF_MEMORY, str(error).splitlines()[0][-160:])
+        raise
+    above = None if peak is None or base is None else peak - base
+    return Outcome(OK, "", tuple(times or [first]), above, meter, torch.get_num_threads())
+
+
+def make_pass(case: BenchCase, length: int) -> Callable[[], None]:
+    """The work to measure. Every pass has a sight of its own, so the masks of a mechanism count as its work."""
+    import torch
+
+    from saccade.attention import CAUSAL, FULL, Sight, get_mechanism
+
+    torch.manual_seed(0)
+    module = get_mechanism(case.mechanism).make(case.head_width, case.heads, case.max_positions).train(case.training)
+
+    def fresh() -> torch.Tensor:
+        x = torch.randn(case.batch_size, length, case.heads, case.head_width)
+        return x.transpose(1, 2).contiguous().requires_grad_(case.training)  # (B, H, L, D)
+
+    q, k, v = fresh(), fresh(), fresh()
+    grad = torch.randn_like(v) if case.training else None
+
+    def go() -> None:
+        with torch.set_grad_enabled(case.training):
+            out = module(q, k, v, Sight(CAUSAL if case.causal else FULL))
+        if grad is not None:
+            out.backward(grad)
+            for x in (q, k, v, *module.parameters()):
+                x.grad = None
+
+    return go
+
+
+def time_call(call: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    call()
+    return round(time.perf_counter() - start, 7)
+
+
+def read_peak_memory(*, reset: bool = False) -> tuple[int | None, str]:
+    """The most memory that this process has held, in bytes, and who says so; Linux lets us start counting anew."""
+    if reset:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+    for line in read_lines("/proc/self/status"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024, "VmHWM"
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None, "not measured"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024), "ru_maxrss"
+
+
+def limit_memory() -> None:
+    """Let a case that is too large fail by itself, before the system has to choose a process to kill."""
+    free, held = available_memory(), [x for x in read_lines("/proc/self/status") if x.startswith("VmData:")]
+    with suppress(OSError, ValueError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        if free is not None and held:
+            import resource
+
+            most = int(held[0].split()[1]) * 1024 + free
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def describe_machine() -> dict[str, object]:
+    """Where the numbers come from: they mean little without it."""
+    return {
+        "cpu": parse_cpu_name(read_lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "free_gb": round((available_memory() or 0) / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "saccade": version("saccade"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def parse_cpu_name(cpuinfo_lines: Sequence[str]) -> str:
+    """The first processor by name, and how wide its vectors are: one name may stand for machines that differ by half in speed.
+
+    >>> parse_cpu_name(["model name\t: A Processor", "flags\t\t: fpu avx avx2 avx512f"])
+    'A Processor, AVX-512'
+    >>> parse_cpu_name(["flags\t\t: avx2"])
+    ''
+    """
+    pairs = [line.partition(":") for line in cpuinfo_lines]
+    facts = {key.strip(): value.strip() for key, _, value in reversed(pairs)}
+    flags = facts.get("flags", "").split()
+    wide = next((f", {said}" for flag, said in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
+    return facts["model name"] + wide if "model name" in facts else ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure_case(BenchCase(**json.loads(sys.argv[1]))))))

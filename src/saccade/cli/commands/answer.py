@@ -1,0 +1,64 @@
+"""`saccade answer RUN --context FILE|TEXT QUESTION...`: the words of a text that answer each question, or that there are none."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument
+from saccade.cli.engine_flags import EngineFlags
+
+
+def main(
+    run: RunArgument,
+    question: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[QUESTION ...]")] = (),
+    *,
+    context: Annotated[str, tyro.conf.arg(metavar="FILE|TEXT")] = "",
+    data: FileFlag = (),
+    columns: ColumnsFlag = "",
+    json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
+) -> int:
+    """Extractive question answering: for each question a span of the text or no answer, and its probability, one per line.
+
+    saccade answer runs/questions --context report.txt "Who wrote it?" "When?"
+
+    saccade answer runs/questions --context "Ann has two boats." < questions.txt
+
+    saccade answer runs/questions --data dev-v2.0.json --json > answers.jsonl
+
+    Args:
+        run: A run of the task span, or a model directory with a span head.
+        question: Questions about the text. Default: one per line from standard input, or those of --data.
+        context: Text that the questions are about: a file, or the text itself.
+        data: Data files with texts and questions, in any format that training reads.
+        columns: Columns of the data by role: context=passage,question=query.
+        json: Print one JSON object per line, with the character offsets of the answer and the next best answers.
+        engine: Engine and device of inference.
+    """
+    from saccade.cli.commands.predict import print_predictions
+    from saccade.cli.exit_codes import run_command
+    from saccade.cli.generate_texts import Inputs
+
+    def work() -> int:
+        from saccade.cli.train_flags import Wrong
+
+        if bool(context) == bool(data) or (data and question):
+            raise Wrong("Say what is asked about: --context FILE|TEXT with questions, or --data FILE, which has both.")
+        asked = question or tuple([line.strip() for line in sys.stdin if line.strip()] if context else [])
+        text = _read_context(context) if context else ""
+        if context and not asked:
+            raise Wrong("There is no question; write it behind the run, or one a line on standard input.")
+        texts = [part for one in asked for part in (text, one)]
+        return print_predictions("answer", "span", run, Inputs(texts, data, columns), as_json=json, engine=engine)
+
+    return run_command("answer", work)
+
+
+def _read_context(context: str) -> str:
+    """What stands in the file of that name, or the words themselves."""
+    from saccade.data.read.open_text import open_source, read_whole_text
+
+    return read_whole_text(open_source(Path(context))) if os.path.isfile(context) else context

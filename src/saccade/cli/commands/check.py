@@ -1,0 +1,100 @@
+"""`saccade check package.module:factory`: the invariants of attention, tested on your own module."""
+
+import os
+import sys
+import traceback
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Annotated, Any, Literal, NoReturn
+
+import tyro
+
+Factory = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PACKAGE.MODULE:FACTORY")]]
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+
+
+def main(
+    factory: Factory,
+    *,
+    causal: Flag = False,
+    no_causal: Flag = False,
+    padding: Literal["both", "right", "left", "none"] = "both",
+    vocab: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
+    width: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
+    tokens: int = 11,
+    json: Flag = False,
+) -> int:
+    """Test the invariants of attention on your own module, without data, training or a reference implementation.
+
+    Seven invariants are tested: the output is deterministic; the rows of a batch are independent; no token changes an earlier
+    output (causality); padding does not change the output; a query without visible keys gives no NaN; whether token order
+    matters; gradients are finite. For a file mymodel.py that has `def build(): return MyDecoder(width=64)`, run in its directory:
+    saccade check mymodel:build --causal
+
+    Exit code: 0 all invariants hold, 4 an invariant fails, 2 the module could not be found or called.
+
+    Args:
+        factory: Factory of the module: a function or class that is called without arguments, or a built module.
+        causal: Claim that the module is causal: tokens attend to earlier tokens only. Default: detected.
+        no_causal: Claim that the module is not causal. Default: detected.
+        padding: Padding side to test: both, right, left or none.
+        vocab: Vocabulary size, if the module takes token ids; default: detected.
+        width: Input width, if the module takes vectors; default: detected.
+        tokens: Number of tokens in the test inputs.
+        json: Print the report as JSON.
+    """
+    if causal and no_causal:
+        _refuse("--causal and --no-causal claim opposite things; give one, or neither to find out.")
+    build = import_factory(factory)
+    from torch import nn  # not before: --help and a misspelt name answer without torch
+
+    from saccade.checking.check import check
+
+    try:
+        module = build if isinstance(build, nn.Module) else build()
+    except Exception as error:
+        _refuse(f"Calling {factory} {_describe_error(error)}. Name something that builds the module without arguments.")
+    claim = True if causal else False if no_causal else None
+    try:
+        report = check(module, vocab=vocab, width=width, causal=claim, padding=padding, length=tokens)
+    except ValueError as error:
+        _refuse(str(error))
+    print(report.to_json() if json else report)
+    return 0 if report.ok else 4
+
+
+def import_factory(factory: str) -> Any:
+    """What `package.module:factory` names; the current directory is looked in first."""
+    home, _, name = factory.partition(":")
+    if not (home and name):
+        _refuse(f"{factory!r} does not name a factory; write package.module:factory, such as mymodel:build.")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = import_module(home)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{home}.".startswith(f"{error.name}."):
+            _refuse(
+                f"There is no module {error.name!r} in {here} or among the installed; check the name or the directory."
+            )
+        _refuse(f"Importing {home} {_describe_error(error)}.")
+    for part in name.split("."):
+        if not hasattr(found, part):
+            names = [known for known in vars(found) if not known.startswith("_")]
+            near = get_close_matches(part, names, n=3, cutoff=0.5) or names[:5]
+            _refuse(f"{home} has no {part!r}; the nearest it has: {', '.join(near) or 'nothing'}.")
+        found = getattr(found, part)
+    return found
+
+
+def _describe_error(error: Exception) -> str:
+    """An error in the user's own code: its kind and its place, in one line; a call that fits no signature has no place."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = "" if last.filename == __file__ else f" at {last.filename}:{last.lineno}"
+    return f"raised {type(error).__name__}{place}: {error}"
+
+
+def _refuse(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(2)

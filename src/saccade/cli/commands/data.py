@@ -1,0 +1,229 @@
+"""`saccade data check|split|get ...`: look at data before training, hold some of it out, or get some to try."""
+
+import json as encoder
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from saccade.cli.argument_types import ColumnsFlag, DirectoryFlag
+from saccade.cli.terminal import escape_output
+
+if TYPE_CHECKING:
+    from saccade.data import Example
+
+REGARD_SET = "regard"
+REGARD_DESCRIPTION = "sentences about XYZ with labels of regard: the training data of the audit's regard classifier"
+Action = tyro.conf.Positional[Literal["check", "split", "get"]]
+FilesOrNames = tyro.conf.Positional[Annotated[list[str], tyro.conf.arg(metavar="FILE|NAME")]]
+
+
+@dataclass(frozen=True)
+class CheckFlags:
+    """How files are read and reported."""
+
+    task: Annotated[str, tyro.conf.arg(metavar="TASK")] = ""
+    """The task that the data is for, such as label, tag or translate; default: inferred from the file."""
+    columns: ColumnsFlag = ""
+    """Columns of the data by role, such as text=review,label=stars or text=1,label=2."""
+    on_bad_record: Literal["error", "skip"] = "error"
+    """Bad records: stop at the first one (error), or write them to --rejects and continue (skip)."""
+    max_bad_fraction: float = 0.01
+    """Maximum fraction of bad records that may be skipped."""
+    max_words: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Length limit in words, to report how many texts would be truncated; default: no limit."""
+    rejects: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("bad_records.jsonl")
+    """File that skipped records are written to."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print the report as JSON."""
+
+
+@dataclass(frozen=True)
+class SampleFlags:
+    """How a sample is generated."""
+
+    count: int = 1000
+    """Number of records of a sample to write."""
+    seed: int = 0
+    """Random seed of the sample or of the split."""
+
+
+@dataclass(frozen=True)
+class SplitFlags:
+    """How data is split."""
+
+    dev: int = 0
+    """Size of the dev set in records (rows, lines, tunes, articles)."""
+    test: int = 0
+    """Size of the test set in records."""
+    train: int = 0
+    """Maximum size of the training set in records; 0 keeps all that remain."""
+    group_column: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = ""
+    """Group column, by name or number: each of its values goes to one split only; default: equal records stay together."""
+    max_concat: int = 1
+    """Concatenate 1 to this many random rows of a TSV file into one longer text; 1 disables it."""
+
+
+@escape_output()
+def main(
+    action: Action,
+    names: FilesOrNames,
+    check: tyro.conf.OmitArgPrefixes[CheckFlags] = CheckFlags(),
+    sample: tyro.conf.OmitArgPrefixes[SampleFlags] = SampleFlags(),
+    split: tyro.conf.OmitArgPrefixes[SplitFlags] = SplitFlags(),
+    out: DirectoryFlag = None,
+    mirror: DirectoryFlag = None,
+) -> int:
+    """Check data before training (rows, labels, lengths, duplicates, leakage), split it, or get sample data.
+
+    saccade data check reviews.tsv
+
+    saccade data check train.csv test.csv --columns text=review,label=stars --on-bad-record skip
+
+    saccade data split fra.txt --dev 2000 --test 2000 --group-column 1 --out tatoeba
+
+    saccade data get dates dates.tsv
+
+    saccade data get tatoeba_fra_eng --out tatoeba
+
+    Args:
+        action: `check` reports on files; `split` writes train, dev and test files; `get` writes a sample or downloads a dataset.
+        names: Files or a directory to check or split; for `get` a sample and the file to write it to, or a dataset.
+        check: How `check` reads files and reports on them.
+        sample: How `get` generates a sample.
+        split: How `split` divides the data.
+        out: Output directory of `split` and of a downloaded dataset.
+        mirror: Directory with a copy of the dataset, to use instead of downloading it.
+    """
+    from saccade.errors import DataError, UsageError
+
+    try:
+        if action == "split":
+            return _split_files(names, split, out, seed=sample.seed, skip_bad=check.on_bad_record == "skip")
+        return _get_data(names, sample, out, mirror) if action == "get" else _check_files(names, check)
+    except (DataError, UsageError) as error:
+        print(f"saccade data: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _check_files(names: list[str], flags: CheckFlags) -> int:
+    from saccade.data import inspect_data, open_data, parse_columns, write_rejects
+    from saccade.tasks.infer_task import infer_task, task_for_data
+
+    if not names:
+        print("saccade data check: name a file or a directory to check.", file=sys.stderr)
+        return 2
+    named = parse_columns(flags.columns)
+    task, roles = task_for_data(flags.task, names, named) if flags.task else infer_task(names, named)
+    found = open_data(
+        names,
+        roles,
+        columns=named,
+        on_bad_record=flags.on_bad_record,
+        max_bad_fraction=flags.max_bad_fraction,
+        contiguous=task.is_text_stream,
+    )
+    facts = inspect_data(found, roles, max_length=flags.max_words)
+    if found.rejects:
+        write_rejects(found.rejects, flags.rejects)
+        facts.notes.append(f"{len(found.rejects):,} bad records are written down in {flags.rejects}.")
+    if flags.json:
+        print(encoder.dumps({"task": task.name, "digest": found.digest, **facts.as_dict()}, ensure_ascii=False))
+    else:
+        print("\n".join([f"read for the task: {task.name}", *facts.to_lines()]))
+    return 0
+
+
+def _split_files(names: list[str], flags: SplitFlags, out: Path | None, *, seed: int, skip_bad: bool) -> int:
+    from saccade.data.split_files import SplitSpec, split_files
+
+    if not names or out is None or not (flags.dev or flags.test or flags.train):
+        need = "name the files, how many records to hold out (--dev, --test) and where to write to (--out)"
+        print(f"saccade data split: {need}.", file=sys.stderr)
+        return 2
+    counts = split_files(
+        names, out, SplitSpec(flags.dev, flags.test, flags.train, flags.group_column, seed, skip_bad, flags.max_concat)
+    )
+    by = f"; no value of column {flags.group_column} stands in two of them" if flags.group_column else ""
+    print(f"{out}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}{by}.")
+    return 0
+
+
+def _get_data(names: list[str], sample: SampleFlags, out: Path | None, mirror: Path | None) -> int:
+    """A sample of our own, or a set of others."""
+    from saccade.attention.registry import suggest
+    from saccade.data.catalog import DATASETS
+    from saccade.data.samples import SAMPLES
+
+    if not names or len(names) > 2:
+        listed = [f"  {name:16} {entry.description}" for name, entry in [*SAMPLES.items(), *DATASETS.items()]]
+        listed.append(f"  {REGARD_SET:16} {REGARD_DESCRIPTION}")
+        need = "name a sample, and perhaps a file to write it to, or a set"
+        print(f"saccade data get: {need}. There are", *listed, sep="\n", file=sys.stderr)
+        return 2
+    if names[0] == REGARD_SET:
+        return _write_regard_examples(names)
+    if names[0] in DATASETS:
+        from saccade.cli.download_data import get_dataset
+
+        entry = DATASETS[names[0]]
+        try:
+            get_dataset(entry, out or Path(names[1] if len(names) == 2 else entry.name), mirror)
+        except ValueError as error:
+            print(f"saccade data get: {error}", file=sys.stderr)
+            return 3
+        return 0
+    if names[0] not in SAMPLES:
+        unknown = f"There is no sample or set {names[0]!r}; {suggest(names[0], [*SAMPLES, *DATASETS, REGARD_SET])}"
+        print(f"saccade data get: {unknown}", file=sys.stderr)
+        return 2
+    return _write_sample(names, sample)
+
+
+def _write_regard_examples(names: list[str]) -> int:
+    """All that the judge of regard learns from: it is whole or nothing, so no sample is drawn."""
+    from saccade.audit.suites.regard.examples import builtin_examples
+    from saccade.data import write_examples
+
+    path, examples = Path(names[1] if len(names) == 2 else f"{REGARD_SET}.tsv"), builtin_examples()
+    write_examples(path, examples)
+    print(f"{path}: {len(examples):,} {REGARD_DESCRIPTION}.")
+    return 0
+
+
+def _write_sample(names: list[str], sample: SampleFlags) -> int:
+    from saccade.data import write_examples
+    from saccade.data.samples import SAMPLES
+
+    entry = SAMPLES[names[0]]
+    examples = entry.make(sample.count, sample.seed)
+    path = Path(names[1]) if len(names) == 2 else Path(names[0] + (".conll" if "tags" in examples[0] else ".jsonl"))
+    write_examples(path, _save_images(path, examples))
+    print(f"{path}: {len(examples):,} records of {names[0]} ({entry.description}).")
+    return 0
+
+
+def _save_images(path: Path, examples: "list[Example]") -> "list[Example]":
+    """The examples with pictures written beside the file, and only what a file can hold."""
+    import numpy as np
+    from PIL import Image
+
+    from saccade.data import Example
+
+    if not any(isinstance(value, np.ndarray) for value in examples[0].values.values()):
+        plain = (str, int, float, list, tuple)
+        return [Example({k: v for k, v in e.values.items() if isinstance(v, plain)}) for e in examples]
+    folder = path.parent / f"{path.name.split('.')[0]}_images"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    for i, example in enumerate(examples):
+        values = {name: value for name, value in example.values.items() if isinstance(value, str | int | float)}
+        for name, value in example.values.items():
+            if isinstance(value, np.ndarray):
+                pixels = value if value.dtype == np.uint8 else np.clip(value * 255, 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / f"{i:05}.png")
+                values[name] = f"{folder.name}/{i:05}.png"
+        found.append(Example(values))
+    return found

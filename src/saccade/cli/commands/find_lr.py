@@ -1,0 +1,100 @@
+"""`saccade find-lr TASK|RECIPE`: try learning rates from small to large on a copy of the model, and name a good one."""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from saccade.cli import train_flags as flags
+from saccade.cli.flag_synonyms import normalize_flags
+
+if TYPE_CHECKING:
+    from saccade.training.lr_finder import SuggestedRate, Trial
+
+HELP_TEXT = """Learning-rate range test: try increasing learning rates on a copy of the model, and suggest one.
+
+saccade find-lr label --data reviews.tsv
+
+saccade find-lr translate --model rnn --model.width 128 --png rates.png
+
+Takes the flags of saccade train. Runs a hundred steps, each with a higher learning rate than the one before, until the loss
+diverges, and suggests the learning rate at which the loss falls fastest (Smith 2017). Only the plot of --png is written."""
+MIN_SECONDS_BETWEEN_LINES = 2.0  # seconds between lines of progress
+MAX_TABLE_ROWS = 13  # of the table: two for a tenfold of the rate
+MAX_BAR_WIDTH = 40  # of the longest bar
+
+
+@dataclass(frozen=True)
+class FindLRFlags(flags.BaseTrainFlags):
+    """Flags of `saccade find-lr`."""
+
+    png: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Plot the loss over the learning rate to this file."""
+
+
+def call(name: str, argv: Sequence[str]) -> int:
+    """Run the command; `argv` is what follows its name."""
+    plain, dotted = flags.split_dotted_flags(normalize_flags(name, argv, FindLRFlags))
+    asked = tyro.cli(FindLRFlags, prog=f"saccade {name}", description=HELP_TEXT, args=plain)
+    from saccade.cli.exit_codes import run_command
+
+    return run_command(name, lambda: _find_lr(asked, dotted))
+
+
+def _find_lr(args: FindLRFlags, dotted: list[str]) -> int:
+    from saccade.training.lr_finder import DEFAULT_STEPS, smooth_losses, suggest_lr, try_lrs
+
+    ready = flags.make_request("find-lr", args, dotted).prepare(args.log)
+    tried: list[Trial] = []
+    last = time.monotonic()
+    for step in try_lrs(ready):
+        tried.append(step)
+        if time.monotonic() - last > MIN_SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            args.log(f"step {len(tried):>3} of at most {DEFAULT_STEPS}  rate {step.lr:.1e}  loss {step.loss:.4f}")
+    choice, means = suggest_lr(tried), smooth_losses([step.loss for step in tried])
+    if args.png is not None:
+        _plot_losses(args.png, tried, means, choice)
+    if args.json:
+        steps = [asdict(step) | {"smoothed": mean} for step, mean in zip(tried, means, strict=True)]
+        print(
+            json.dumps({**asdict(choice), "reason": choice.reason, "alternative": choice.alternative, "steps": steps})
+        )
+        return 0
+    print(format_table(tried, means, choice))
+    print(f"\nuse        --train.lr {choice.lr:.1e}\nreason     {choice.reason}\nalternative {choice.alternative}")
+    if args.png is not None:
+        print(f"written    {args.png}")
+    return 0
+
+
+def format_table(trials: Sequence["Trial"], smoothed_losses: Sequence[float], suggestion: "SuggestedRate") -> str:
+    """The smoothed loss at some of the rates as bars, and a mark at the one that was chosen."""
+    best = next(i for i, step in enumerate(trials) if step.lr == suggestion.lr)
+    rows = sorted({round(i * (len(trials) - 1) / (MAX_TABLE_ROWS - 1)) for i in range(MAX_TABLE_ROWS)} | {best})
+    low, high = min(smoothed_losses), max(smoothed_losses[: best + 1])  # a loss that ran away would flatten all else
+    lines = ["rate       loss"]
+    for i in rows:
+        share = (smoothed_losses[i] - low) / max(1e-9, high - low)
+        bar = "█" * round(1 + MAX_BAR_WIDTH * min(share, 1)) + ("▶" if share > 1 else "")
+        lines.append(f"{trials[i].lr:.1e}  {smoothed_losses[i]:9.4f}  {bar}{'  <- falls fastest' if i == best else ''}")
+    return "\n".join(lines)
+
+
+def _plot_losses(
+    path: Path, trials: Sequence["Trial"], smoothed_losses: Sequence[float], suggestion: "SuggestedRate"
+) -> None:
+    import torch
+
+    from saccade.render.plot import LineChart, save_panels
+
+    x = torch.tensor([math.log10(step.lr) for step in trials])
+    raw = torch.tensor([step.loss for step in trials])
+    title = f"the loss falls fastest at a rate of {suggestion.lr:.1e}"
+    lines = {"smoothed loss": torch.tensor(smoothed_losses)}
+    save_panels(path, [LineChart(title, x, lines, (x, raw), ("logarithm (base 10) of the rate", "loss"))])

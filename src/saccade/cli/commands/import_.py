@@ -1,0 +1,172 @@
+"""`saccade import SOURCE RUN`: other people's models, read with care and written down as a run."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import tyro
+
+from saccade.cli.terminal import escape_output
+from saccade.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saccade.models.family import Family
+    from saccade.models.model import Model
+    from saccade.text import Tokenizer
+
+
+@escape_output()
+def main(
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR|FILE|NAME")],
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    *,
+    tokenizer: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    head: Annotated[str | None, tyro.conf.arg(metavar="HEAD")] = None,
+    family: Annotated[str | None, tyro.conf.arg(metavar="FAMILY")] = None,
+    convert_pickle: tyro.conf.FlagCreatePairsOff[bool] = False,
+) -> int:
+    """Import a model as a run, from a Hugging Face directory, a hub name, or a single file.
+
+    saccade import downloads/all-MiniLM-L6-v2 runs/minilm
+
+    saccade import stories260K.bin runs/stories --tokenizer tok512.bin
+
+    saccade import model.enpt.intgemm.alphas.bin runs/enpt --tokenizer vocab.enpt.spm
+
+    Single files are those of llama2.c and Marian (a student model of Bergamot or Firefox, in float32 or int8), recognized by
+    content. A directory with pickled weights (pytorch_model.bin) is refused, because a pickle can run code when it is loaded. With
+    --convert-pickle it is read in a separate process, tensors only, with limits on memory and time.
+
+    Args:
+        source: A model directory, a hub name, or a single file.
+        run: Directory of the new run, which must not exist yet.
+        tokenizer: Tokenizer of a single file: llama2.c's tok512.bin, Marian's vocab.spm. Default: the only one next to the file.
+        head: Head to keep, even if config.json does not name it: lm, label, tag or span; body keeps none. Default: the head that
+            config.json names.
+        family: Model family, such as bert, for a directory whose config.json has no model_type.
+        convert_pickle: Read pickled weights in a separate process, tensors only.
+    """
+    if run.exists():
+        _refuse(f"{run} exists already; name a new directory.", 2)
+    from saccade.models.load import load
+    from saccade.models.save import save
+
+    try:
+        path = Path(source)
+        if path.is_file():
+            if head is not None or family is not None:
+                _refuse("--head and --family are for directories; a single file is told by its content.", 2)
+            model = _read_single_file(path, tokenizer)
+        elif convert_pickle:
+            from saccade.models.io.convert_pickle import convert_pickles
+
+            with convert_pickles(path) as clean:
+                model = load(clean, head=head, family=family)
+                model.report.summary = model.report.summary.replace(str(clean), str(path))
+        else:
+            model = load(source, head=head, family=family)
+        if head is not None and model.report.missing:
+            raise ModelError(_describe_missing_head(source, head, model))
+        print(model.report)
+        save(model, run / "model")
+    except ValueError as error:
+        _refuse(str(error), 4)
+    print(f"written    {run}")
+    return 0
+
+
+def _describe_missing_head(source: str, head: str, model: "Model") -> str:
+    """Why a head cannot be kept that the files do not have; training begins a new one."""
+    from saccade.models.unused_heads import find_heads
+
+    others = find_heads(model.family, model.report.unexpected, model.report.unexpected)
+    there = f"its tensors may be a head for {' or '.join(others)}" if others else "it has no head that is built here"
+    return (
+        f"{source}: has no whole head {head!r} ({', '.join(model.report.missing[:4])} missing); {there}. "
+        f"Import it without --head; `saccade train` begins a new head on it."
+    )
+
+
+def _read_single_file(path: Path, tokenizer: Path | None) -> "Model":
+    """A single file, told by content."""
+    from saccade.models.foreign import marian_bin, unsupported_formats
+    from saccade.models.io import model_dir
+
+    if model_dir.is_pickle(path):
+        raise ModelError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert-pickle.")
+    other = unsupported_formats.describe_file(path)
+    if other:
+        raise ModelError(other)
+    marian = marian_bin.is_marian_bin(path)
+    read = _read_marian if marian else _read_llama2c
+    found = None if tokenizer else _find_tokenizer(path, "*.spm" if marian else "tok*.bin")
+    if found is not None:
+        try:
+            return read(path, found)
+        except ValueError as error:
+            print(f"tokenizer  left out: {error}", file=sys.stderr)
+    return read(path, tokenizer)
+
+
+def _find_tokenizer(path: Path, pattern: str) -> Path | None:
+    """The tokenizer in the directory of a file, if there is one and no other."""
+    found = sorted(other for other in path.parent.glob(pattern) if other != path)
+    if len(found) == 1:
+        print(f"tokenizer  {found[0]}, which lies beside the weights")
+        return found[0]
+    there = f"{len(found)} lie beside it, so name one" if found else f"none ({pattern}) lies beside it"
+    print(f"tokenizer  not given, and {there}: without --tokenizer the run cannot read text", file=sys.stderr)
+    return None
+
+
+def _read_marian(path: Path, tokenizer: Path | None) -> "Model":
+    from saccade.models.families import marian_ssru
+    from saccade.models.foreign import marian_bin
+
+    config, tensors = marian_ssru.read_marian_ssru(path)
+    words = None if tokenizer is None else marian_bin.read_vocab(tokenizer)
+    if words is not None:
+        _check_vocab_size(words, config.vocab, f"{tokenizer}", path)
+        config = replace(config, decoder_start_id=words.eos_id)
+    return _make_model(marian_ssru.FAMILY, config, tensors, words, path)
+
+
+def _check_vocab_size(tokenizer: "Tokenizer", vocab: int, name: str, path: Path) -> None:
+    if tokenizer.vocab != vocab:
+        raise ModelError(f"{name}: has {tokenizer.vocab:,} pieces, and {path} {vocab:,}; is it another model's?")
+
+
+def _read_llama2c(path: Path, tokenizer: Path | None) -> "Model":
+    from saccade import text
+    from saccade.models.families import llama
+    from saccade.models.foreign import llama2c
+
+    config, tensors = llama2c.read_llama2c(path)
+    words = None if tokenizer is None else text.load_llama2c_tokenizer(tokenizer)
+    if words is not None:
+        _check_vocab_size(words, config.vocab, f"{tokenizer}", path)
+    return _make_model(llama.FAMILY, config, tensors, words, path)
+
+
+def _make_model(
+    family: "Family", config: Any, tensors: "dict[str, Tensor]", tokenizer: "Tokenizer | None", path: Path
+) -> "Model":
+    from saccade.models.check_weights import check_finite
+    from saccade.models.model import LoadReport, Model
+
+    check_finite(tensors, path)
+    body = family.build(config)
+    body.load_state_dict(tensors, strict=False)  # readers give all there is; what is tied comes once
+    model = Model(family, config, body).eval()
+    model.tokenizer = tokenizer
+    count = sum(p.numel() for p in body.parameters())
+    model.report = LoadReport(f"{len(tensors)} tensors, {count / 1e6:,.2f} M parameters, as {family.name} from {path}")
+    return model
+
+
+def _refuse(message: str, code: int) -> NoReturn:
+    print(f"saccade import: {message}", file=sys.stderr)
+    raise SystemExit(code)

@@ -1,0 +1,283 @@
+"""`saccade look RUN TEXT`: where a model looked, head by head, as a summary, a picture, a page or JSON."""
+
+import json as json_text
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from saccade.cli.argument_types import FileFlag, RunArgument, TextArguments
+
+if TYPE_CHECKING:
+    from saccade.explain.faithfulness import Faithfulness
+    from saccade.explain.maps import AttentionMaps
+    from saccade.explain.word_alignment import Alignment, AlignmentHead
+
+
+@dataclass(frozen=True)
+class LookOutputs:
+    """Output files and formats, besides the summary."""
+
+    html: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Self-contained HTML page with every attention map."""
+    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Plot of the attention maps as .png, .svg or .pdf, by the suffix of the file."""
+    safetensors: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Attention maps as safetensors, for saccade.explain.maps.AttentionMaps.load."""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """Output directory of the pruned model (--prune), which must not exist yet."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON: the prediction, the tokens, and every head in numbers."""
+
+
+@dataclass(frozen=True)
+class LookSelection:
+    """Layers, heads and tokens to show, and generation."""
+
+    layer: tuple[int, ...] = ()
+    """Layers to show, from 0; -1 is the last. Default: all."""
+    head: tuple[int, ...] = ()
+    """Heads to show, from 0. Default: all."""
+    query: tuple[int, ...] = ()
+    """Query tokens to show (rows of the map), from 0. Default: all."""
+    merge_subwords: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Merge subword tokens into words."""
+    beams: int = 1
+    """Number of beams if the model generates text; the best text is shown. 1 disables beam search."""
+    max_new_tokens: int = 0
+    """Maximum number of tokens to generate; 0: 24 to continue a text, otherwise the limit of the task."""
+
+
+@dataclass(frozen=True)
+class LookExtras:
+    """Further analyses: alignment, faithfulness, ablation, pruning."""
+
+    align: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Word alignment of a translation: 0-0 1-2, and as a matrix in --html and --png."""
+    gold_alignments: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Gold alignments (source, target, alignment): align by the head of lowest error on them; without text, print the head."""
+    faithfulness: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Faithfulness: does the prediction depend on the attended tokens, per layer? Measured by gradients and by deletion."""
+    compare_word: Annotated[str, tyro.conf.arg(metavar="WORD")] = ""
+    """Compare the representations of this word in two texts, layer by layer."""
+    ablate: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Head ablation: the drop in the score of the run without each head and layer; takes no text."""
+    data: FileFlag = ()
+    """Labeled data for --ablate; default: the held-out data of the run."""
+    max_examples: int = 100
+    """Maximum number of examples for --ablate."""
+    bootstrap_samples: int = 40
+    """Number of bootstrap samples for the confidence intervals of --ablate."""
+    architecture: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Plot the position encodings and the attention patterns of the model; takes no text."""
+    prune: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LAYER.HEAD")] = ()
+    """Heads to prune, such as 0.3 1.2 or cross.1.0; takes no text, and writes a smaller model to --out."""
+
+
+def main(
+    run: RunArgument,
+    text: TextArguments = (),
+    *,
+    selection: tyro.conf.OmitArgPrefixes[LookSelection] = LookSelection(),
+    extras: tyro.conf.OmitArgPrefixes[LookExtras] = LookExtras(),
+    outputs: tyro.conf.OmitArgPrefixes[LookOutputs] = LookOutputs(),
+) -> int:
+    """Attention maps of a model, head by head, and what its heads do. Without a text, open the web viewer.
+
+    saccade look runs/reviews
+
+    saccade look runs/reviews "What a lovely film." --html looks.html
+
+    saccade look runs/pairs "A man sleeps." "Somebody rests." --layer -1 --head 3 --png head.png
+
+    saccade look runs/dates "5 juin 2030" --align
+
+    saccade look runs/base "the bank of the river" "the bank raised its rates" --compare-word bank
+
+    saccade look runs/reviews --ablate --layer 0
+
+    saccade look runs/reviews --architecture --png barcode.png
+
+    saccade look runs/reviews --prune 0.3 1.2 --out runs/smaller
+
+    Args:
+        run: A run, or a model directory.
+        text: One text, or two: a text pair, or the source and target of a generation; an image file for a model of images.
+        selection: Layers, heads and tokens to show, and generation.
+        extras: Further analyses: alignment, faithfulness, ablation, pruning.
+        outputs: Output files and formats, besides the summary.
+    """
+    from saccade.cli.exit_codes import run_command
+
+    def work() -> int:
+        if not text and (selection, extras, outputs) == (LookSelection(), LookExtras(), LookOutputs()):
+            from saccade.cli.commands.serve import serve_models
+
+            return serve_models((run,), 0, None, open_browser=True)
+        _check_flags(text, selection, extras, outputs)
+        if extras.prune:
+            from saccade.cli.prune_heads import write_pruned_model
+
+            return write_pruned_model(run, extras.prune, outputs.out, as_json=outputs.json)
+        if extras.ablate or extras.compare_word or extras.architecture:
+            from saccade.cli.look_extras import compare_word_contexts, print_head_importance, show_architecture
+
+            files = (outputs.html, outputs.png)
+            if extras.architecture:
+                return show_architecture(run, *files, as_json=outputs.json)
+            if extras.ablate:
+                return print_head_importance(run, selection, extras, *files, as_json=outputs.json)
+            return compare_word_contexts(run, text, extras.compare_word, *files, as_json=outputs.json)
+        if extras.gold_alignments and not text:
+            return _print_alignment_head(run, selection, extras.gold_alignments, outputs.json)
+        return _look_at_text(run, text, selection, extras, outputs)
+
+    def near() -> int:
+        from saccade.cli.inputs import suggest_near_runs
+
+        with suggest_near_runs(run):
+            return work()
+
+    return run_command("look", near)
+
+
+def _check_flags(text: tuple[str, ...], selection: LookSelection, extras: LookExtras, outputs: LookOutputs) -> None:
+    """Say at once what is missing."""
+    from saccade.cli.train_flags import Wrong
+
+    if extras.prune and (text or extras.ablate):
+        raise Wrong("--prune leaves heads out for good: it takes no text, and --ablate is asked before it or after it.")
+    if outputs.out and not extras.prune:
+        raise Wrong(
+            "--out is where --prune writes a smaller model; pictures and data go to --html, --png and --safetensors."
+        )
+    if extras.ablate and text:
+        raise Wrong("--ablate judges heads by many examples and takes no text; give them with --data.")
+    if extras.architecture and (text or extras.ablate or extras.compare_word):
+        raise Wrong("--architecture is about the model alone; leave the text, --compare-word and --ablate out.")
+    if outputs.safetensors and (extras.architecture or extras.ablate or extras.compare_word):
+        raise Wrong(
+            "--safetensors keeps maps of a text; --architecture, --compare-word and --ablate go to --html, --png and --json."
+        )
+    if selection.query and extras.align:
+        raise Wrong("--align follows every word that was written; leave --query out.")
+    if extras.compare_word and len(text) != 2:
+        raise Wrong(f"--compare-word compares a word in two texts; {len(text)} came.")
+    if extras.gold_alignments and selection.head:
+        raise Wrong("--gold-alignments finds the head by itself; leave --head out.")
+    if not (extras.ablate or extras.prune or extras.gold_alignments or extras.architecture) and not 1 <= len(text) <= 2:
+        raise Wrong(f"{len(text)} texts came; one is needed, or two that belong together.")
+    if selection.max_new_tokens < 0:
+        raise Wrong(
+            f"--max-new-tokens is {selection.max_new_tokens}; a number of tokens is needed, or 0 for as many as the task allows."
+        )
+    if min(extras.max_examples, extras.bootstrap_samples) < 2:
+        raise Wrong(
+            f"--max-examples is {extras.max_examples} and --bootstrap-samples {extras.bootstrap_samples}; an interval needs at least 2 of each."
+        )
+    _check_output_paths(outputs)
+
+
+def _check_output_paths(outputs: LookOutputs) -> None:
+    """Files that can be written, by names that say what is in them, before the model is asked."""
+    from pathlib import Path
+
+    from saccade.cli.train_flags import Wrong
+
+    kinds = {"html": (".html", ".htm"), "png": (".png", ".svg", ".pdf"), "safetensors": ()}
+    for flag, suffixes in kinds.items():
+        path = Path(getattr(outputs, flag))
+        if not getattr(outputs, flag):
+            continue
+        if path.is_dir():
+            example = path / f"look{suffixes[0] if suffixes else '.safetensors'}"
+            raise Wrong(f"--{flag} {path}: is a directory; name a file in it, such as {example}.")
+        if suffixes and path.suffix.lower() not in suffixes:
+            raise Wrong(f"--{flag} {path}: the name of the file has to end in {' or '.join(suffixes)}.")
+
+
+def _look_at_text(
+    run: str, text: tuple[str, ...], selection: LookSelection, extras: LookExtras, outputs: LookOutputs
+) -> int:
+    from saccade.decoding.config import GenerationConfig
+    from saccade.explain.look import look
+    from saccade.explain.text_summary import format_extra_lines, format_summary, to_json
+    from saccade.explain.word_alignment import align_words
+
+    given = text[0] if len(text) == 1 else (text[0], text[1])
+    where = _choose_alignment_head(run, selection, extras.gold_alignments)[0] if extras.gold_alignments else None
+    decoding = GenerationConfig(beams=selection.beams, max_new_tokens=selection.max_new_tokens or None)
+    found = look(
+        run,
+        given,
+        layers=selection.layer or None,
+        heads=selection.head or None,
+        queries=selection.query or None,
+        decoding=decoding,
+    )
+    aligned = align_words(found, where) if extras.align or where else None
+    found = found.merge_subwords() if selection.merge_subwords else found
+    agreed = _measure_faithfulness(run, given, decoding) if extras.faithfulness else []
+    for line in _write_files(found, aligned, agreed, outputs):
+        print(f"saccade look: {line}", file=sys.stderr)
+    print(
+        to_json(found, aligned, agreed)
+        if outputs.json
+        else "\n".join([*format_summary(found), *format_extra_lines(aligned, agreed)])
+    )
+    return 0
+
+
+def _choose_alignment_head(run: str, selection: LookSelection, file: str) -> "tuple[AlignmentHead, str]":
+    from saccade.cli.alignments import choose_alignment_head
+    from saccade.explain.inputs import open_with_task
+
+    return choose_alignment_head(open_with_task(run)[1], file, selection.layer or None)
+
+
+def _print_alignment_head(run: str, selection: LookSelection, file: str, as_json: bool) -> int:
+    where, said = _choose_alignment_head(run, selection, file)
+    print(
+        json_text.dumps({"layer": where.layer, "head": where.head, "is_shifted": where.is_shifted}) if as_json else said
+    )
+    return 0
+
+
+def _measure_faithfulness(run: str, text: Any, decoding: Any) -> "list[Faithfulness]":
+    """Each layer's attention to what was read, the mean of its heads, held against the answer."""
+    from saccade.explain.faithfulness import attribute_tokens, measure_faithfulness, select_testable_maps
+
+    found = attribute_tokens(run, text, decoding)
+    return [measure_faithfulness(found, seen) for seen in select_testable_maps(found)]
+
+
+def _write_files(
+    maps: "AttentionMaps", alignment: "Alignment | None", faithfulness: "list[Faithfulness]", outputs: LookOutputs
+) -> list[str]:
+    """The files that were asked for."""
+    from pathlib import Path
+
+    lines = []
+    if outputs.html:
+        from saccade.explain.html_report import make_alignment_section, write_html_report
+        from saccade.explain.report_sections import make_faithfulness_section
+
+        write_html_report(
+            maps,
+            Path(outputs.html),
+            extra_sections=[*make_alignment_section(alignment), *make_faithfulness_section(faithfulness)],
+        )
+        lines.append(f"wrote {outputs.html}")
+    if outputs.png:
+        from saccade.cli.drawing import report_missing_fonts
+        from saccade.explain.plots import save_alignment_plot, save_attention_plot
+
+        path = Path(outputs.png)
+        with report_missing_fonts("look"):
+            lines.append(
+                f"wrote {save_attention_plot(maps, path) if alignment is None else save_alignment_plot(alignment, path)}"
+            )
+    if outputs.safetensors:
+        lines.append(f"wrote {maps.save(outputs.safetensors)}")
+    return lines

@@ -1,0 +1,87 @@
+"""`saccade paint RUN TEXT...`: a picture for each text, written as a PNG file."""
+
+import base64
+import json as json_text
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, TextArguments
+
+
+def main(
+    run: RunArgument,
+    text: TextArguments = (),
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("images"),
+    data: FileFlag = (),
+    columns: ColumnsFlag = "",
+    seed: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
+    temperature: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None,
+    json: tyro.conf.FlagCreatePairsOff[bool] = False,
+) -> int:
+    """Text-to-image generation: one PNG file per text, named after the text.
+
+    saccade paint runs/world "a red circle left of a blue square" --out images
+
+    Args:
+        run: A run of the task paint.
+        text: Texts to paint. Default: one per line from standard input, or those of --data.
+        out: Output directory of the images.
+        data: Data files with texts, in any format that training reads.
+        columns: Columns of the data by role: caption=description.
+        seed: Random seed of sampling: another seed gives another image. Default: the seed of the run.
+        temperature: Sampling temperature of the image codes; 0 is greedy decoding. Default: that of the run.
+        json: Print one JSON object per line.
+    """
+    from saccade.cli.exit_codes import run_command
+
+    changed = {"seed": seed, "temperature": temperature}
+    given = {name: value for name, value in changed.items() if value is not None}
+    return run_command("paint", lambda: _paint_texts(run, text, data, columns, out, given, json))
+
+
+def _paint_texts(
+    run: str,
+    texts: Sequence[str],
+    data: Sequence[str],
+    columns: str,
+    out: Path,
+    overrides: dict[str, Any],
+    as_json: bool,
+) -> int:
+    from saccade.cli.inputs import open_run_for_task, read_examples
+    from saccade.tasks.predict import predict
+
+    painter = open_run_for_task(run, "paint")
+    task, model = type(painter.task)(replace(painter.task.config, **overrides)), painter.model
+    found, asked = predict(task, model, read_examples(task, texts, data, columns))
+    out.mkdir(parents=True, exist_ok=True)
+    taken = {path.stem for path in out.glob("*.png")}  # nothing that is there is painted over
+    for answer, example in zip(found, asked, strict=True):
+        shown = task.to_record(answer, example)
+        path = out / f"{choose_file_name(shown['text'], taken)}.png"
+        path.write_bytes(base64.b64decode(shown["png"]))
+        told = {"text": shown["text"], "file": str(path)}
+        print(json_text.dumps(told, ensure_ascii=False) if as_json else path, flush=True)
+    return 0
+
+
+def choose_file_name(text: str, used_names: set[str]) -> str:
+    """A file name of the text's own words that no other picture has.
+
+    >>> taken = set()
+    >>> choose_file_name("A red circle, above: ../x", taken), choose_file_name("a red circle above x", taken), choose_file_name("…", taken)
+    ('a-red-circle-above-x', 'a-red-circle-above-x-2', 'image')
+    """
+    plain = "-".join(re.findall(r"\w+", text.lower()))[:80].strip("-") or "image"
+    name, number = plain, 1
+    while name in used_names:
+        number += 1
+        name = f"{plain}-{number}"
+    used_names.add(name)
+    return name

@@ -1,0 +1,110 @@
+"""`saccade recipes`: the results we claim, each a short file, with what was promised and what was measured."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+if TYPE_CHECKING:
+    from saccade.cli.record import Record
+    from saccade.recipes.recipe import Recipe
+
+
+def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[show NAME]")] = ()) -> int:
+    """List the training recipes with their promised and measured results, or show one.
+
+    saccade recipes
+
+    saccade recipes show dates
+
+    saccade train dates
+
+    Args:
+        show: `show NAME` prints the recipe of that name; default: list all of them.
+    """
+    from saccade.cli.exit_codes import run_command
+
+    return run_command("recipes", lambda: _print_recipes(list(show)))
+
+
+def _print_recipes(args: list[str]) -> int:
+    from saccade.attention.registry import suggest
+    from saccade.cli.record import load_records
+    from saccade.cli.train_flags import Wrong, load_recipes
+    from saccade.recipes.recipe import read_recipe_text
+
+    known, measured = load_recipes(), load_records()
+    if not args:
+        print(format_recipe_table(known, measured))
+        print("\nsaccade recipes show NAME prints one, saccade train NAME trains it.")
+        return 0
+    name = args[-1]
+    if name not in known:
+        raise Wrong(f"There is no recipe {name!r}; {suggest(name, list(known))}")
+    print(read_recipe_text(name), end="")
+    print()
+    for line in describe_recipe(known[name], measured.get(name)):
+        print(line)
+    return 0
+
+
+def format_recipe_table(recipes: "dict[str, Recipe]", records: "dict[str, Record]") -> str:
+    """A line for each recipe: name, task, minutes, promise, and what was measured."""
+    rows = [("recipe", "task", "within", "promised", "measured")]
+    for name, recipe in recipes.items():
+        promise = recipe.promise
+        within, bound = (f"{promise.minutes:g} min", promise.bound) if promise is not None else ("", "")
+        rows.append((name, recipe.task, within, bound, _format_record(recipe, records.get(name))))
+    wide = [max(len(row[i]) for row in rows) + 2 for i in range(len(rows[0]))]
+    return "\n".join("".join(cell.ljust(n) for cell, n in zip(row, wide, strict=True)).rstrip() for row in rows)
+
+
+def _format_record(recipe: "Recipe", record: "Record | None") -> str:
+    from saccade.cli.record import find_promised_score, recipe_digest
+
+    score = None if record is None else find_promised_score(recipe, record)
+    if record is None or score is None:
+        return "not yet"
+    where, old = record["machine"], "" if record["digest"] == recipe_digest(recipe) else ", before the recipe changed"
+    return f"{_format_score(score)} in {record['minutes']:.0f} min, {record['date']}, {where['cpu']}, {where['cores']} cores{old}"
+
+
+def describe_recipe(recipe: "Recipe", record: "Record | None") -> list[str]:
+    """What a recipe needs, why it is made as it is, and what was reached."""
+    from saccade.cli.record import parse_score
+
+    found = (
+        [f"# needs     {recipe.requirements}"]
+        if str(recipe.requirements)
+        else ["# needs     nothing: it trains on the package's own sample"]
+    )
+    if recipe.promise is not None:
+        found.append(
+            f"# promises  {recipe.promise.bound} on {recipe.promise.split}, within {recipe.promise.minutes:g} min"
+        )
+    if record is None:
+        return [*found, "# measured  not yet"]
+    where = record["machine"]
+    found.append(
+        f"# measured  {record['date']}, {record['minutes']:g} min, {record['steps']:,} steps, saccade {record['saccade']}"
+    )
+    found.append(f"#           {where['cpu']}, {where['cores']} cores, torch {where['torch']}")
+    found += [
+        f"#           {split:<5} {parse_score(score)}" for split, some in record["scores"].items() for score in some
+    ]
+    for sample in record["samples"]:
+        found.append(f"# answers   {_join_lines(sample['input'])} -> {_join_lines(sample['answer'])}")
+    return found
+
+
+def _join_lines(text: str) -> str:
+    """
+    >>> _join_lines("two\\nlines")
+    'two / lines'
+    """
+    return " / ".join(text.split("\n"))
+
+
+def _format_score(score: dict[str, Any]) -> str:
+    from saccade.cli.record import parse_score
+
+    return str(parse_score(score)).split(")")[0].split(" ", 1)[1] + ")"

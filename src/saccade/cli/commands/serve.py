@@ -1,0 +1,66 @@
+"""`saccade serve RUN`: the page where a model can be looked at, on this machine alone."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+DEFAULT_PORT = 8111
+
+
+def main(
+    run: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (),
+    *,
+    port: int = DEFAULT_PORT,
+    runs: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    open_browser: tyro.conf.FlagCreatePairsOff[bool] = False,
+) -> int:
+    """Web viewer for models: attention maps of your texts, disabling heads, comparison; lessons; learning curves of runs.
+
+    It is served on 127.0.0.1 only and needs no network. Ctrl-C stops it.
+
+    saccade serve runs/reviews
+
+    saccade serve runs/small runs/large --open-browser
+
+    saccade serve --runs runs
+
+    Args:
+        run: Runs or model directories to load; default: lessons and learning curves only.
+        port: Port to listen on; 0 takes any free port.
+        runs: Directory of runs to compare; default: the directory that contains the first run.
+        open_browser: Open the viewer in a browser.
+    """
+    from saccade.cli.exit_codes import run_command
+
+    return run_command("serve", lambda: serve_models(run, port, runs, open_browser=open_browser))
+
+
+def serve_models(
+    run_names: tuple[str, ...], port: int, runs: Path | None, *, open_browser: bool, query: dict[str, str] | None = None
+) -> int:
+    """Load the models, then serve until Ctrl-C."""
+    from saccade.cli.train_flags import Wrong
+    from saccade.serving.app import make_app
+    from saccade.serving.runs import RunFolder
+    from saccade.serving.server import MAX_PORT, open_listener, run_server
+    from saccade.serving.session import ModelSession
+
+    if not 0 <= port <= MAX_PORT:  # before models are loaded
+        raise Wrong(f"--port: {port} is no port; they go from 1 to {MAX_PORT:,}, and 0 takes any that is free.")
+    rooms: dict[str, ModelSession] = {}
+    for name in run_names:
+        print(f"saccade serve: loading {name}", file=sys.stderr)
+        room = ModelSession(name)
+        rooms[room.name if room.name not in rooms else name] = room
+        if (reason := room.describe()["unavailable_reason"]) is not None:
+            print(f"saccade serve: {name} is not offered under Look: {reason}", file=sys.stderr)
+    folder = runs or (Path(run_names[0]).resolve().parent if run_names else None)
+    told = lambda address: print(f"saccade serve: {address}  (Ctrl-C ends it)", flush=True)
+    try:
+        door = open_listener(port)
+    except ValueError as error:
+        raise Wrong(str(error)) from error
+    run_server(make_app(rooms, RunFolder(folder)), door, told, open_browser=open_browser, query=query)
+    return 0

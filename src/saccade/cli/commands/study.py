@@ -1,0 +1,152 @@
+"""`saccade study NAME`: an experiment from its data to a record, a table and a plot; the same command again goes on."""
+
+import json as json_text
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import tyro
+
+from saccade.cli.argument_types import DirectoryFlag, FileFlag
+from saccade.studies.registry import STUDIES, load_study
+
+if TYPE_CHECKING:
+    from saccade.studies.study import Study, StudyPlan, StudyRunProgress, StudyTable
+
+STUDIES_HELP = "Study to run. " + "; ".join(f"{name}: {asks}" for name, asks in STUDIES.items()) + "."
+DEFAULT_TABLE_WIDTH = 140  # of the tables where no terminal says how wide it is
+
+
+def main(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help=STUDIES_HELP)],
+    *,
+    data: FileFlag = (),
+    trained_runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")] = (),
+    out: DirectoryFlag = None,
+    minutes: float = 0.0,
+    seed: int = 0,
+    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False,
+    json: tyro.conf.FlagCreatePairsOff[bool] = False,
+) -> int:
+    """Run a study: train its models, measure them, and write record.json, plot.png and a table.
+
+    Each model is a run in the directory of the study. Run the same command again to resume; finished models are not trained
+    again. Every command for runs (evaluate, look, predict) works on these runs, too.
+
+    What would be trained, and for how long; nothing is written:
+
+    $ saccade study listops --dry-run
+
+    Six encoders on nested lists, on your own data files, 90 minutes in total:
+
+    $ saccade study listops --data short.tsv long.tsv --out studies/listops
+
+    Hard and soft attention, in half the default time:
+
+    $ saccade study hard_vs_soft --minutes 10
+
+    Attention and a fixed vector, with two runs that are already trained:
+
+    $ saccade study lengths --trained-runs runs/rnn runs/rnn-fixed
+
+    Args:
+        data: Data files or directories; default: the generated data of the study, if it has any.
+        trained_runs: Runs that are already trained, for studies that accept them.
+        out: Directory of the study; default: studies/NAME.
+        minutes: Time limit of all training and measurement in minutes; 0 takes the default of the study.
+        seed: Random seed of data and training.
+        dry_run: Dry run: print what would be trained, and for how long; write nothing.
+        json: Print the record as JSON; everything else goes to standard error.
+    """
+    from saccade.cli.exit_codes import run_command
+
+    if name not in STUDIES:
+        from saccade.attention.registry import suggest
+
+        print(f"saccade study: there is no study {name!r}; {suggest(name, list(STUDIES))}", file=sys.stderr)
+        return 2
+    stream = sys.stderr if json else sys.stdout
+
+    def work() -> int:
+        from saccade.studies.study import StudyPlan
+
+        asked = load_study(name)
+        plan = StudyPlan(out or Path("studies") / name, data, trained_runs, minutes or asked.default_minutes, seed)
+        return _print_plan(asked, plan, stream) if dry_run else _run_study(name, asked, plan, as_json=json)
+
+    return run_command("study", work)
+
+
+def _print_plan(experiment: "Study", plan: "StudyPlan", stream: TextIO) -> int:
+    print(experiment.question, file=stream)
+    members = experiment.plan_runs(plan)
+    for member in members:
+        print(
+            f"  {plan.out / member.name}: {member.minutes:.3g} minutes; {member.description or member.job.model}",
+            file=stream,
+        )
+    trained = sum(member.minutes for member in members)
+    print(f"{len(members)} trainings, {trained:.3g} minutes; with measurements about {plan.minutes:.3g}.", file=stream)
+    print("Nothing was written.", file=stream)
+    return 0
+
+
+def _run_study(name: str, experiment: "Study", plan: "StudyPlan", *, as_json: bool) -> int:
+    from saccade.studies.study import measure_and_write, train_runs
+
+    stream = sys.stderr if as_json else sys.stdout
+    for turn in train_runs(experiment, plan):
+        print(_format_heading(turn), file=stream, flush=True)
+        signal = _train_member(turn, plan.out / turn.study_run.name, stream)
+        if signal is not None:
+            return 128 + signal
+    record = measure_and_write(name, experiment, plan, lambda text: print(text, file=stream, flush=True))
+    if as_json:
+        print(json_text.dumps(record, ensure_ascii=False))
+    else:
+        print_tables(experiment.make_tables(record))
+    print(f"written    {plan.out / 'record.json'}, {plan.out / 'plot.png'}", file=stream)
+    return 0
+
+
+def _format_heading(study_run: "StudyRunProgress") -> str:
+    state = "trained already" if study_run.is_trained else f"{study_run.study_run.minutes:.3g} minutes"
+    said = f"; {study_run.study_run.description}" if study_run.study_run.description else ""
+    return f"{study_run.number} of {study_run.count}: {study_run.study_run.name}, {state}{said}"
+
+
+def _train_member(study_run: "StudyRunProgress", out: Path, stream: TextIO) -> int | None:
+    """Train one member; the signal that ended it, if one did."""
+    from saccade.cli.train_progress import TrainProgress
+    from saccade.training.events import RunResult
+
+    signal: int | None = None
+    with TrainProgress(out, stream) as progress:
+        for event in study_run.events:
+            progress.show(event)
+            if isinstance(event, RunResult):
+                signal = event.signal
+    return signal
+
+
+def print_tables(tables: "Sequence[StudyTable]") -> None:
+    """Tables for a person."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from saccade.cli.terminal import unwrap_stream
+
+    console = Console(file=unwrap_stream(sys.stdout))
+    if not sys.stdout.isatty():
+        console = Console(file=unwrap_stream(sys.stdout), width=DEFAULT_TABLE_WIDTH, color_system=None)
+    for grid in tables:
+        table = Table(title=grid.title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+        for number, head in enumerate(grid.headers):
+            table.add_column(head, justify="right" if number else "left", overflow="fold")
+        for row in grid.rows:
+            table.add_row(*row)
+        console.print(table)
+        for note in grid.notes:
+            console.print(note, highlight=False, markup=False)

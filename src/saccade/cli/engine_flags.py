@@ -1,0 +1,55 @@
+"""Command-line flags for the inference engine: the plain PyTorch model or the optimized one."""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from saccade.recipes.recipe import Wrong
+
+if TYPE_CHECKING:
+    from saccade.models.model import Model
+
+
+@dataclass(frozen=True)
+class EngineFlags:
+    """Engine and device of inference."""
+
+    engine: Literal["auto", "int8", "float16", "float32", "off"] = "auto"
+    """Optimized inference: `auto` picks the precision by measured loss, the others force one, `off` runs plain PyTorch."""
+    device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
+    """Device of inference; auto: the best available. Devices other than the CPU run the compiled PyTorch model."""
+    verbose: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Log the chosen engine, and the acceptance rate of speculative decoding, to standard error."""
+
+    def prepare(self, model: "Model") -> "Model":
+        """The model in the form that is asked for, in evaluation."""
+        model.eval()
+        if self.device != "cpu":
+            from saccade.training.distributed import single_process_world
+
+            try:
+                model.to(single_process_world(self.device).device)
+            except ValueError as error:
+                raise Wrong(str(error)) from None
+        if self.engine == "off":
+            self.log("engine off: the model as it is")
+            return model
+        from saccade.engine import fast
+        from saccade.engine.native import ops
+
+        began = time.perf_counter()
+        compiled = "compiled operators" if ops.is_available() else ops.unavailable_reason()
+        built = time.perf_counter() - began
+        made = fast(model, self.engine)
+        whole = time.perf_counter() - began
+        self.log(
+            f"engine {made.precision_choice}; {compiled}; ready after {whole:.1f} s, {built:.1f} of them for the operators"
+        )
+        return made
+
+    def log(self, line: str) -> None:
+        if self.verbose:
+            print(line, file=sys.stderr)

@@ -1,0 +1,101 @@
+"""Parquet and Arrow files, through pyarrow, a batch of rows at a time; class names of Hugging Face datasets are put back."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from saccade.data.read.base import ReadRequest, Record
+from saccade.data.read.open_text import SourceFile
+from saccade.errors import DataError
+
+MAX_BATCH_ROWS = 1_000
+
+
+def matches_parquet(source: SourceFile, request: ReadRequest) -> bool:
+    return source.head[:4] == b"PAR1"
+
+
+def matches_arrow(source: SourceFile, request: ReadRequest) -> bool:
+    return source.head[:6] == b"ARROW1" or (source.head[:4] == b"\xff\xff\xff\xff" and source.suffix == ".arrow")
+
+
+def read_parquet(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
+    _import_pyarrow(source)
+    from pyarrow import parquet as reader
+
+    with _convert_pyarrow_errors(source), reader.ParquetFile(source.path) as file:
+        request.notes.append(f"{source.path.name}: Parquet, {file.metadata.num_rows:,} rows.")
+        yield from _iter_records(file.iter_batches(batch_size=MAX_BATCH_ROWS), file.schema_arrow)
+
+
+def read_arrow(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
+    pyarrow = _import_pyarrow(source)
+    from pyarrow import ipc
+
+    request.notes.append(f"{source.path.name}: Arrow.")
+    with _convert_pyarrow_errors(source), pyarrow.memory_map(str(source.path)) as file:
+        if source.head[:6] == b"ARROW1":
+            whole = ipc.open_file(file)
+            yield from _iter_records((whole.get_batch(i) for i in range(whole.num_record_batches)), whole.schema)
+        else:
+            stream = ipc.open_stream(file)
+            yield from _iter_records(stream, stream.schema)
+
+
+def _iter_records(batches: Any, schema: Any) -> Iterator[Record]:
+    names = read_class_names(schema)
+    row = 0
+    for batch in batches:
+        for fields in batch.to_pylist():
+            row += 1
+            for column, known in names.items():
+                fields[column] = _to_class_names(fields.get(column), known)
+            yield Record(row, fields)
+
+
+def read_class_names(schema: Any) -> dict[str, list[str]]:
+    """column -> the names of its classes, where `datasets` wrote numbers and keeps the names beside them."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, ValueError, TypeError):
+        return {}
+    found = {}
+    for column, feature in features.items() if isinstance(features, dict) else ():
+        inner = feature.get("feature", feature) if isinstance(feature, dict) else feature
+        inner = inner[0] if isinstance(inner, list) and inner else inner
+        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and isinstance(inner.get("names"), list):
+            found[column] = [str(name) for name in inner["names"]]
+    return found
+
+
+def _to_class_names(value: Any, names: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_to_class_names(part, names) for part in value]
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else None if value == -1 else value
+
+
+def _import_pyarrow(source: SourceFile) -> ModuleType:
+    try:
+        import pyarrow
+    except ImportError:
+        cure = "install it with pip install 'saccade[data]', or write the data as CSV or JSON lines"
+        raise DataError("reading Parquet and Arrow needs pyarrow", file=source.path, hint=cure) from None
+    return pyarrow
+
+
+@contextmanager
+def _convert_pyarrow_errors(source: SourceFile) -> Iterator[None]:
+    """pyarrow's errors, which are many, as ours."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, DataError):
+            raise
+        what = f"not whole: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        raise DataError(
+            what, file=source.path, value=source.path.name, hint="fetch it again or write it anew"
+        ) from None

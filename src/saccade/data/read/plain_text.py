@@ -1,0 +1,69 @@
+"""Plain text: a record for each line, or running text; and two files whose lines belong together."""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from saccade.data.read.base import ReadRequest, Record
+from saccade.data.read.open_text import SourceFile, read_line_parts, read_lines
+from saccade.errors import DataError
+
+
+def read_plain_text(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
+    """Each line under the one role asked for; empty lines count only where the text runs on."""
+    if len(request.roles) != 1:
+        wanted = " and ".join(role.name for role in request.roles)
+        shown = source.sample_lines()[0]
+        cure = f"give a CSV, TSV or JSONL file with a column for each of {wanted}; is a tab or a comma missing"
+        raise DataError(
+            f"this is plain text, one column, where {wanted} are needed",
+            file=source.path,
+            line=1,
+            value=shown,
+            hint=cure,
+        )
+    role = request.roles[0]
+    request.notes.append(
+        f"{source.path.name}: plain text, {'running on' if role.kind == 'line' else 'a record for each line'}."
+    )
+    if role.kind == "line":
+        for line, column, text, ends in read_line_parts(source):
+            yield text if isinstance(text, DataError) else Record(line, {role.name: text}, column, ends)
+        return
+    for line, text in read_lines(source):
+        if isinstance(text, DataError):
+            yield text
+        elif text.strip():
+            yield Record(line, {role.name: text})
+
+
+def read_aligned_lines(first: SourceFile, second: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
+    """Line n of one file belongs to line n of the other."""
+    one, other = request.find_roles("text", "line")[:2]
+    request.notes.append(f"{first.path.name} and {second.path.name}: aligned lines, {one.name} and {other.name}.")
+    for (n, left), (m, right) in zip_longest(read_lines(first), read_lines(second), fillvalue=(0, "")):
+        if not n or not m:
+            short, long, at = (first, second, m) if not n else (second, first, n)
+            total = sum(1 for _ in read_lines(long))
+            raise DataError(
+                f"has {at - 1:,} lines while {long.path.name} has {total:,}",
+                file=short.path,
+                line=at,
+                column=one.name if short is first else other.name,
+                value="",
+                hint="aligned files need the same number of lines; were empty lines dropped from one of them",
+            )
+        bad = left if isinstance(left, DataError) else right if isinstance(right, DataError) else None
+        if bad is not None:
+            yield bad
+        elif isinstance(left, str) and isinstance(right, str) and (left.strip() or right.strip()):
+            yield _make_pair(n, {one.name: left, other.name: right}, {one.name: first, other.name: second})
+
+
+def _make_pair(line: int, fields: dict[str, str], files: dict[str, SourceFile]) -> Record | DataError:
+    for name, text in fields.items():
+        if not text.strip():
+            whole = next(text for text in fields.values() if text.strip())
+            what = f"this side is empty; the other is {whole.strip()[:40]!r}"
+            cure = "fill it in, or remove the line from both files"
+            return DataError(what, file=files[name].path, line=line, column=name, value=text.strip("\n"), hint=cure)
+    return Record(line, fields)

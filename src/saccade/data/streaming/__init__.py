@@ -1,0 +1,1 @@
+"""Streaming datasets: texts too large for memory, read in chunks, tokenized once, and memory-mapped as token shards."""

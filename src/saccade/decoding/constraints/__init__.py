@@ -1,0 +1,1 @@
+"""Constrained decoding: regular expressions, choices, grammars and JSON schemas."""

@@ -1,0 +1,69 @@
+"""One mechanism shown on the same small scene as all others: tokens on a spiral, so that near ones are alike and far ones meet
+again. Its weights, and the pattern of who looks at whom, with the future open and hidden."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from saccade.attention import CAUSAL, FULL, Mechanism, Sight, get_mechanism
+from saccade.attention.ascii_heatmap import ascii_heatmap
+from saccade.attention.registry import MechanismEntry
+from saccade.render.plot import Heatmap
+
+DEMO_WIDTH, DEMO_HEADS = 16, 2
+
+
+@dataclass
+class MechanismDemo:
+    """What a mechanism does with the scene: weights (K, K) of its first head, by name of the pattern."""
+
+    entry: MechanismEntry
+    weights: dict[str, Tensor]
+
+    def to_text(self) -> str:
+        """The drawings as characters: weights above, and below them who looks at whom."""
+        weights = {f"weights, {name}": ascii_heatmap(w, low=0.0) for name, w in self.weights.items()}
+        pattern = {f"who looks at whom, {name}": _render_dots(w) for name, w in self.weights.items()}
+        return f"{_join_side_by_side(weights)}\n\n{_join_side_by_side(pattern)}"
+
+    def to_heatmaps(self) -> list[Heatmap]:
+        """The drawings as panels of a picture: weights, and where they are not zero."""
+        panels = []
+        for name, weights in self.weights.items():
+            signed = bool((weights < 0).any())
+            panels.append(Heatmap(f"weights, {name}", weights, signed=signed))
+            panels.append(Heatmap(f"who looks at whom, {name}", (weights != 0).float()))
+        return panels
+
+
+def _render_dots(weights: Tensor) -> str:
+    return "\n".join(" ".join("■" if x else "·" for x in row) for row in (weights != 0).tolist())
+
+
+def _join_side_by_side(drawings: dict[str, str]) -> str:
+    """Drawings of the same height side by side, each under its name."""
+    columns = [[name, *text.split("\n")] for name, text in drawings.items()]
+    wide = max(len(line) for column in columns for line in column) + 4
+    return "\n".join("".join(part.ljust(wide) for part in row).rstrip() for row in zip(*columns, strict=True))
+
+
+def make_spiral_tokens(size: int) -> Tensor:
+    """Tokens on a slow spiral, (1, H, size, D): neighbours are alike, and so are tokens a turn apart."""
+    torch.manual_seed(0)
+    at = torch.linspace(0, 4 * torch.pi, size)
+    curve = torch.stack([at.cos(), at.sin(), (2 * at).sin(), at / 12], dim=-1)
+    return (0.8 * curve @ torch.randn(DEMO_HEADS, 4, DEMO_WIDTH))[None]
+
+
+def run_mechanism_demo(name: str, size: int = 24) -> MechanismDemo:
+    """Run one mechanism on the scene, with the future open, and hidden where it can hide it."""
+    entry = get_mechanism(name)
+    x = make_spiral_tokens(size)
+    torch.manual_seed(0)
+    module: Mechanism = entry.make(DEMO_WIDTH, DEMO_HEADS, size).eval()
+    patterns = {"everything": FULL} | ({"the past only": CAUSAL} if "causal" in entry.supports else {})
+    with torch.no_grad():
+        return MechanismDemo(
+            entry, {name: module.weights(x, x, Sight(pattern))[0, 0] for name, pattern in patterns.items()}
+        )

@@ -1,0 +1,1 @@
+"""Interactive lessons on attention, each computed by the library itself. `registry.LESSONS` lists them all."""

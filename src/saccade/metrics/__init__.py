@@ -1,0 +1,66 @@
+"""Metrics: each takes the gold first and the predictions second, and returns a `Score` with a confidence interval."""
+
+from saccade.metrics.cider import DocumentFrequencies, cider, count_document_frequencies
+from saccade.metrics.correlation import pearson, spearman
+from saccade.metrics.labels import (
+    ConfusionMatrix,
+    accuracy,
+    confusion_matrix,
+    f1,
+    f1_threshold,
+    macro_f1,
+    mcc,
+    micro_f1,
+    multi_label_scores,
+)
+from saccade.metrics.numeric import bits_per_byte, mae, mse, perplexity, r2
+from saccade.metrics.rouge import rouge, rouge_tokenizer
+from saccade.metrics.score import IndicatorTable, Interval, Score, bootstrap, measure, resample_indices
+from saccade.metrics.spans import Span, SpanCounts, count_spans, extract_spans, span_f1
+from saccade.metrics.squad import answer_f1, answer_match, best_threshold, squad
+from saccade.metrics.texts import bleu, bleu_tokenizer, check_bleu_tokenizer, chrf, exact_match, normalize_answer
+
+__all__ = [
+    "ConfusionMatrix",
+    "DocumentFrequencies",
+    "IndicatorTable",
+    "Interval",
+    "Score",
+    "Span",
+    "SpanCounts",
+    "accuracy",
+    "answer_f1",
+    "answer_match",
+    "best_threshold",
+    "bits_per_byte",
+    "bleu",
+    "bleu_tokenizer",
+    "bootstrap",
+    "check_bleu_tokenizer",
+    "chrf",
+    "cider",
+    "confusion_matrix",
+    "count_document_frequencies",
+    "count_spans",
+    "exact_match",
+    "extract_spans",
+    "f1",
+    "f1_threshold",
+    "macro_f1",
+    "mae",
+    "mcc",
+    "measure",
+    "micro_f1",
+    "mse",
+    "multi_label_scores",
+    "normalize_answer",
+    "pearson",
+    "perplexity",
+    "r2",
+    "resample_indices",
+    "rouge",
+    "rouge_tokenizer",
+    "span_f1",
+    "spearman",
+    "squad",
+]

@@ -1,0 +1,210 @@
+"""Captioners: words out of a picture, in three ways that differ in what sees and in what writes.
+
+- `captioner_rnn`: convolutions make a grid of features, and a recurrent decoder looks at the grid before each word (Show,
+  Attend and Tell, Xu et al. 2015, arXiv 1502.03044). The look is soft, or hard (`hard_attention`): one cell, drawn by
+  chance, learnt from reward.
+- `captioner_transformer`: the same convolutions, then a transformer's encoder and decoder.
+- `captioner_vit`: a transformer alone, on squares of pixels.
+
+Hard attention learns with `record_draws` and `reinforce_loss`; the reward is what the caption gained in probability:
+
+    with record_draws(model) as log:
+        scores = teacher_forced_logits(model, batch)
+    likely = -cross_entropy(scores, ...)                         # (B,), of each caption
+    loss = -likely.mean() + reinforce_loss(log, likely.detach(), baseline=running_mean)
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import FULL, Additive, Hard, Spatial
+from saccade.data import Batch, Image, Text
+from saccade.errors import ModelError
+from saccade.models.capabilities import ENCODER_DECODER, Capabilities, Modality
+from saccade.models.encoder_decoder import EncoderDecoder
+from saccade.models.families import rnn, senet, transformer
+from saccade.models.family import Family
+from saccade.parts.embeddings import PatchEmbedding, TokenEmbedding
+from saccade.parts.heads import LMHead
+from saccade.parts.position import LearnedGrid
+from saccade.parts.state import State
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 8000  # Vocabulary size: number of token ids.
+    width: int = 256  # Model width (hidden size) of every layer.
+    layers: int = 2  # Number of transformer layers in encoder and decoder; the recurrent decoder has one.
+    heads: int = 4  # Number of attention heads per layer.
+    ffn_width: int = 1024  # Width of the feed-forward hidden layer.
+    max_positions: int = 64  # Maximum length of a caption in tokens.
+    image_size: int = 64  # Image size: rows and columns in pixels.
+    cell_size: int = 8  # Cell size of the feature grid: rows and columns in pixels.
+    channels: int = 3  # Number of color channels of an image.
+    block_type: str = "residual"  # Type of the convolutional blocks: plain, residual or inception.
+    hard_attention: bool = False  # Hard attention of the recurrent decoder: attend to one cell at a time.
+    dropout: float = 0.1  # Dropout rate in training; 0 disables it.
+    decoder_start_id: int = 1  # Id of the token that starts the decoder.
+
+    @property
+    def grid_size(self) -> int:
+        """Rows and columns of the grid."""
+        if self.image_size % self.cell_size:
+            raise ModelError(
+                f"Cells of {self.cell_size} pixels do not tile a picture of {self.image_size}; choose a divisor."
+            )
+        return self.image_size // self.cell_size
+
+
+class ConvEncoder(nn.Module):
+    """A grid of features: each stage halves the picture, until a cell is one vector, (B, rows, columns, W)."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        stages = config.cell_size.bit_length() - 1
+        if 2**stages != config.cell_size:
+            raise ModelError(f"Each stage halves the picture, so a cell is a power of two; got {config.cell_size}.")
+        sizes = senet.Config(
+            block_type=config.block_type,
+            channels=config.channels,
+            width=config.width,
+            stages=stages,
+            blocks_per_stage=1,
+        )
+        self.body = senet.SENet(sizes)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.body.feature_map(pixels).movedim(1, -1)
+
+
+class RNNCaptioner(nn.Module):
+    """A recurrent decoder that starts from the mean of the grid and looks at its cells before each word."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.width, self.grid_size = config.width, config.grid_size
+        sizes = rnn.Config(config.vocab, config.width, dropout=config.dropout, decoder_start_id=config.decoder_start_id)
+        self.eye = ConvEncoder(config)
+        self.bridge = rnn.Bridge(sizes, config.width)
+        look = Spatial(Additive(config.width, normalizer=Hard() if config.hard_attention else None))
+        self.decoder = rnn.RNNDecoder(sizes, look)
+
+    def start(self, batch: Batch) -> tuple[State, Text]:
+        grid = self.eye(_pixels(batch))
+        return self.decoder.start_from_memory(grid, None, self.bridge(grid.mean((1, 2))))
+
+    @property
+    def head(self) -> LMHead:
+        return self.decoder.head
+
+    def hidden_states(self, text: Text, state: State) -> Tensor:
+        return self.decoder.hidden_states(text, state)
+
+    def step(self, text: Text, state: State) -> Tensor:
+        return self.decoder.step(text, state)
+
+
+class TransformerCaptioner(EncoderDecoder):
+    """A transformer's encoder on vectors of a picture, which `eye` makes, and its decoder on words."""
+
+    def __init__(self, config: Config, eye: nn.Module):
+        sizes = transformer.Config(
+            vocab=config.vocab,
+            width=config.width,
+            layers=config.layers,
+            heads=config.heads,
+            ffn_width=config.ffn_width,
+            max_positions=config.max_positions,
+            dropout=config.dropout,
+        )
+        words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+        encoder = transformer.make_stack(sizes, FULL, LearnedGrid(config.grid_size, config.grid_size, config.width))
+        super().__init__(
+            words,
+            encoder,
+            *transformer.decoder_and_head(sizes, words, config.width),
+            decoder_start_id=config.decoder_start_id,
+        )
+        self.eye, self.image_size = eye, config.image_size
+
+    def start(self, batch: Batch) -> tuple[State, Text]:
+        pixels = _pixels(batch)
+        rows, columns = pixels.shape[-2:]
+        if rows != self.image_size or columns != self.image_size:  # its grid of positions has one size
+            raise ModelError(
+                f"This captioner reads {self.image_size} x {self.image_size} pixels; got {rows} x {columns}. Resize them."
+            )
+        state = State()
+        memory = state.put("memory", self.encoder(self.eye(pixels)), axis=1)
+        state.put("memory_keep", memory.new_ones(memory.shape[:2], dtype=torch.bool), axis=1)
+        return state, Text(torch.full((len(pixels), 1), self.decoder_start_id, device=pixels.device))
+
+
+class FlattenGrid(nn.Module):
+    """A grid as a sequence, row by row."""
+
+    def forward(self, grid: Tensor) -> Tensor:
+        return grid.flatten(1, 2)
+
+
+def build_conv_captioner(config: Config) -> TransformerCaptioner:
+    """Convolutions, then a transformer."""
+    return TransformerCaptioner(config, nn.Sequential(ConvEncoder(config), FlattenGrid()))
+
+
+def build_vit_captioner(config: Config) -> TransformerCaptioner:
+    """A transformer alone."""
+    return TransformerCaptioner(config, PatchEmbedding(config.cell_size, config.channels, config.width))
+
+
+def _pixels(batch: Batch) -> Tensor:
+    assert isinstance(batch.source, Image), "a captioner looks at pictures"
+    return batch.source.pixels
+
+
+def capabilities(config: Config) -> Capabilities:
+    return replace(
+        ENCODER_DECODER,
+        input=Modality.IMAGE,
+        image_shape=(config.channels, config.image_size, config.image_size),
+        sides={**ENCODER_DECODER.sides, "eye": "image encoder"},
+        layers=("eye.0.body.stages", *ENCODER_DECODER.layers),
+        embeddings=(*ENCODER_DECODER.embeddings, "eye"),
+    )
+
+
+def rnn_capabilities(config: Config) -> Capabilities:
+    return replace(
+        capabilities(config),
+        sides={"eye": "image encoder", "decoder": "decoder"},
+        layers=("eye.body.stages", "decoder.body.layers.layers"),
+        embeddings=("eye", "decoder.words"),
+    )
+
+
+FAMILY = Family(
+    name="captioner_rnn",
+    description="image captioner: CNN encoder, recurrent decoder, soft or hard attention over the grid",
+    config_class=Config,
+    build=RNNCaptioner,
+    capabilities=rnn_capabilities,
+    short_names=("rnn",),
+)
+TRANSFORMER_FAMILY = Family(
+    name="captioner_transformer",
+    description="image captioner: CNN, then a transformer",
+    config_class=Config,
+    build=build_conv_captioner,
+    capabilities=capabilities,
+    short_names=("transformer",),
+)
+VIT_FAMILY = Family(
+    name="captioner_vit",
+    description="image captioner: transformer on patches",
+    config_class=Config,
+    build=build_vit_captioner,
+    capabilities=capabilities,
+    short_names=("vit",),
+)

@@ -1,0 +1,1 @@
+"""Weights in formats of other programs: llama2.c and Marian."""

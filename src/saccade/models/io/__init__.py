@@ -1,0 +1,1 @@
+"""Model directories on disk and on the hub: safetensors, configs, and pickles by conversion only."""

@@ -1,0 +1,40 @@
+"""Models as shapes alone: built without memory and without drawing weights that are about to be replaced."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+RANDOM_INIT_FUNCTIONS = {
+    "normal_",
+    "uniform_",
+    "trunc_normal_",
+    "kaiming_uniform_",
+    "kaiming_normal_",
+    "xavier_uniform_",
+    "xavier_normal_",
+}
+
+
+class NoInit(TorchFunctionMode):
+    """Leaves out every draw: on `meta` it would draw nothing, and take two seconds to import what draws nothing."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if getattr(func, "__name__", "") in RANDOM_INIT_FUNCTIONS:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def meta_init() -> Iterator[None]:
+    """What is built inside has shapes and no values."""
+    with torch.device("meta"), NoInit():
+        yield

@@ -1,0 +1,77 @@
+"""Every family of the package, in order: the table that tests and tools run over."""
+
+from saccade.attention.registry import suggest
+from saccade.errors import ModelError
+from saccade.models import derived_families
+from saccade.models.families import (
+    bart,
+    bert,
+    bigbird,
+    captioner,
+    dalle,
+    distilbert,
+    electra,
+    gemma3,
+    gpt2,
+    gpt_neox,
+    kernel_regression,
+    linformer,
+    llama,
+    longformer,
+    marian,
+    marian_ssru,
+    qwen,
+    reformer,
+    rnn,
+    roberta,
+    senet,
+    t5,
+    transformer,
+    vit,
+)
+from saccade.models.family import Family
+
+FAMILIES: list[Family] = [
+    rnn.FAMILY,
+    rnn.LM_FAMILY,
+    rnn.ENCODER_FAMILY,
+    transformer.FAMILY,
+    transformer.LM_FAMILY,
+    transformer.ENCODER_FAMILY,
+    bert.FAMILY,
+    roberta.FAMILY,
+    derived_families.XLM_ROBERTA,
+    derived_families.CAMEMBERT,
+    distilbert.FAMILY,
+    electra.FAMILY,
+    longformer.FAMILY,
+    bigbird.FAMILY,
+    linformer.FAMILY,
+    reformer.FAMILY,
+    gpt2.FAMILY,
+    llama.FAMILY,
+    derived_families.MISTRAL,
+    qwen.QWEN2,
+    qwen.QWEN3,
+    gpt_neox.FAMILY,
+    gemma3.FAMILY,
+    t5.FAMILY,
+    bart.FAMILY,
+    marian.FAMILY,
+    marian_ssru.FAMILY,
+    vit.FAMILY,
+    senet.FAMILY,
+    captioner.FAMILY,
+    captioner.TRANSFORMER_FAMILY,
+    captioner.VIT_FAMILY,
+    dalle.FAMILY,
+    kernel_regression.FAMILY,
+]
+
+
+def get_family(name: str) -> Family:
+    """The family of that name, or an error with the nearest."""
+    for entry in FAMILIES:
+        if name in (entry.name, entry.required_values.get("model_type")):
+            return entry
+    raise ModelError(f"There is no family {name!r}; {suggest(name, [entry.name for entry in FAMILIES])}")

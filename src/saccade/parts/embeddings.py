@@ -1,0 +1,56 @@
+"""Into vectors: words, segments and patches of a picture."""
+
+import math
+
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Module):
+    """A vector for each word of the vocabulary; with `scaled` multiplied by √width, as the first transformer has it."""
+
+    def __init__(self, vocab: int, width: int, *, scale_embeddings: bool = False):
+        super().__init__()
+        self.vectors = nn.Embedding(vocab, width)
+        nn.init.normal_(self.vectors.weight, std=1 / math.sqrt(width) if scale_embeddings else 0.02)
+        self.scale = math.sqrt(width) if scale_embeddings else 1.0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        vectors = self.vectors(tokens)  # (B, L, W)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+
+class SegmentEmbedding(nn.Module):
+    """A vector for each segment of the input, added to its words: first or second sentence of a pair."""
+
+    def __init__(self, segments: int, width: int):
+        super().__init__()
+        self.vectors = nn.Embedding(segments, width)
+        nn.init.normal_(self.vectors.weight, std=0.02)
+
+    def forward(self, x: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """x (B, L, W) and the segment of each word (B, L); without one, or if there is one only, all words are in the first."""
+        first = segment_ids is None or self.vectors.num_embeddings == 1  # RoBERTa reads pairs so
+        return x + (self.vectors.weight[0] if first else self.vectors(segment_ids))
+
+
+class PatchEmbedding(nn.Module):
+    """A picture as a sequence: squares of `size` pixels, each projected to a vector (Dosovitskiy et al. 2021, arXiv 2010.11929).
+
+    >>> import torch
+    >>> PatchEmbedding(16, 3, 64)(torch.zeros(2, 3, 32, 48)).shape
+    torch.Size([2, 6, 64])
+    """
+
+    def __init__(self, patch_size: int, channels: int, width: int):
+        super().__init__()
+        self.patch_size = patch_size
+        self.project = nn.Conv2d(channels, width, patch_size, stride=patch_size)
+
+    def forward(self, image: Tensor) -> Tensor:
+        rows, columns = image.shape[-2:]
+        if rows % self.patch_size or columns % self.patch_size:
+            raise ValueError(
+                f"Patches of {self.patch_size} x {self.patch_size} do not tile a picture of {rows} x {columns}; "
+                f"resize it to multiples of {self.patch_size}."
+            )
+        return self.project(image).flatten(2).transpose(1, 2)  # (B, patches, W), row by row

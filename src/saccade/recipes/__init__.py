@@ -1,0 +1,1 @@
+"""Recipes: training settings for a dataset with the score they promise, and the records that show it."""

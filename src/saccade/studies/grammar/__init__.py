@@ -1,0 +1,1 @@
+"""The study `grammar`: minimal pairs as in BLiMP."""

@@ -1,0 +1,1 @@
+"""The study `hard_vs_soft`: hard and soft attention of an image captioner."""

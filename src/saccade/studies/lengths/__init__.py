@@ -1,0 +1,1 @@
+"""The study `lengths`: translation with and without attention, by sentence length."""

@@ -1,0 +1,1 @@
+"""The study `listops`: nested lists of the Long Range Arena (ListOps)."""

@@ -1,0 +1,1 @@
+"""The study `peptides`: generated peptides compared with real ones."""

@@ -1,0 +1,46 @@
+"""The next token of a running text, as the task `language` has it (Radford et al. 2018)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from saccade.data import Example
+from saccade.errors import UsageError
+from saccade.models.model import Model
+from saccade.tasks.language import Language
+from saccade.tasks.pretrain.config import Config
+
+
+class CausalLM(Language):
+    name = "causal_lm"
+    description = "causal language modeling (GPT): the next token of a text"
+    Config = Config
+
+    def __init__(self, config: Any = None, labels: Sequence[str] = ()):
+        super().__init__(config, labels)
+        if self.config.packing != "running" or self.config.whole_word_masking:
+            raise UsageError(
+                "causal reads one running text, token by token; leave out task.packing and task.whole_word_masking."
+            )
+
+    @property
+    def record_format(self) -> str:  # type: ignore[override]
+        return ""
+
+    @property
+    def eval_overlap(self) -> int:
+        return 0
+
+    @property
+    def neural_cache(self) -> int:
+        return 0
+
+    def find_record_starts(self, ids: np.ndarray, model: Model) -> None:
+        """A text is no row of records here."""
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """There is nothing to know of the data: records and their checks are an affair of `language`."""
+
+    def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
+        """Nor is there anything to give."""

@@ -1,0 +1,1 @@
+"""Prompts, and few-shot classification with a language model, without training."""

@@ -1,0 +1,6 @@
+"""Validity checks of texts with a formal syntax, one file each: what is wrong with a text, or an empty string."""
+
+from saccade.tasks.records.abc_tune import check_abc_tune
+from saccade.tasks.records.smiles import check_smiles
+
+__all__ = ["check_abc_tune", "check_smiles"]

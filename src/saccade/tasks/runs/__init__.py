@@ -1,0 +1,1 @@
+"""A trained run: its stored config, its data, and `open_run`."""

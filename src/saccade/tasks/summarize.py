@@ -1,0 +1,105 @@
+"""A long text in a few words: reports, articles, papers, dialogues, each with the summary that a person wrote.
+
+It is `translate` with two lengths: what is read of a text may be long, and what is written of it is short.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saccade.data import Example, Role
+from saccade.data.example import ARTICLE, SUMMARY, as_list
+from saccade.metrics import Score, rouge, rouge_tokenizer
+from saccade.models.model import Model
+from saccade.tasks.base import Defaults, ErrorRow, Item
+from saccade.tasks.translate import Translate, check_beams
+
+
+@dataclass(frozen=True)
+class Config:
+    max_tokens: int = 512
+    """Maximum number of tokens per text; longer texts are truncated."""
+    max_summary_tokens: int = 128
+    """Maximum number of tokens per summary."""
+    tokenizer: str = "auto"
+    """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
+    label_smoothing: float = 0.1
+    """Label smoothing of the cross-entropy loss; 0 disables it."""
+    metric: str = "rouge_2"
+    """Metric that selects the best checkpoint: rouge_1, rouge_2 or rouge_l."""
+    eval_beams: int = 1
+    """Number of beams when held-out texts are scored; 1 is greedy decoding, more are slower."""
+
+    def __post_init__(self) -> None:
+        check_beams(self.eval_beams)
+
+
+class Summarize(Translate):
+    name = "summarize"
+    aliases = ("summarise",)
+    verb = "summarize"
+    no_augment_reason = "the summary would have to change with its text, also where it says the same in other words"
+    hub_pipeline = "summarization"
+    metric_names = ("rouge_1", "rouge_2", "rouge_l")
+    description = "summarization: a long text in a few words"
+    Config = Config
+    sample = "reports"
+
+    @classmethod
+    def from_head(cls, model: Model) -> None:
+        """None: a model that came without a run is taken for a translator, which reads and writes alike."""
+
+    def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
+        return (ARTICLE, SUMMARY)
+
+    @classmethod
+    def matches(cls, examples: Sequence[Example]) -> bool:
+        """A long text and a short one."""
+        read, told = (sum(len(as_list(e[name])[0].split()) for e in examples) for name in ("source", "target"))
+        return read >= 30 * len(examples) and read >= 3 * told
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Nothing: ROUGE chooses its words by the texts that it compares."""
+
+    def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
+        if pretrained:
+            return Defaults("", train={"lr": 1e-4, "batch_tokens": 4096, "epochs": 3})
+        sizes = {"width": 256, "layers": 2, "ffn_width": 1024}
+        return Defaults(self.default_family(), sizes, {"lr": 1e-3, "batch_tokens": 4096, "epochs": 10})
+
+    def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        return super().tokenizer_texts(map(with_first_summary, examples))
+
+    def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
+        return super().encode([with_first_summary(example) for example in examples], model)
+
+    def max_target_tokens(self) -> int:
+        return self.config.max_summary_tokens
+
+    def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
+        gold = [as_list(example["target"]) for example in examples]  # the nearest of them counts
+        split = rouge_tokenizer(gold)
+        found = [rouge(gold, answers, kind, tokenizer=split) for kind in ("1", "2", "L")]
+        return sorted(found, key=lambda score: score.name != self.config.metric)
+
+    def to_record(self, answer: str, example: Example) -> dict[str, Any]:
+        return {"summary": answer}
+
+    def error_row(self, answer: str, example: Example) -> ErrorRow | None:
+        gold = as_list(example["target"])
+        if answer in gold:
+            return None
+        return ErrorRow({"source": example["source"], "gold": " / ".join(gold), "answer": answer})
+
+    def to_line(self, record: dict[str, Any]) -> str:
+        return record["summary"]
+
+
+def with_first_summary(example: Example) -> Example:
+    """The example with the one summary that is learnt: the first, where it has several.
+
+    >>> with_first_summary(Example({"source": "It rained all day.", "target": ["Rain.", "A wet day."]}))["target"]
+    'Rain.'
+    """
+    target = example.values.get("target", "")
+    return example if isinstance(target, str) else replace(example, values={**example.values, "target": target[0]})

@@ -1,0 +1,1 @@
+"""Tokenizer backends: Hugging Face tokenizers and SentencePiece."""

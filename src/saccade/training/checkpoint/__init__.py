@@ -1,0 +1,1 @@
+"""Crash-safe checkpoints: how they are written, verified and read."""

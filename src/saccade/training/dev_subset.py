@@ -1,0 +1,22 @@
+"""Which held-out examples are looked at on the way: evenly some of them, so that a look does not take long."""
+
+import numpy as np
+
+from saccade.data import Example
+from saccade.tasks.base import Item
+from saccade.training.prepare import PreparedRun
+
+
+def dev_subset(prepared_run: PreparedRun) -> tuple[list[Item], list[Example]]:
+    """Held-out items for the looks on the way, evenly from all of them, and their examples."""
+    examples, most = prepared_run.splits.dev.examples, prepared_run.config.max_eval_examples
+    if prepared_run.task.is_text_stream:
+        items = prepared_run.task.encode(examples, prepared_run.model)
+        items = [items[i] for i in _spaced_indices(len(items), most)]
+        return items, [item.example for item in items]
+    examples = [examples[i] for i in _spaced_indices(len(examples), most)]
+    return prepared_run.task.encode(examples, prepared_run.model), examples
+
+
+def _spaced_indices(count: int, max_count: int) -> list[int]:
+    return list(range(count)) if count <= max_count else np.linspace(0, count - 1, max_count).astype(int).tolist()

@@ -1,0 +1,43 @@
+"""The settings of a run as a file: three small tables, each value as it was used, and where the data came from."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+if TYPE_CHECKING:
+    from saccade.training.prepare import PreparedRun
+
+
+def collect_settings(prepared_run: "PreparedRun") -> dict[str, Any]:
+    """The resolved run; TOML has no nothing, so what is not set is left out."""
+    tables = {
+        "run": {
+            "task": prepared_run.task.name,
+            "data": list(prepared_run.job.data),
+            "model": prepared_run.job.model,
+            "family": prepared_run.model.family.name,
+            "columns": dict(prepared_run.job.columns),
+            "digest": prepared_run.splits.digest,
+        }
+        | (
+            {}
+            if prepared_run.augmented_examples is None
+            else {"augmentation": prepared_run.augmented_examples.resume_facts}
+        ),
+        "model": asdict(prepared_run.model.config),
+        "task": asdict(prepared_run.task.config)
+        | prepared_run.task.tuned_settings
+        | ({"labels": list(prepared_run.task.labels)} if prepared_run.task.labels else {}),
+        "train": asdict(prepared_run.config),
+    }
+    return {name: {k: v for k, v in table.items() if v is not None} for name, table in tables.items()}
+
+
+def write_settings(path: Path, prepared_run: "PreparedRun") -> None:
+    """config.toml, in one stroke."""
+    text = tomli_w.dumps(collect_settings(prepared_run))
+    temporary = path.with_suffix(".part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.rename(path)

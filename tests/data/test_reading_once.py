@@ -1,0 +1,111 @@
+"""A file of data is opened at most twice and hashed once, and what is remembered of it is never that of another content."""
+
+import csv
+import gzip
+import hashlib
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from saccade.cli import main
+from saccade.data.read.open_text import HEAD_CACHE, hash_file, open_source, read_lines
+from saccade.data.read.reader import hash_data
+
+opens: list[str] = []
+
+
+def _note(event, arguments):
+    if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
+        opens.append(os.path.realpath(os.fsdecode(arguments[0])))
+
+
+sys.addaudithook(_note)  # stays, as hooks do, and costs little
+TINY = [
+    "--train.max-steps",
+    "1",
+    "--model.width",
+    "16",
+    "--model.layers",
+    "1",
+    "--model.ffn-width",
+    "16",
+    "--model.heads",
+    "2",
+    "--task.tokenizer",
+    "words",
+]
+
+
+def rows(count):
+    return [(f"this is the text of number {i} and it goes on for a while", "ab"[i % 2]) for i in range(count)]
+
+
+def write(path, count):
+    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w", newline="") as file:
+        if ".jsonl" in path.name:
+            file.writelines(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows(count))
+        else:
+            table = csv.writer(file, delimiter="\t" if ".tsv" in path.name else ",")
+            table.writerows([("text", "label"), *rows(count)])
+    time.sleep(0.05)  # what was written a moment ago is not remembered
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.tsv.gz"])
+@pytest.mark.parametrize(("count", "most"), [(40, 1), (30_000, 2)])
+def test_training_opens_its_data_at_most_twice(name, count, most, tmp_path, capsys):
+    path = tmp_path / name
+    write(path, count)
+    opens.clear()
+    assert main(["train", "label", "--data", str(path), "--dry-run", *TINY]) == 0
+    assert 1 <= opens.count(os.path.realpath(path)) <= most
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+@pytest.mark.parametrize("count", [40, 30_000])
+def test_the_digest_is_that_of_the_bytes_and_takes_no_opening_of_its_own(name, count, tmp_path):
+    path = tmp_path / name
+    write(path, count)
+    assert len(list(read_lines(open_source(path)))) == count + 1
+    opens.clear()
+    assert hash_file(path) == hashlib.sha256(path.read_bytes()).digest()
+    assert opens.count(os.path.realpath(path)) == 1  # ours, here
+
+
+def test_what_is_remembered_of_a_file_is_forgotten_when_it_changes(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    before = hash_data([path])
+    assert [line for _, line in read_lines(open_source(path))] == ["one\n"]
+    time.sleep(0.05)
+    list(read_lines(open_source(path)))  # now it is remembered
+    path.write_text("two\n")  # of the same size
+    assert [line for _, line in read_lines(open_source(path))] == ["two\n"]
+    assert hash_data([path]) != before
+    other = tmp_path / "b.txt"
+    other.write_text("six\n")
+    other.replace(path)
+    assert [line for _, line in read_lines(open_source(path))] == ["six\n"]
+
+
+def test_what_was_written_a_moment_ago_is_not_remembered_since_a_clock_goes_in_steps(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    os.utime(path, (time.time() + 60, time.time() + 60.5))  # as of another machine's clock: it may be written to again
+    open_source(path)
+    assert HEAD_CACHE.get(path) is None
+    os.utime(path, (1, 1.5))
+    time.sleep(0.05)
+    open_source(path)
+    assert HEAD_CACHE.get(path) is not None
+
+
+def test_a_file_that_is_left_before_its_end_is_hashed_anew(tmp_path):
+    path = tmp_path / "a.tsv"
+    write(path, 60_000)
+    found = read_lines(open_source(path))
+    next(found)
+    found.close()
+    assert hash_file(path) == hashlib.sha256(path.read_bytes()).digest()

@@ -1,0 +1,1 @@
+"""What several tests share: tiny runs, oracles, exports and tables of cases."""
