@@ -23,6 +23,7 @@ from saccade.parts.multihead_attention import Attention, Projections
 from saccade.parts.position import POSITIONS
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
+from support.tracing import compile_one_graph
 
 B, L, W, HEADS = 2, 11, 12, 3
 names = [entry.name for entry in POSITIONS]
@@ -160,8 +161,7 @@ COMPILED = [("none", m) for m in mechanisms if m != "low_rank"] + [(p, "scaled_d
 def test_a_stack_is_traced_as_one_graph(position, mechanism, padded):
     stack, x = build(position, mechanism=mechanism), text()
     keep = torch.arange(L)[None].expand(B, L) < torch.tensor([[L], [L - 2]]) if padded else None
-    torch._dynamo.reset()
-    traced = torch.compile(stack, fullgraph=True, backend="eager")
+    traced = compile_one_graph(stack)
     assert_close(traced(x, Layout(keep)), stack(x, Layout(keep)))
 
 

@@ -20,6 +20,7 @@ from saccade.parts.norm import OffsetRMSNorm
 from saccade.parts.position import Learned, PerLayerPosition, Rotary, Sinusoidal, get_position
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
+from support.tracing import compile_one_graph
 
 W, HEADS, D = 12, 3, 4
 
@@ -149,7 +150,7 @@ def test_steps_padding_graph_and_engine(name, left):
     stack, x = stacked(name), text()
     exact = stacked(name).double()
     wanted = [exact(x[:1].double()).float(), exact(x[1:, :7].double()).float()]
-    assert_close(torch.compile(stack, fullgraph=True, backend="eager")(x[:1]), wanted[0], rtol=1e-4, atol=1e-4)
+    assert_close(compile_one_graph(stack)(x[:1]), wanted[0], rtol=1e-4, atol=1e-4)
     prompt = torch.zeros(2, 5, W)
     keep = torch.ones(2, 5, dtype=torch.bool)
     prompt[0], rest = x[0, :5], [x[0, 5:], x[1, 3:7]]
@@ -237,7 +238,7 @@ def test_texts_that_share_a_row_are_read_as_if_alone():
     quick = ModuleConverter("float32").convert_model(stacked("norms around"))
     with torch.no_grad():
         wanted = torch.cat([stack(one) for one in texts], 1)
-        for read in (stack, quick, torch.compile(stack, fullgraph=True, backend="eager")):
+        for read in (stack, quick, compile_one_graph(stack)):
             assert_close(read(torch.cat(texts, 1), layout), wanted, rtol=1e-4, atol=1e-4)
 
 

@@ -248,7 +248,7 @@ def test_a_run_paints_files_and_needs_nothing_else(tmp_path, capsys):
     assert main(["paint", str(tmp_path / "run"), TEXTS[0], TEXTS[0], "../!", "--out", str(out), "--json"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sorted(path.name for path in out.iterdir()) == sorted(line["file"].split("/")[-1] for line in told)
-    assert [line["file"] for line in told[1:]] == [told[0]["file"][:-4] + "-2.png", str(out / "picture.png")]
+    assert [line["file"] for line in told[1:]] == [told[0]["file"][:-4] + "-2.png", str(out / "image.png")]
     with Image.open(told[0]["file"]) as opened:
         assert opened.size == (16, 16)
         np.testing.assert_array_equal(np.asarray(opened), from_png(predict(task, model, bare)[0][0]["png"]))
