@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from saccade.cli.commands.bench import format_number
-from saccade.cpu_cores import cpu_count
 from saccade.errors import UsageError
+from saccade.system import cpu_count
 
 if TYPE_CHECKING:
     from benchmarks.generation.workload import Work

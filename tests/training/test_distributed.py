@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from saccade import cli
-from saccade.cpu_cores import cpu_count
+from saccade.system import cpu_count
 from saccade.training import exit_report
 from saccade.training.checkpoint.read import DCP_OFFSETS_KEY, merge_shards
 from saccade.training.distributed import World, join_world, single_process_world

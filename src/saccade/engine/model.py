@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import Layout
-from saccade.cpu_cores import cpu_count
 from saccade.data import Batch, Text
 from saccade.decoding.candidates import TopKTokens, topk_tokens
 from saccade.engine.convert import ModuleConverter
@@ -28,7 +27,7 @@ from saccade.models.model import Model
 from saccade.parts.heads import LMHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
-from saccade.system import trim_heap
+from saccade.system import cpu_count, trim_heap
 
 MIN_TOKENS_TO_TRIM = 512  # tokens of all rows together: reading so many takes some megabytes for a moment
 

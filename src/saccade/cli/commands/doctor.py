@@ -13,7 +13,7 @@ from pathlib import Path
 import tyro
 
 from saccade.cli.doctor_checks import CheckResult, run_checks
-from saccade.cpu_cores import cpu_count
+from saccade.system import cpu_count
 
 STATUS_LABELS = {"ok": "ok", "warning": "warning", "missing": "MISSING"}
 BYTES_PER_GB = 1e9

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from saccade.cpu_cores import cpu_count
+from saccade.system import cpu_count
 from saccade.training.exit_report import EXIT_REPORT_VARIABLE, read_exit_report
 
 MAX_RESTARTS = 3
