@@ -127,7 +127,7 @@ def runs(tmp_path_factory):
     write_reviews(home / "skewed.tsv", skewed=True)
     flags = "--task.tokenizer words --model.width 24 --model.layers 1 --model.heads 2 --model.ffn-width 32 --model.dropout 0"
     flags += " --train.epochs 5 --train.batch-tokens 1024 --train.lr 0.01 --train.eval-every 1000"
-    for name in ("none", "swap"):
+    for name in ("none", "counterfactual"):
         words = ["train", "label", "--data", str(home / "skewed.tsv"), "--out", str(home / name), *flags.split()]
         assert main([*words, "--task.augment", name]) == 0
     assert main(["audit", str(home / "none"), "--suite", "counterfactual", "--json"]) == 0
@@ -137,7 +137,17 @@ def runs(tmp_path_factory):
 def test_a_planted_bias_falls_with_twins_and_the_table_says_so(runs, capsys):
     capsys.readouterr()
     assert (
-        main(["audit", str(runs / "swap"), "--suite", "counterfactual", "--compare-to", str(runs / "none"), "--json"])
+        main(
+            [
+                "audit",
+                str(runs / "counterfactual"),
+                "--suite",
+                "counterfactual",
+                "--compare-to",
+                str(runs / "none"),
+                "--json",
+            ]
+        )
         == 0
     )
     told = json.loads(capsys.readouterr().out)["comparison"]
@@ -147,14 +157,14 @@ def test_a_planted_bias_falls_with_twins_and_the_table_says_so(runs, capsys):
     assert row["is_significant"]
     assert row["confidence_interval"][1] < 0
     assert any(one["suite"] == "scores on dev" for one in told["rows"])
-    stored = read_audits(runs / "swap" / "audit.json")
+    stored = read_audits(runs / "counterfactual" / "audit.json")
     before = read_audits(runs / "none" / "audit.json").suites["counterfactual"]
     now = figures(stored.suites["counterfactual"].result)
     assert row["before"]["value"] == figures(before.result)["gender: answers that change"].value
     assert row["after"]["value"] == now["gender: answers that change"].value
     assert stored.comparison is not None
-    assert main(["card", str(runs / "swap")]) == 0
-    card = (runs / "swap" / "model" / "README.md").read_text()
+    assert main(["card", str(runs / "counterfactual")]) == 0
+    card = (runs / "counterfactual" / "model" / "README.md").read_text()
     assert "Before and after" in card
     assert "This does not solve it." in card
     assert "swapped twins of training examples" in card
@@ -162,7 +172,7 @@ def test_a_planted_bias_falls_with_twins_and_the_table_says_so(runs, capsys):
 
 def test_the_table_is_printed_with_its_warning_and_takes_a_file(runs, capsys):
     file = runs / "none" / "audit.json"
-    assert main(["audit", str(runs / "swap"), "--suite", "counterfactual", "--compare-to", str(file)]) == 0
+    assert main(["audit", str(runs / "counterfactual"), "--suite", "counterfactual", "--compare-to", str(file)]) == 0
     out = capsys.readouterr().out
     assert "before (none)" in out
     assert "gender: answers that change" in out
@@ -170,7 +180,7 @@ def test_the_table_is_printed_with_its_warning_and_takes_a_file(runs, capsys):
 
 
 def test_what_cannot_be_compared_or_forbidden_is_refused(runs, tmp_path, capsys):
-    run = str(runs / "swap")
+    run = str(runs / "counterfactual")
     assert main(["audit", run, "--compare-to", str(tmp_path)]) == 4
     assert "needs a run that was audited" in capsys.readouterr().err
     assert main(["audit", "label", "--data", str(runs / "skewed.tsv"), "--compare-to", str(runs / "none")]) == 2

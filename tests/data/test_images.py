@@ -377,7 +377,7 @@ def test_a_table_of_pictures_is_learnt_and_asked_from_the_command_line(tmp_path,
     small = [f"--model.{name}={value}" for name, value in sizes.items()] + ["--train.max-steps=2"]
     assert main(["data", "check", "shapes.csv"]) == 0
     assert "image is column image" in capsys.readouterr().out
-    assert main(["train", "label", "--data", "shapes.csv", "--out", "run", "--task.augment", "both", *small]) == 0
+    assert main(["train", "label", "--data", "shapes.csv", "--out", "run", "--task.augment", "flip_crop", *small]) == 0
     capsys.readouterr()
     assert main(["label", "run", "shapes_images/00000.png", str(tmp_path / "shapes_images/00001.png"), "--json"]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -447,7 +447,7 @@ def test_half_are_mirrored_and_every_shift_is_drawn():
 
 
 def test_an_unknown_augmentation_lists_the_known():
-    with pytest.raises(ValueError, match="none, flip, crop, both"):
+    with pytest.raises(ValueError, match="none, flip, crop, flip_crop"):
         get_augmentation("spin")
 
 
@@ -457,7 +457,7 @@ def test_a_learner_that_goes_on_sees_what_it_would_have_seen(tmp_path):
     path = shapes(tmp_path)
 
     def learner():
-        made = ready(path, augment="both")
+        made = ready(path, augment="flip_crop")
         return Learner(made.model, made.task, made.make_batches(), made.config)
 
     whole, before, after = learner(), learner(), learner()
@@ -483,7 +483,7 @@ def test_a_model_of_texts_is_no_reader_of_pictures(tmp_path):
 def test_only_learning_sees_pictures_altered(tmp_path):
     from saccade.tasks.batches import make_batches
 
-    plain, moved = ready(shapes(tmp_path)), ready(tmp_path / "shapes.csv", augment="both")
+    plain, moved = ready(shapes(tmp_path)), ready(tmp_path / "shapes.csv", augment="flip_crop")
     model = plain.model  # both were drawn from one seed
     batch = make_batches(plain.task, plain.splits.train.examples, model, batch_tokens=8).batches(0)[0]
 

@@ -40,7 +40,7 @@ SCORES = {  # by task: what it gives, and what is made of it
     "summarize": {"rouge_1", "rouge_2", "rouge_l"},
     "language": {
         "perplexity",
-        "perplexity_without_recall",
+        "perplexity_without_cache",
         "bits_per_byte",
         "word_perplexity",
         "validity",

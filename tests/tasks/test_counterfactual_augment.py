@@ -27,7 +27,7 @@ from saccade.training.prepare import Job, prepare
 from saccade.training.run import run_training
 
 GENDER, ORIGIN, RELIGION = load_dimensions("en")[:3]
-SWAP = {"augment": "swap"}
+COUNTERFACTUAL = {"augment": "counterfactual"}
 TINY = {"width": 8, "layers": 1, "heads": 2, "ffn_width": 12, "dropout": 0.1}
 SHORT = {"epochs": 2, "batch_tokens": 200, "lr": 3e-3, "save_every": 3, "save_minutes": 0.0}
 
@@ -45,7 +45,9 @@ SHORT = {"epochs": 2, "batch_tokens": 200, "lr": 3e-3, "save_every": 3, "save_mi
     ],
 )
 def test_the_twin_of_a_text_is_right_and_keeps_its_label(text, other):
-    found = augment_examples(Label(Label.Config(**SWAP)), [Example({"text": text, "label": "good"}, "a.tsv", 7)])
+    found = augment_examples(
+        Label(Label.Config(**COUNTERFACTUAL)), [Example({"text": text, "label": "good"}, "a.tsv", 7)]
+    )
     first, second, *more = found.examples
     assert first.values == {"text": text, "label": "good"}
     assert second.values == {"text": other, "label": "good"}
@@ -131,7 +133,7 @@ def texts(count=60):
 
 def test_every_example_has_a_twin_for_each_dimension_that_it_names():
     examples = [Example({"text": f"{text}\n"}) for text in texts()]
-    found = augment_examples(Language(Language.Config(**SWAP)), examples)
+    found = augment_examples(Language(Language.Config(**COUNTERFACTUAL)), examples)
     slow = [
         Example({"text": dimension.swap(example["text"]).text})
         for dimension in load_dimensions("en")
@@ -144,7 +146,7 @@ def test_every_example_has_a_twin_for_each_dimension_that_it_names():
     touched = sum(any(one.swap(text).edits for one in load_dimensions("en")) for text in texts())
     assert f"{len(slow)} of {touched} training examples join them (gender" in found.note
     long = StreamedExamples(lambda: iter(examples), len(examples), examples[:10])
-    again = augment_examples(Language(Language.Config(**SWAP)), long)
+    again = augment_examples(Language(Language.Config(**COUNTERFACTUAL)), long)
     assert isinstance(again.examples, StreamedExamples)
     assert list(again.examples) == found.examples
     assert len(again.examples) == len(found.examples)
@@ -154,14 +156,14 @@ def test_every_example_has_a_twin_for_each_dimension_that_it_names():
 def test_without_the_setting_or_without_a_word_nothing_joins():
     examples = [Example({"text": "she ran", "label": "a"})]
     assert augment_examples(Label(), examples) is None
-    found = augment_examples(Label(Label.Config(**SWAP)), [Example({"text": "it rains", "label": "a"})])
+    found = augment_examples(Label(Label.Config(**COUNTERFACTUAL)), [Example({"text": "it rains", "label": "a"})])
     assert len(found.examples) == 1
-    assert "swap changes nothing" in found.note
+    assert "the augmentation changes nothing" in found.note
 
 
 def test_pairs_join_themselves_in_the_other_order():
     examples = [Example({"first": f"a{i}", "second": f"b{i}", "label": str(i % 2)}, "f.tsv", i) for i in range(9)]
-    task = Pair(Pair.Config(augment="order"))
+    task = Pair(Pair.Config(augment="swap_order"))
     found = augment_examples(task, examples)
     assert found.examples[:9] == examples
     for one, two in zip(examples, found.examples[9:], strict=True):
@@ -171,7 +173,7 @@ def test_pairs_join_themselves_in_the_other_order():
             one["label"],
             one.line,
         )
-    assert found.resume_facts == {"order": 9}
+    assert found.resume_facts == {"swap_order": 9}
     assert (
         _describe_augmentation(found.resume_facts) == "all 9 pairs were learnt in both orders (task.augment)"
     )  # no claim of swapped groups
@@ -193,12 +195,12 @@ def test_every_task_takes_twins_or_says_why_not():
 
 
 def test_a_task_that_cannot_take_them_refuses(capsys, tmp_path):
-    assert main(["train", "translate", "--task.augment", "swap", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", "translate", "--task.augment", "counterfactual", "--out", str(tmp_path / "run")]) == 2
     assert (
         "translate takes no twins of its examples, as the translation would have to change" in capsys.readouterr().err
     )
     assert not (tmp_path / "run").exists()
-    (tmp_path / "run.toml").write_text('[run]\ntask = "summarize"\n[task]\naugment = "swap"\n')
+    (tmp_path / "run.toml").write_text('[run]\ntask = "summarize"\n[task]\naugment = "counterfactual"\n')
     assert main(["train", str(tmp_path / "run.toml")]) == 2
     assert "summarize takes no twins" in capsys.readouterr().err
 
@@ -208,8 +210,10 @@ def test_pictures_have_no_words(tmp_path):
         home = tmp_path / "set" / "ab"[i % 2]
         home.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((8, 8, 3), 30 * i, np.uint8)).save(home / f"{i}.png")
-    with pytest.raises(DataError, match=r"exchanges words, and these examples have no text.*use flip, crop or both"):
-        prepare(Job("label", (str(tmp_path / "set"),), task_fields=SWAP))
+    with pytest.raises(
+        DataError, match=r"exchanges words, and these examples have no text.*use flip, crop or flip_crop"
+    ):
+        prepare(Job("label", (str(tmp_path / "set"),), task_fields=COUNTERFACTUAL))
 
 
 # --- in a run
@@ -234,7 +238,7 @@ def jobs(tmp_path):
     write_tags(tmp_path / "tag.conll")
     (tmp_path / "language.txt").write_text("\n".join(texts(80)) + "\n")
 
-    def job(name, augment="swap", **given):
+    def job(name, augment="counterfactual", **given):
         file = str(next(tmp_path.glob(f"{name}.*")))
         told = {"augment": augment} | ({"max_tokens": 16} if name == "language" else {})
         return Job(name, (file,), "transformer", {}, "error", TINY, told, SHORT | given)
@@ -271,14 +275,14 @@ def test_a_run_with_twins_goes_on_bit_for_bit(jobs, tmp_path, name):
         list(run_training(prepare(jobs(name, max_steps=stop)), tmp_path / "wild"))
     assert left(tmp_path / "calm") == left(tmp_path / "wild")
     assert len(left(tmp_path / "calm")[1].splitlines()) > 8
-    with pytest.raises(RunRefused, match=r"task.augment was 'swap' and is 'none'"):
+    with pytest.raises(RunRefused, match=r"task.augment was 'counterfactual' and is 'none'"):
         list(run_training(prepare(jobs(name, "none")), tmp_path / "wild"))
 
 
 def test_a_run_says_and_writes_down_how_many_there_are(jobs, tmp_path, capsys):
     file = jobs("label").data[0]
     flags = [f"--model.{key}={value}" for key, value in TINY.items()]
-    flags += ["--train.max-steps", "2", "--task.augment", "swap"]
+    flags += ["--train.max-steps", "2", "--task.augment", "counterfactual"]
     assert main(["train", "label", "--data", file, "--out", str(tmp_path / "run"), *flags]) == 0
     said = re.search(r"twins  (\d+) of (\d+) training examples join them", capsys.readouterr().out)
     assert said is not None
@@ -297,7 +301,7 @@ def test_a_run_says_and_writes_down_how_many_there_are(jobs, tmp_path, capsys):
 def test_numbers_of_pairs_are_learnt_in_the_units_of_the_data(tmp_path):
     rows = [f"he is {i}\tshe is {i}\t{i / 7:.3f}" for i in range(40)]
     (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n")
-    one, other = (prepare(Job("pair", (str(tmp_path / "a.tsv"),), task_fields=told)) for told in (SWAP, {}))
+    one, other = (prepare(Job("pair", (str(tmp_path / "a.tsv"),), task_fields=told)) for told in (COUNTERFACTUAL, {}))
     assert isinstance(one.task, Pair)
     assert (one.task.config.target_mean, one.task.config.target_std) == (
         other.task.config.target_mean,

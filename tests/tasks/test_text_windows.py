@@ -109,7 +109,7 @@ def test_a_text_that_repeats_itself_is_foreseen_by_looking_back(writer):
     plain = evaluate(Language(Language.Config(max_tokens=24)), writer, examples)[0]
     task = Language(Language.Config(max_tokens=24, neural_cache=100))
     perplexity, _, alone = evaluate(task, writer, examples)
-    assert alone.name == "perplexity_without_recall"
+    assert alone.name == "perplexity_without_cache"
     assert alone.value == pytest.approx(plain.value, rel=1e-6)
     assert perplexity.value < 0.8 * plain.value
     shown = predict(task, writer, examples)[0][0]
@@ -138,7 +138,11 @@ def test_settings_of_a_task_are_said_anew_for_scoring():
         (Label, "label_smoothing=nan", "label_smoothing is of the kind float, such as 0"),
         (Label, "max_tokens=", "max_tokens is of the kind int, such as 256"),
         (Span, "threshold=high", "threshold is of the kind float."),
-        (Label, "augment=swop", r"augment=swop: did you mean 'swap'\? Known are none, flip"),
+        (
+            Label,
+            "augment=counterfactal",
+            r"augment=counterfactal: did you mean 'counterfactual'\? Known are none, flip",
+        ),
     ],
 )
 def test_a_setting_that_training_would_refuse_is_refused_for_scoring(task, change, said):
@@ -153,4 +157,4 @@ def test_settings_of_every_kind_are_said_anew():
         "max_tokens": 8,
     }
     assert parse_overrides(Span.Config(), ["threshold=0.5"]) == {"threshold": 0.5}
-    assert parse_overrides(Label.Config(), ["augment=swap"]) == {"augment": "swap"}
+    assert parse_overrides(Label.Config(), ["augment=counterfactual"]) == {"augment": "counterfactual"}

@@ -1,11 +1,11 @@
-"""Training examples are joined by twins of theirs: `task.augment swap`, about the other group; `order`, of pairs turned round.
+"""Training examples are joined by twins of theirs: `task.augment counterfactual`, about the other group; `swap_order`, of pairs turned round.
 
 Of every example, and for every dimension of the lexicon that it has a word of, one twin is made with the words of that
 dimension exchanged and its gold as it is. The twins come after all examples, dimension by dimension, in the order of the
 examples. They depend on nothing but the data and the lexicon; which batch they are in depends on the seed, as with all
 others (Lu et al. 2018, arXiv 1807.11714).
 
-Of pairs that mean the same in either order, such as paraphrases, `order` makes one twin each, with the two texts exchanged.
+Of pairs that mean the same in either order, such as paraphrases, `swap_order` makes one twin each, with the two texts exchanged.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from saccade.errors import DataError
 from saccade.tasks.base import Task
 from saccade.text.counterfactual_words import Dimension, detect_languages, hash_lexicon, load_dimensions
 
-COUNTERFACTUAL, SWAP_ORDER = "swap", "order"
+COUNTERFACTUAL, SWAP_ORDER = "counterfactual", "swap_order"
 MAX_TEXTS_EXAMINED = 2_000  # texts by which languages are told
 
 
@@ -121,7 +121,7 @@ def _make_swap_plan(task: Task, examples: Sequence[Example]) -> _SwapPlan:
             f"task.augment is {COUNTERFACTUAL}, which exchanges words, and these examples have no {' and '.join(task.augment_roles)}",
             file=examples[0].file,
             line=examples[0].line,
-            hint="for pictures use flip, crop or both",
+            hint="for pictures use flip, crop or flip_crop",
         )
     keeps = tuple(role.name for role in task.roles(()) if role.name not in task.augment_roles)
     codes = detect_languages(task.tokenizer_texts(examples[:MAX_TEXTS_EXAMINED]))
@@ -131,7 +131,7 @@ def _make_swap_plan(task: Task, examples: Sequence[Example]) -> _SwapPlan:
 def _format_note(counts: Mapping[str, int], touched: int, count: int) -> str:
     """What is said aloud before training begins."""
     if not counts:
-        return f"twins  none: no word of the lexicon stands in the {count:,} training examples, so swap changes nothing"
+        return f"twins  none: no word of the lexicon stands in the {count:,} training examples, so the augmentation changes nothing"
     told = ", ".join(f"{name} {number:,}" for name, number in counts.items())
     twins = f"{sum(counts.values()):,} of {touched:,} training examples join them ({told})"
     return f"twins  {twins}; dev and test stay as they are"

@@ -36,8 +36,8 @@ class Config:
     """Mean of the target values, measured on the training data."""
     target_std: float = 1.0
     """Standard deviation of the target values, measured on the training data."""
-    augment: Literal["none", "swap"] = "none"
-    """Data augmentation: swap adds a counterfactual copy of each training example about the other group."""
+    augment: Literal["none", "counterfactual"] = "none"
+    """Data augmentation: counterfactual adds copies of training examples about the other group; none trains on the data as they are."""
 
 
 class Grade(Task):

@@ -40,8 +40,8 @@ class Config:
     """Label smoothing of the cross-entropy loss; 0 disables it."""
     metric: str = "accuracy"
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
-    augment: Literal["none", "flip", "crop", "both", "swap"] = "none"
-    """Data augmentation: flip, crop or both of images; swap adds counterfactual copies of texts about the other group."""
+    augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
+    """Data augmentation: flip, crop or flip_crop of images; counterfactual adds copies of texts about the other group; none disables it."""
 
 
 class Label(Task):
@@ -66,7 +66,9 @@ class Label(Task):
         self.has_right_answers = self.compares_label_rates = not self.multi_label
         self.hub_pipeline, self.reads_sentences = "text-classification", True
         self.reads_images: bool | None = None  # a picture, not a text; None until data or a model say
-        self.augment_images = get_augmentation("none" if self.config.augment == "swap" else self.config.augment)
+        self.augment_images = get_augmentation(
+            "none" if self.config.augment == "counterfactual" else self.config.augment
+        )
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:

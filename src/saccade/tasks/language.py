@@ -39,8 +39,8 @@ class Config:
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     record_format: str = "none"
     """Format of the records, for `generate --check`: none, smiles, abc, protein or midi."""
-    augment: Literal["none", "swap"] = "none"
-    """Data augmentation: swap adds a counterfactual copy of each training example about the other group."""
+    augment: Literal["none", "counterfactual"] = "none"
+    """Data augmentation: counterfactual adds copies of training examples about the other group; none trains on the data as they are."""
 
 
 class Language(Task):
@@ -204,7 +204,7 @@ class Language(Task):
         found = [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, size)]
         if self.neural_cache:
             alone = metrics.perplexity([answer["nats_without_cache"] for answer in answers], tokens)
-            found.append(replace(alone, name="perplexity_without_recall"))
+            found.append(replace(alone, name="perplexity_without_cache"))
         return found
 
     def to_record(self, answer: dict[str, float], example: Example) -> dict[str, Any]:

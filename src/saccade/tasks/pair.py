@@ -55,8 +55,8 @@ class Config:
     """Mean of the target numbers, measured on the training data."""
     target_std: float = 1.0
     """Standard deviation of the target numbers, measured on the training data."""
-    augment: Literal["none", "swap", "order"] = "none"
-    """Data augmentation: swap adds counterfactual copies about the other group, order adds each pair in reverse."""
+    augment: Literal["none", "counterfactual", "swap_order"] = "none"
+    """Data augmentation: counterfactual adds copies about the other group, swap_order adds each pair in reverse; none disables it."""
 
 
 class Pair(Task):

@@ -50,8 +50,8 @@ class Config:
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.0
     """Label smoothing of the cross-entropy loss; 0 disables it."""
-    augment: Literal["none", "swap"] = "none"
-    """Data augmentation: swap adds a counterfactual copy of each training example about the other group."""
+    augment: Literal["none", "counterfactual"] = "none"
+    """Data augmentation: counterfactual adds copies of training examples about the other group; none trains on the data as they are."""
 
 
 class Tag(Task):

@@ -55,5 +55,5 @@ AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each draws from torc
     "none": lambda pixels: pixels,
     "flip": random_flip,
     "crop": random_crop,
-    "both": lambda pixels: random_flip(random_crop(pixels)),
+    "flip_crop": lambda pixels: random_flip(random_crop(pixels)),
 }

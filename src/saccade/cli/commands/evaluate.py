@@ -71,8 +71,8 @@ def parse_overrides(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
     >>> from saccade.tasks.language import Config
     >>> parse_overrides(Config(), ["neural_cache=4000"])
     {'neural_cache': 4000}
-    >>> parse_overrides(Config(), ["augment=swap"])
-    {'augment': 'swap'}
+    >>> parse_overrides(Config(), ["augment=counterfactual"])
+    {'augment': 'counterfactual'}
     """
     from saccade.attention.registry import suggest
     from saccade.training.events import RunRefused

@@ -31,9 +31,9 @@ class TaskLearning:
     needs_unsplit_batch = False  # a step cannot be shared by processes, nor read in parts
     tracks_dev_loss = True  # evaluations in training measure the loss too, which decides between models of equal scores
     min_examples: ClassVar[int] = 0  # from which on a new model does much better than a baseline, with many words
-    augment_roles: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment swap` exchanges
+    augment_roles: ClassVar[tuple[str, ...]] = ()  # the roles whose words `task.augment counterfactual` exchanges
     no_augment_reason: ClassVar[str] = (
-        ""  # why there is no `task.augment swap`: the gold of a twin would be wrong, or unknown
+        ""  # why there is no `task.augment counterfactual`: the gold of a copy would be wrong, or unknown
     )
 
     def default_family(self) -> str:
