@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 from saccade.cli.record import Record, find_promised_score, load_records, make_record, parse_score, recipe_digest
-from saccade.recipes.recipe import Recipe, Wrong, load_recipes
+from saccade.errors import UsageError
+from saccade.recipes.recipe import Recipe, load_recipes
 from saccade.render.charts import render_line_chart
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +38,7 @@ def main() -> int:
     known = load_recipes()
     named = getattr(asked, "name", None) or getattr(asked, "only", None)
     if named and named not in known:
-        raise Wrong(f"There is no recipe {named!r}; known are {', '.join(known)}.")
+        raise UsageError(f"There is no recipe {named!r}; known are {', '.join(known)}.")
     if asked.what == "run":
         for name in [asked.only] if asked.only else known:
             run(known[name], asked.data, asked.models, asked.runs)
@@ -98,7 +99,7 @@ def given(recipe: Recipe, data: Path) -> list[Path]:
         return [where]
     found = [path for pattern in recipe.requirements.files for path in sorted(where.glob(pattern))]
     if not found:
-        raise Wrong(
+        raise UsageError(
             f"{where} has none of {', '.join(recipe.requirements.files)}; saccade data get {recipe.requirements.dataset} fetches them."
         )
     return found
@@ -220,6 +221,6 @@ def write_page(known: dict[str, Recipe], measured: dict[str, Record]) -> None:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (Wrong, subprocess.CalledProcessError) as error:
+    except (UsageError, subprocess.CalledProcessError) as error:
         print(f"recipes: {error}", file=sys.stderr)
         sys.exit(2)

@@ -25,8 +25,9 @@ from saccade.cli.record import _format_input as asked_of
 from saccade.cli.record import make_record, recipe_digest
 from saccade.data import Example
 from saccade.data.catalog import DATASETS
+from saccade.errors import UsageError
 from saccade.metrics import Score, bits_per_byte
-from saccade.recipes.recipe import Promise, Recipe, Requirements, Wrong, load_recipe, load_recipes
+from saccade.recipes.recipe import Promise, Recipe, Requirements, load_recipe, load_recipes
 from saccade.tasks.registry import task_class
 
 ROOT = Path(__file__).parents[2]
@@ -160,7 +161,7 @@ def test_flags_that_make_it_another_run_are_named():
 )
 def test_a_wrong_promise_is_refused(text, said, tmp_path):
     (tmp_path / "odd.toml").write_text(text)
-    with pytest.raises(Wrong, match=said.replace("?", r"\?")):
+    with pytest.raises(UsageError, match=said.replace("?", r"\?")):
         load_recipe(str(tmp_path / "odd.toml"))
 
 
@@ -223,9 +224,9 @@ def test_kept_and_broken_promises_of_whole_runs_and_their_record(here, capsys):
     assert (
         recipe_digest(other) != recipe_digest(found) == recipe_digest(replace(found, description="else", promise=None))
     )
-    with pytest.raises(Wrong, match=r"train\.batch_tokens is 40, not 41"):
+    with pytest.raises(UsageError, match=r"train\.batch_tokens is 40, not 41"):
         make_record(Path("run"), other)
-    with pytest.raises(Wrong, match="is no run that has ended"):
+    with pytest.raises(UsageError, match="is no run that has ended"):
         make_record(here, found)
 
 
@@ -246,9 +247,9 @@ def test_a_record_is_of_weights_that_drop_what_they_dropped(here):
     assert (
         make_record(Path("same"), asks)["digest"] == recipe_digest(asks) != make_record(Path("drier"), drier)["digest"]
     )
-    with pytest.raises(Wrong, match=r"model\.dropout is 0\.3, not 0\.\d"):
+    with pytest.raises(UsageError, match=r"model\.dropout is 0\.3, not 0\.\d"):
         make_record(Path("drier"), asks)
-    with pytest.raises(Wrong, match=r"model\.dropout is 0\.\d, not 0\.3"):
+    with pytest.raises(UsageError, match=r"model\.dropout is 0\.\d, not 0\.3"):
         make_record(Path("same"), drier)
 
 
@@ -346,7 +347,7 @@ def test_files_of_a_set_come_in_the_order_of_the_recipe(tmp_path):
     assert found == ["train.en.gz", "train.de.gz", "val.en", "val.de"]
     assert pages.missing(KNOWN["sick"], tmp_path, tmp_path).endswith("sick")
     assert pages.missing(KNOWN["multi30k-en-de"], tmp_path, tmp_path) == ""
-    with pytest.raises(Wrong, match="saccade data get squad"):
+    with pytest.raises(UsageError, match="saccade data get squad"):
         pages.given(KNOWN["squad"], tmp_path)
 
 

@@ -46,14 +46,13 @@ def print_translations_with_alignments(
 
     def work() -> int:
         from saccade.cli.inputs import iter_examples, open_run_for_task
-        from saccade.cli.train_flags import Wrong
 
         try:
             decoding.check()
         except UsageError as error:
-            raise Wrong(str(error)) from None
+            raise UsageError(str(error)) from None
         if decoding.n_best > 1:
-            raise Wrong("--align is about one translation of each text; leave --n-best out.")
+            raise UsageError("--align is about one translation of each text; leave --n-best out.")
         found = open_run_for_task(run, "translate")
         task, found.model = found.task, engine.prepare(found.model)
         model = found.model

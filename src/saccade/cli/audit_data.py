@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from saccade.audit.disaggregate import DisaggregatedSuite
 from saccade.audit.fingerprints import Fingerprint, fingerprint_data
-from saccade.cli.train_flags import Wrong
 from saccade.data import Example, Records, Role, Splits
 from saccade.data.read import parse_columns
 from saccade.errors import UsageError
@@ -30,7 +29,7 @@ class AuditData:
 def load_audit_data(run: Run, task: Task, inputs: "AuditInputs") -> AuditData | None:
     """The data of an audit; None where there are none, as of a model that came from elsewhere."""
     if inputs.group_by and (why := DisaggregatedSuite().not_applicable(task)):
-        raise Wrong(f"--group-by {inputs.group_by} does not apply to {run.path}: {why}.")
+        raise UsageError(f"--group-by {inputs.group_by} does not apply to {run.path}: {why}.")
     by = (Role("group", "label", required=False, shares_column=True),) if inputs.group_by else ()
     named = {"group": inputs.group_by} if inputs.group_by else {}
     if inputs.data:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from saccade.recipes.recipe import Wrong
+from saccade.errors import UsageError
 
 if TYPE_CHECKING:
     from saccade.models.model import Model
@@ -33,7 +33,7 @@ class EngineFlags:
             try:
                 model.to(single_process_world(self.device).device)
             except ValueError as error:
-                raise Wrong(str(error)) from None
+                raise UsageError(str(error)) from None
         if self.engine == "off":
             self.log("engine off: the model as it is")
             return model

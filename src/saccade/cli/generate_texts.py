@@ -34,14 +34,13 @@ def print_generated_texts(
 
     def work() -> int:
         from saccade.cli.inputs import iter_examples, open_run_for_task
-        from saccade.cli.train_flags import Wrong
         from saccade.decoding.generator import TextGenerator
         from saccade.tasks.base import require_tokenizer
 
         try:
             decoding.check()
         except UsageError as error:
-            raise Wrong(str(error)) from None
+            raise UsageError(str(error)) from None
         found = open_run_for_task(run, verb)
         task, tokenizer = found.task, require_tokenizer(found.model).target
         found.model = engine.prepare(

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from saccade.cli.train_flags import Wrong
 from saccade.data import Example, Role
 from saccade.data.read import parse_columns
 from saccade.data.read.open_text import UTF8_BOM, find_similar_directory, open_text, read_lines
@@ -115,7 +114,9 @@ def _group_texts(role_names: Sequence[str], texts: Sequence[str]) -> Iterator[Ex
     """Texts that belong together: so many arguments at a time, or a line with tabs between them."""
     size, wanted = len(role_names), ", ".join(role_names[:-1]) + f" and {role_names[-1]}"
     if len(texts) % size:
-        raise Wrong(f"{len(texts)} texts came, and each question takes {size}: {wanted}. The last is {texts[-1]!r}.")
+        raise UsageError(
+            f"{len(texts)} texts came, and each question takes {size}: {wanted}. The last is {texts[-1]!r}."
+        )
     rows = (list(texts[i : i + size]) for i in range(0, len(texts), size))
     rows = (
         _warn_if_empty(rows, "Question")

@@ -14,14 +14,14 @@ CONFIG_FILE = "config.toml"
 
 def write_pruned_model(run: str, head_names: Sequence[str], out: str, *, as_json: bool) -> int:
     """Write the smaller model to a new directory, and say what became of its size."""
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
     from saccade.explain.ablate import parse_head, prune_heads
     from saccade.models.load import load
 
     if not out:
-        raise Wrong("--prune writes a smaller model; name a new directory for it with --out.")
+        raise UsageError("--prune writes a smaller model; name a new directory for it with --out.")
     if Path(out).exists():
-        raise Wrong(f"{out} exists already; name a new directory with --out.")
+        raise UsageError(f"{out} exists already; name a new directory with --out.")
     model = load(run)
     chosen = [parse_head(model, name) for some in head_names for name in some.split(",") if name]
     smaller = prune_heads(model, chosen)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.promise import add_promised_score, minutes_taken
-from saccade.recipes.recipe import SETTING_TABLES, Recipe, Wrong
+from saccade.errors import UsageError
+from saccade.recipes.recipe import SETTING_TABLES, Recipe
 
 if TYPE_CHECKING:
     from saccade.data import Example
@@ -62,7 +63,7 @@ def make_record(run: Path, recipe: Recipe) -> Record:
     found = Run(run)
     facts, settings, here = found.result, found.settings, describe_machine()
     if not (facts and settings):
-        raise Wrong(f"{run}: is no run that has ended; the command that began it goes on with it.")
+        raise UsageError(f"{run}: is no run that has ended; the command that began it goes on with it.")
     _check_same_settings(run, recipe, settings)
     return {
         "recipe": recipe.name,
@@ -97,7 +98,7 @@ def _check_same_settings(run: Path, recipe: Recipe, settings: Mapping[str, Any])
     odd += _list_dropout_changes(recipe, settings) if recipe.requirements.weights else []
     if odd:
         cure = "train with the recipe as it is, or change the recipe to what was trained"
-        raise Wrong(f"{run}: is not a run of the recipe {recipe.name}: {'; '.join(odd)}. {cure.capitalize()}.")
+        raise UsageError(f"{run}: is not a run of the recipe {recipe.name}: {'; '.join(odd)}. {cure.capitalize()}.")
 
 
 def _list_dropout_changes(recipe: Recipe, settings: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,8 @@ import tyro
 
 from saccade.cli.argument_types import NAME_REGISTRY, ColumnsFlag, FileFlag
 from saccade.cli.flag_synonyms import check_dotted_flags
-from saccade.recipes.recipe import SETTING_TABLES, Recipe, Wrong, load_recipe, load_recipes
+from saccade.errors import UsageError
+from saccade.recipes.recipe import SETTING_TABLES, Recipe, load_recipe, load_recipes
 
 if TYPE_CHECKING:
     from saccade.training.prepare import Job, PreparedRun
@@ -23,7 +24,6 @@ __all__ = [
     "Overrides",
     "Recipe",
     "TrainRequest",
-    "Wrong",
     "load_recipe",
     "load_recipes",
     "make_request",
@@ -117,7 +117,7 @@ def make_request(command: str, flags: BaseTrainFlags, dotted: list[str]) -> Trai
     model, data = flags.model or found.model, flags.data or found.data
     need = found.requirements
     if (need.dataset and not data) or (need.weights and not model):
-        raise Wrong(f"the recipe {found.name} needs {need}.")
+        raise UsageError(f"the recipe {found.name} needs {need}.")
     data = need.select_files(tuple(data))
     _check_augment(found, dotted)
     usual = _default_configs(found, model, data, dotted)
@@ -199,7 +199,7 @@ def _find_or_usage_error(find: Callable[[], Any]) -> Any:
     try:
         return find()
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _check_augment(recipe: Recipe, dotted: Sequence[str]) -> None:
@@ -208,7 +208,7 @@ def _check_augment(recipe: Recipe, dotted: Sequence[str]) -> None:
 
     asked = "augment" in recipe.tables["task"] or any(word.split("=")[0] == "--task.augment" for word in dotted)
     if asked and (why := unsupported_augment_reason(recipe.task)):
-        raise Wrong(why)
+        raise UsageError(why)
 
 
 def _check_recipe_settings(recipe: Recipe, defaults: Mapping[str, Any]) -> None:
@@ -219,4 +219,6 @@ def _check_recipe_settings(recipe: Recipe, defaults: Mapping[str, Any]) -> None:
         known = [item.name for item in fields(config)]
         for name in recipe.tables[table]:
             if name not in known:
-                raise Wrong(f"{recipe.name or 'The recipe'}: [{table}] has no setting {name!r}; {suggest(name, known)}")
+                raise UsageError(
+                    f"{recipe.name or 'The recipe'}: [{table}] has no setting {name!r}; {suggest(name, known)}"
+                )

@@ -12,10 +12,6 @@ from saccade.errors import UsageError
 SETTING_TABLES = ("model", "task", "train")
 
 
-class Wrong(UsageError):
-    """A call that cannot be meant: a name or a setting that does not exist."""
-
-
 @dataclass(frozen=True)
 class Requirements:
     """The data and the weights that a person has to have: a set of `saccade data get`, how it is parted, and a model."""
@@ -117,15 +113,17 @@ def load_recipe(name: str) -> Recipe:
         return Recipe(task_class(name).name)
     if name.endswith(".toml"):
         if not Path(name).is_file():
-            raise Wrong(f"{name}: there is no such file.")
+            raise UsageError(f"{name}: there is no such file.")
         try:
             return _parse_recipe("", read_toml(Path(name).resolve()), name)
         except ValueError as error:
-            raise Wrong(str(error)) from None
+            raise UsageError(str(error)) from None
     known = load_recipes()
     if name in known:
         return known[name]
-    raise Wrong(f"There is no task or recipe {name!r}; {suggest(name, [task.name for task in TASKS] + list(known))}")
+    raise UsageError(
+        f"There is no task or recipe {name!r}; {suggest(name, [task.name for task in TASKS] + list(known))}"
+    )
 
 
 RUN_KEYS = (
@@ -147,7 +145,7 @@ RUN_KEYS = (
 
 def _parse_recipe(name: str, raw: Mapping[str, Any], file: str) -> Recipe:
     for table in (key for key in ("run", "promise", *SETTING_TABLES) if not isinstance(raw.get(key, {}), dict)):
-        raise Wrong(f"{file}: {table!r} has to be a table, [{table}].")
+        raise UsageError(f"{file}: {table!r} has to be a table, [{table}].")
     run = raw.get("run", {})
     _check_types(run, file)
     odd = [key for key in raw if key not in ("run", "promise", *SETTING_TABLES)] + [
@@ -155,7 +153,7 @@ def _parse_recipe(name: str, raw: Mapping[str, Any], file: str) -> Recipe:
     ]
     if odd or "task" not in run:
         wrong = f"it has {odd[0]!r}" if odd else "it names no task"
-        raise Wrong(f"{file}: {wrong}; needed are [run] with task, data, model, and {', '.join(SETTING_TABLES)}.")
+        raise UsageError(f"{file}: {wrong}; needed are [run] with task, data, model, and {', '.join(SETTING_TABLES)}.")
     tables = {table: dict(raw.get(table, {})) for table in SETTING_TABLES}
     tables["task"].pop("labels", None)  # a run's config.toml tells them; they come from the data
     return Recipe(
@@ -182,7 +180,7 @@ def _check_types(run: Mapping[str, Any], file: str) -> None:
             (list, "a list of texts") if key in lists else (dict, "a table") if key in tables else (str, "a text")
         )
         if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in value)):
-            raise Wrong(f"{file}: run.{key} has to be {said}.")
+            raise UsageError(f"{file}: run.{key} has to be {said}.")
 
 
 def _parse_promise(raw: Mapping[str, Any], file: str) -> Promise:
@@ -191,12 +189,12 @@ def _parse_promise(raw: Mapping[str, Any], file: str) -> Promise:
     known = [item.name for item in fields(Promise)]
     for key in raw:
         if key not in known:
-            raise Wrong(f"{file}: [promise] has no {key!r}; {suggest(key, known)}")
+            raise UsageError(f"{file}: [promise] has no {key!r}; {suggest(key, known)}")
     for key in ("score", "minutes"):
         if key not in raw:
-            raise Wrong(f"{file}: [promise] does not say its {key}; write {key} = ...")
+            raise UsageError(f"{file}: [promise] does not say its {key}; write {key} = ...")
     try:
         told: dict[str, Any] = {key: value.strip() if isinstance(value, str) else value for key, value in raw.items()}
         return Promise(**told)
     except ValueError as error:
-        raise Wrong(f"{file}: [promise]: {error}") from None
+        raise UsageError(f"{file}: [promise]: {error}") from None

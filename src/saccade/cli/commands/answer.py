@@ -43,14 +43,16 @@ def main(
     from saccade.cli.generate_texts import Inputs
 
     def work() -> int:
-        from saccade.cli.train_flags import Wrong
+        from saccade.errors import UsageError
 
         if bool(context) == bool(data) or (data and question):
-            raise Wrong("Say what is asked about: --context FILE|TEXT with questions, or --data FILE, which has both.")
+            raise UsageError(
+                "Say what is asked about: --context FILE|TEXT with questions, or --data FILE, which has both."
+            )
         asked = question or tuple([line.strip() for line in sys.stdin if line.strip()] if context else [])
         text = _read_context(context) if context else ""
         if context and not asked:
-            raise Wrong("There is no question; write it behind the run, or one a line on standard input.")
+            raise UsageError("There is no question; write it behind the run, or one a line on standard input.")
         texts = [part for one in asked for part in (text, one)]
         return print_predictions("answer", "span", run, Inputs(texts, data, columns), as_json=json, engine=engine)
 

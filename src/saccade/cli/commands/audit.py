@@ -71,16 +71,15 @@ def _audit_run(run: str, suite_names: tuple[str, ...], inputs: AuditInputs, as_j
     from saccade.audit.registry import inapplicable_suites
     from saccade.audit.run_records import AuditFile, write_audits
     from saccade.cli.audit_compare import compare_with_earlier_audit, open_earlier_audit, suite_key
-    from saccade.cli.train_flags import Wrong
 
     if suite_names == ("list",):
         return _list_suites(as_json)
     if inputs.test_sentences and len(suite_names) != 1:
-        raise Wrong("--test-sentences are for one suite; name it with --suite, such as --suite stereotypes.")
+        raise UsageError("--test-sentences are for one suite; name it with --suite, such as --suite stereotypes.")
     before = open_earlier_audit(inputs.compare_to) if inputs.compare_to else None
     task, subject, mark = _make_subject(run, inputs)
     if before is not None and subject.model is None:
-        raise Wrong(f"--compare-to compares two models, and {run} is a task; name a run.")
+        raise UsageError(f"--compare-to compares two models, and {run} is a task; name a run.")
     suites, missing = _select_suites(run, suite_names, task, subject)
     found: dict[str, AuditRecord] = {}
     for suite in suites:
@@ -156,22 +155,21 @@ def _select_suites(
 ) -> "tuple[list[Suite], dict[str, str]]":
     """The suites to run, and those that would apply but lack what they read."""
     from saccade.audit.registry import find_suite, suites_for
-    from saccade.cli.train_flags import Wrong
 
     try:
         suites = [find_suite(name) for name in suite_names] or suites_for(task)
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise UsageError(str(error)) from None
     for suite in suites:
         if why := suite.not_applicable(task):
-            raise Wrong(f"the suite {suite.name} does not apply to {run}: {why}.")
+            raise UsageError(f"the suite {suite.name} does not apply to {run}: {why}.")
     suites = _add_disaggregated_suite(suites, subject)
     if subject.regard_classifier is not None and not any(suite.name == "regard" for suite in suites):
-        raise Wrong(
+        raise UsageError(
             "--regard-classifier is for the suite regard, which is not among those that are run; add --suite regard."
         )
     if subject.bad_words and not (suite_names and all(suite.generates_text for suite in suites)):
-        raise Wrong("--bad-words is for suites that read what a model writes; name them, such as --suite regard.")
+        raise UsageError("--bad-words is for suites that read what a model writes; name them, such as --suite regard.")
     if subject.model is None:
         return [suite for suite in suites if suite.name == "data"], {}
     missing = {}

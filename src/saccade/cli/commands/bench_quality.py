@@ -43,14 +43,14 @@ def main(
         json: Print the results as JSON.
     """
     from saccade.cli.exit_codes import run_command
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
 
     def work() -> int:
         from saccade.cli.inputs import open_run_for_task
         from saccade.engine.quantization_quality import measure_quality
 
         if max_texts < 1:
-            raise Wrong(f"--max-texts is {max_texts}; at least one is needed.")
+            raise UsageError(f"--max-texts is {max_texts}; at least one is needed.")
         tested = open_run_for_task(run)
         model = tested.model
         some = take_evenly(drop_short_texts(model, read_texts(tested, data, columns)), max_texts)

@@ -42,10 +42,9 @@ def _write_or_check_card(run: str, init: bool, check: bool, as_json: bool) -> in
     from saccade.audit.run_records import find_model_directory, find_task, open_records
     from saccade.audit.statements import write_template
     from saccade.cli.drawing import report_missing_fonts
-    from saccade.cli.train_flags import Wrong
 
     if init and check:
-        raise Wrong("--init writes and --check does not; use one of them.")
+        raise UsageError("--init writes and --check does not; use one of them.")
     home, model = find_model_directory(run)
     if init:
         return _print_paths([write_template(home)], as_json)

@@ -37,15 +37,15 @@ def main(
 
 
 def _export_run(run: str, directory: Path, head: str | None, reason: str | None) -> int:
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
     from saccade.models.load import load
     from saccade.models.prune_heads import unprune
     from saccade.models.save import save
 
     if directory.exists():
-        raise Wrong(f"{directory} exists already; name a new directory.")
+        raise UsageError(f"{directory} exists already; name a new directory.")
     if reason is not None and not reason.strip():
-        raise Wrong("--unaudited is blank; say in a few words why the model goes out without audit or statements.")
+        raise UsageError("--unaudited is blank; say in a few words why the model goes out without audit or statements.")
     card, beside = _build_card(run, reason)
     model = load(run, head=head)
     print(model.report)

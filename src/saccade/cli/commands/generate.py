@@ -67,8 +67,8 @@ def main(
 
     def work() -> int:
         from saccade.cli.inputs import open_run_for_task
-        from saccade.cli.train_flags import Wrong
         from saccade.decoding.generator import TextGenerator
+        from saccade.errors import UsageError
         from saccade.models.capabilities import Generates
         from saccade.tasks.base import require_tokenizer
         from saccade.tasks.records.validity import get_record_format
@@ -77,7 +77,7 @@ def main(
         try:
             _check_flags(text, inputs, chosen.check())
         except UsageError as error:
-            raise Wrong(str(error)) from None
+            raise UsageError(str(error)) from None
         found = open_run_for_task(run)
         task = found.task
         if task.needs.generates is not Generates.CONTINUATION:
@@ -171,11 +171,11 @@ def _generate_records(
     text: str, inputs: GenerateInputs, generator: "TextGenerator", record_format: "RecordFormat", max_new_tokens: int
 ) -> "Sequence[GeneratedRecord]":
     """Texts that end where a record ends."""
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
     from saccade.tasks.records.generate import generate_records
 
     if not generator.decoding.can_stream:
-        raise Wrong(
+        raise UsageError(
             "Records are drawn one by one; beams, samples, contrast, drafts and --n-best choose one of several. Leave them "
             "out, or say --record-format none."
         )

@@ -144,36 +144,38 @@ def main(
 
 def _check_flags(text: tuple[str, ...], selection: LookSelection, extras: LookExtras, outputs: LookOutputs) -> None:
     """Say at once what is missing."""
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
 
     if extras.prune and (text or extras.ablate):
-        raise Wrong("--prune leaves heads out for good: it takes no text, and --ablate is asked before it or after it.")
+        raise UsageError(
+            "--prune leaves heads out for good: it takes no text, and --ablate is asked before it or after it."
+        )
     if outputs.out and not extras.prune:
-        raise Wrong(
+        raise UsageError(
             "--out is where --prune writes a smaller model; pictures and data go to --html, --png and --safetensors."
         )
     if extras.ablate and text:
-        raise Wrong("--ablate judges heads by many examples and takes no text; give them with --data.")
+        raise UsageError("--ablate judges heads by many examples and takes no text; give them with --data.")
     if extras.architecture and (text or extras.ablate or extras.compare_word):
-        raise Wrong("--architecture is about the model alone; leave the text, --compare-word and --ablate out.")
+        raise UsageError("--architecture is about the model alone; leave the text, --compare-word and --ablate out.")
     if outputs.safetensors and (extras.architecture or extras.ablate or extras.compare_word):
-        raise Wrong(
+        raise UsageError(
             "--safetensors keeps maps of a text; --architecture, --compare-word and --ablate go to --html, --png and --json."
         )
     if selection.query and extras.align:
-        raise Wrong("--align follows every word that was written; leave --query out.")
+        raise UsageError("--align follows every word that was written; leave --query out.")
     if extras.compare_word and len(text) != 2:
-        raise Wrong(f"--compare-word compares a word in two texts; {len(text)} came.")
+        raise UsageError(f"--compare-word compares a word in two texts; {len(text)} came.")
     if extras.gold_alignments and selection.head:
-        raise Wrong("--gold-alignments finds the head by itself; leave --head out.")
+        raise UsageError("--gold-alignments finds the head by itself; leave --head out.")
     if not (extras.ablate or extras.prune or extras.gold_alignments or extras.architecture) and not 1 <= len(text) <= 2:
-        raise Wrong(f"{len(text)} texts came; one is needed, or two that belong together.")
+        raise UsageError(f"{len(text)} texts came; one is needed, or two that belong together.")
     if selection.max_new_tokens < 0:
-        raise Wrong(
+        raise UsageError(
             f"--max-new-tokens is {selection.max_new_tokens}; a number of tokens is needed, or 0 for as many as the task allows."
         )
     if min(extras.max_examples, extras.bootstrap_samples) < 2:
-        raise Wrong(
+        raise UsageError(
             f"--max-examples is {extras.max_examples} and --bootstrap-samples {extras.bootstrap_samples}; an interval needs at least 2 of each."
         )
     _check_output_paths(outputs)
@@ -183,7 +185,7 @@ def _check_output_paths(outputs: LookOutputs) -> None:
     """Files that can be written, by names that say what is in them, before the model is asked."""
     from pathlib import Path
 
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
 
     kinds = {"html": (".html", ".htm"), "png": (".png", ".svg", ".pdf"), "safetensors": ()}
     for flag, suffixes in kinds.items():
@@ -192,9 +194,9 @@ def _check_output_paths(outputs: LookOutputs) -> None:
             continue
         if path.is_dir():
             example = path / f"look{suffixes[0] if suffixes else '.safetensors'}"
-            raise Wrong(f"--{flag} {path}: is a directory; name a file in it, such as {example}.")
+            raise UsageError(f"--{flag} {path}: is a directory; name a file in it, such as {example}.")
         if suffixes and path.suffix.lower() not in suffixes:
-            raise Wrong(f"--{flag} {path}: the name of the file has to end in {' or '.join(suffixes)}.")
+            raise UsageError(f"--{flag} {path}: the name of the file has to end in {' or '.join(suffixes)}.")
 
 
 def _look_at_text(

@@ -29,7 +29,8 @@ def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(me
 def _print_recipes(args: list[str]) -> int:
     from saccade.attention.registry import suggest
     from saccade.cli.record import load_records
-    from saccade.cli.train_flags import Wrong, load_recipes
+    from saccade.cli.train_flags import load_recipes
+    from saccade.errors import UsageError
     from saccade.recipes.recipe import read_recipe_text
 
     known, measured = load_recipes(), load_records()
@@ -39,7 +40,7 @@ def _print_recipes(args: list[str]) -> int:
         return 0
     name = args[-1]
     if name not in known:
-        raise Wrong(f"There is no recipe {name!r}; {suggest(name, list(known))}")
+        raise UsageError(f"There is no recipe {name!r}; {suggest(name, list(known))}")
     print(read_recipe_text(name), end="")
     print()
     for line in describe_recipe(known[name], measured.get(name)):

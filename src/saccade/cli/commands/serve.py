@@ -41,14 +41,14 @@ def serve_models(
     run_names: tuple[str, ...], port: int, runs: Path | None, *, open_browser: bool, query: dict[str, str] | None = None
 ) -> int:
     """Load the models, then serve until Ctrl-C."""
-    from saccade.cli.train_flags import Wrong
+    from saccade.errors import UsageError
     from saccade.serving.app import make_app
     from saccade.serving.runs import RunFolder
     from saccade.serving.server import MAX_PORT, open_listener, run_server
     from saccade.serving.session import ModelSession
 
     if not 0 <= port <= MAX_PORT:  # before models are loaded
-        raise Wrong(f"--port: {port} is no port; they go from 1 to {MAX_PORT:,}, and 0 takes any that is free.")
+        raise UsageError(f"--port: {port} is no port; they go from 1 to {MAX_PORT:,}, and 0 takes any that is free.")
     rooms: dict[str, ModelSession] = {}
     for name in run_names:
         print(f"saccade serve: loading {name}", file=sys.stderr)
@@ -61,6 +61,6 @@ def serve_models(
     try:
         door = open_listener(port)
     except ValueError as error:
-        raise Wrong(str(error)) from error
+        raise UsageError(str(error)) from error
     run_server(make_app(rooms, RunFolder(folder)), door, told, open_browser=open_browser, query=query)
     return 0

@@ -14,6 +14,7 @@ import tyro
 from saccade.cli import train_flags as flags
 from saccade.cli.argument_types import DirectoryFlag
 from saccade.cli.flag_synonyms import normalize_flags
+from saccade.errors import UsageError
 from saccade.training import exit_report
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _launch_processes(args: TrainFlags, dotted: list[str], argv: Sequence[str]) 
             if args.processes < 1
             else f"this is one of {exit_report.get_world_size()} processes already"
         )
-        raise flags.Wrong(f"--processes is {args.processes}; {wrong}.")
+        raise UsageError(f"--processes is {args.processes}; {wrong}.")
     flags.make_request("train", args, dotted)
     from saccade.training.distributed.launch import launch
 
