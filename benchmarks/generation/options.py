@@ -72,7 +72,7 @@ def lined(base: "Work", rivals: Sequence[str], precision: str) -> "list[Work]":
 
 def known(given: Sequence[str], names: Sequence[str], what: str) -> None:
     """Refuse a name that is not in the list, and say which is near."""
-    from saccade.attention.registry import suggest
+    from saccade.suggest import suggest
 
     for name in given:
         if name not in names:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from saccade.attention.mechanism import Mechanism
 from saccade.attention.mechanisms.additive import Additive
@@ -19,6 +18,7 @@ from saccade.attention.normalizer import Hard, Sparsemax, SumNormalizer
 from saccade.attention.sparse.bigbird import BigBird
 from saccade.attention.sparse.lsh import LSHAttention
 from saccade.attention.sparse.windowed import Windowed
+from saccade.suggest import suggest
 
 FEATURES = {
     "causal": "supports causal masking",
@@ -205,13 +205,3 @@ def get_mechanism(name: str) -> MechanismEntry:
         if entry.name == name:
             return entry
     raise ValueError(f"Unknown mechanism {name!r}; {suggest(name, [entry.name for entry in MECHANISMS])}")
-
-
-def suggest(name: str, choices: list[str]) -> str:
-    """What somebody may have meant, and what there is.
-
-    >>> suggest("bigbrid", ["dot", "bigbird"])
-    "did you mean 'bigbird'? Known are dot, bigbird."
-    """
-    near = get_close_matches(name, choices, n=1)
-    return (f"did you mean {near[0]!r}? Known" if near else "known") + f" are {', '.join(choices)}."

@@ -1,6 +1,5 @@
 """Every suite, a line each, and which of them a task is held to."""
 
-from saccade.attention.registry import suggest
 from saccade.audit.suite import Suite
 from saccade.audit.suites.counterfactual import CounterfactualSuite
 from saccade.audit.suites.data import DataSuite
@@ -8,6 +7,7 @@ from saccade.audit.suites.gender.suite import GenderSuite
 from saccade.audit.suites.regard.suite import RegardSuite
 from saccade.audit.suites.stereotypes import StereotypeSuite
 from saccade.errors import UsageError
+from saccade.suggest import suggest
 from saccade.tasks.base import Task
 
 SUITES: list[Suite] = [DataSuite(), CounterfactualSuite(), StereotypeSuite(), GenderSuite(), RegardSuite()]

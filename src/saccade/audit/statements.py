@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saccade.attention.registry import suggest
 from saccade.errors import ModelError
 from saccade.models.io.model_dir import read_toml
+from saccade.suggest import suggest
 
 STATEMENTS_FILE = "statements.toml"
 NOT_STATED = "not stated"

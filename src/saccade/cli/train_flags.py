@@ -213,7 +213,7 @@ def _check_augment(recipe: Recipe, dotted: Sequence[str]) -> None:
 
 def _check_recipe_settings(recipe: Recipe, defaults: Mapping[str, Any]) -> None:
     """A recipe's settings exist; a misspelt one fails with the nearest."""
-    from saccade.attention.registry import suggest
+    from saccade.suggest import suggest
 
     for table, config in defaults.items():
         known = [item.name for item in fields(config)]

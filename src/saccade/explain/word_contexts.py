@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saccade.attention.registry import suggest
 from saccade.data import Text
 from saccade.errors import ModelError, UsageError
 from saccade.explain.inputs import LookInput, make_input, open_with_task
 from saccade.explain.look import eval_mode, look_at
 from saccade.explain.maps import AttentionMap
 from saccade.models.model import Model
+from saccade.suggest import suggest
 
 WeightedWords = tuple[tuple[str, float], ...]  # words, and how much of them is taken
 

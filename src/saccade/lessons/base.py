@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from saccade.attention.registry import suggest
 from saccade.errors import UsageError
+from saccade.suggest import suggest
 
 MAX_TEXT_CHARACTERS = 2000  # characters of a text
 SIGNIFICANT_DIGITS = 6  # that count: more than any screen shows

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from saccade import text
-from saccade.attention.registry import suggest
 from saccade.errors import ModelError
 from saccade.models.build import new
 from saccade.models.check_weights import check_decoder_start, check_fields, check_memory, check_segments
@@ -36,6 +35,7 @@ from saccade.models.prune_heads import prune, read_kept_heads
 from saccade.models.registry import FAMILIES, get_family
 from saccade.models.save import save
 from saccade.models.unused_heads import count_outputs, describe_dropped_heads
+from saccade.suggest import suggest
 from saccade.text.loading.safe_files import abbreviate, as_model_error
 
 __all__ = ["NO_HEAD", "LoadReport", "Model", "Pooling", "get_family", "load", "new", "save"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from saccade.attention.registry import suggest
 from saccade.errors import ModelError
+from saccade.suggest import suggest
 
 
 def overridable_fields(config: Any) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Every family of the package, in order: the table that tests and tools run over."""
 
-from saccade.attention.registry import suggest
 from saccade.errors import ModelError
 from saccade.models import derived_families
 from saccade.models.families import (
@@ -30,6 +29,7 @@ from saccade.models.families import (
     vit,
 )
 from saccade.models.family import Family
+from saccade.suggest import suggest
 
 FAMILIES: list[Family] = [
     rnn.FAMILY,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from saccade.attention import Alibi, Bias, T5Bias
 from saccade.attention.ascii_heatmap import ascii_heatmap
-from saccade.attention.registry import suggest
+from saccade.suggest import suggest
 
 Rotation = Callable[[Tensor], Tensor]
 

@@ -105,8 +105,8 @@ def load_recipes() -> dict[str, Recipe]:
 
 def load_recipe(name: str) -> Recipe:
     """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
-    from saccade.attention.registry import suggest
     from saccade.models.io.model_dir import read_toml
+    from saccade.suggest import suggest
     from saccade.tasks.registry import TASKS, task_class
 
     if any(name in (task.name, *task.aliases) for task in TASKS):
@@ -184,7 +184,7 @@ def _check_types(run: Mapping[str, Any], file: str) -> None:
 
 
 def _parse_promise(raw: Mapping[str, Any], file: str) -> Promise:
-    from saccade.attention.registry import suggest
+    from saccade.suggest import suggest
 
     known = [item.name for item in fields(Promise)]
     for key in raw:

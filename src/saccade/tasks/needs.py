@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from saccade.attention.registry import suggest
 from saccade.errors import ModelError, UsageError
 from saccade.models.capabilities import Capabilities, Generates, Modality
 from saccade.models.family import Family
 from saccade.models.registry import FAMILIES
+from saccade.suggest import suggest
 
 if TYPE_CHECKING:
     from saccade.tasks.base import Task

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade import metrics
-from saccade.attention.registry import suggest
 from saccade.data import Batch, Example, Role
 from saccade.data.example import FIRST, PAIR_LABEL, PAIR_SCORE, SECOND
 from saccade.data.infer_task import are_numbers
@@ -25,6 +24,7 @@ from saccade.errors import DataError, UsageError
 from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
+from saccade.suggest import suggest
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
 from saccade.tasks.label import is_pair_model, majority_class_baseline
 from saccade.tasks.needs import Needs

@@ -1,7 +1,7 @@
 """Every task, a line each."""
 
-from saccade.attention.registry import suggest
 from saccade.errors import UsageError
+from saccade.suggest import suggest
 from saccade.tasks.base import Task
 from saccade.tasks.caption import Caption
 from saccade.tasks.grade import Grade

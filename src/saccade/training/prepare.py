@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from saccade.attention.registry import suggest
 from saccade.data import Example, inspect_data
 from saccade.data.splits import Splits
 from saccade.data.streaming.text import StreamedExamples
@@ -18,6 +17,7 @@ from saccade.models.build import new
 from saccade.models.check_weights import copy_weights
 from saccade.models.load import load, read_family_and_config
 from saccade.models.model import Model
+from saccade.suggest import suggest
 from saccade.tasks.base import Defaults, Task
 from saccade.tasks.batches import BatchSource, make_batches, write_token_shards
 from saccade.tasks.counterfactual_augment import AugmentedExamples, augment_examples

@@ -153,9 +153,9 @@ def _split_files(names: list[str], flags: SplitFlags, out: Path | None, *, seed:
 
 def _get_data(names: list[str], sample: SampleFlags, out: Path | None, mirror: Path | None) -> int:
     """A sample of our own, or a set of others."""
-    from saccade.attention.registry import suggest
     from saccade.data.catalog import DATASETS
     from saccade.data.samples import SAMPLES
+    from saccade.suggest import suggest
 
     if not names or len(names) > 2:
         listed = [f"  {name:16} {entry.description}" for name, entry in [*SAMPLES.items(), *DATASETS.items()]]

@@ -74,7 +74,7 @@ def parse_overrides(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
     >>> parse_overrides(Config(), ["augment=counterfactual"])
     {'augment': 'counterfactual'}
     """
-    from saccade.attention.registry import suggest
+    from saccade.suggest import suggest
     from saccade.training.events import RunRefused
 
     kinds, found = get_type_hints(type(config)), {}

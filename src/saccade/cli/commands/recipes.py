@@ -27,11 +27,11 @@ def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(me
 
 
 def _print_recipes(args: list[str]) -> int:
-    from saccade.attention.registry import suggest
     from saccade.cli.record import load_records
     from saccade.cli.train_flags import load_recipes
     from saccade.errors import UsageError
     from saccade.recipes.recipe import read_recipe_text
+    from saccade.suggest import suggest
 
     known, measured = load_recipes(), load_records()
     if not args:

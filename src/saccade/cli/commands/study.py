@@ -62,7 +62,7 @@ def main(
     from saccade.cli.exit_codes import run_command
 
     if name not in STUDIES:
-        from saccade.attention.registry import suggest
+        from saccade.suggest import suggest
 
         print(f"saccade study: there is no study {name!r}; {suggest(name, list(STUDIES))}", file=sys.stderr)
         return 2

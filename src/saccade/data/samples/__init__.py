@@ -4,7 +4,6 @@
 True
 """
 
-from saccade.attention.registry import suggest
 from saccade.data.samples import (
     dates,
     docs,
@@ -21,6 +20,7 @@ from saccade.data.samples import (
     tunes,
 )
 from saccade.data.samples.base import Sample
+from saccade.suggest import suggest
 
 SAMPLES: dict[str, Sample] = {
     entry.name: entry

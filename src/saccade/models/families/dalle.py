@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, Layout
-from saccade.attention.registry import suggest
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models.capabilities import Capabilities, Generates, Modality
@@ -24,6 +23,7 @@ from saccade.parts.embeddings import TokenEmbedding
 from saccade.parts.heads import LMHead
 from saccade.parts.position import Learned, LearnedGrid
 from saccade.parts.state import State
+from saccade.suggest import suggest
 from saccade.vision.vqvae import DiscreteAutoencoder, GumbelQuantizer, VectorQuantizer
 
 QUANTIZERS = {"gumbel": GumbelQuantizer, "nearest": VectorQuantizer}

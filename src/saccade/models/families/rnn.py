@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import FULL, MECHANISMS, Additive, Mechanism, Sight, Spatial, get_mechanism
-from saccade.attention.registry import suggest
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models import reader_heads as reading
@@ -23,6 +22,7 @@ from saccade.parts.embeddings import TokenEmbedding
 from saccade.parts.heads import FirstTokenPool, LMHead
 from saccade.parts.recurrent import Recurrent
 from saccade.parts.state import State
+from saccade.suggest import suggest
 
 
 @dataclass(frozen=True)

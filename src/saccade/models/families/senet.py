@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.registry import suggest
 from saccade.data import Batch, Image
 from saccade.errors import ModelError
 from saccade.models.capabilities import Capabilities, Modality
 from saccade.models.family import Family, HeadSpec
 from saccade.parts.heads import ClassificationHead
 from saccade.parts.squeeze_excite import SqueezeExcite
+from saccade.suggest import suggest
 
 
 @dataclass(frozen=True)

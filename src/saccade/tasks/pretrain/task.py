@@ -5,11 +5,11 @@ from typing import Any
 
 from torch import Tensor
 
-from saccade.attention.registry import suggest
 from saccade.data import Batch, Example, Role
 from saccade.errors import UsageError
 from saccade.metrics import Score
 from saccade.models.model import Model
+from saccade.suggest import suggest
 from saccade.tasks.base import Defaults, Item, Task
 from saccade.tasks.pretrain.bart_denoising import BartDenoising
 from saccade.tasks.pretrain.causal_lm import CausalLM

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.attention.registry import suggest
 from saccade.data import Batch, Text
 from saccade.errors import UsageError
 from saccade.models.model import Model
 from saccade.parts.state import State
+from saccade.suggest import suggest
 
 SLOT_PATTERN = re.compile(r"\{(\w+)\}")
 

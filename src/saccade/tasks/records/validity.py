@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
-from saccade.attention.registry import suggest
 from saccade.data.read.midi import parse_notes
 from saccade.errors import UsageError
+from saccade.suggest import suggest
 from saccade.tasks.records import check_abc_tune, check_smiles
 
 MAX_FAULTS_SHOWN = 3  # faults that are told

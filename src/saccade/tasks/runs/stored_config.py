@@ -8,9 +8,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from saccade.attention.registry import suggest
 from saccade.errors import ModelError
 from saccade.models.io.model_dir import read_toml
+from saccade.suggest import suggest
 from saccade.tasks.registry import TASKS, task_class
 from saccade.text.loading.safe_files import abbreviate
 

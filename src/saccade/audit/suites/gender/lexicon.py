@@ -8,8 +8,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Literal
 
-from saccade.attention.registry import suggest
 from saccade.errors import UsageError
+from saccade.suggest import suggest
 
 Gender = Literal["male", "female", "neutral"]
 NounKind = Literal[

@@ -1,0 +1,17 @@
+"""Did you mean: the nearest of the known names, for error messages about a name that is unknown or misspelt.
+
+This module imports nothing from the rest of saccade, so that every package can use it.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+def suggest(name: str, choices: Sequence[str]) -> str:
+    """The second half of an error message: the nearest known name, if one is near, and all known names.
+
+    >>> suggest("bigbrid", ["dot", "bigbird"])
+    "did you mean 'bigbird'? Known are dot, bigbird."
+    """
+    near = get_close_matches(name, choices, n=1)
+    return (f"did you mean {near[0]!r}? Known" if near else "known") + f" are {', '.join(choices)}."
