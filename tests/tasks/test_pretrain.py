@@ -125,7 +125,7 @@ def test_a_running_text_is_cut_into_windows_and_nothing_is_lost(reader, examples
 
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_texts_packed_into_rows_are_learnt_as_if_each_were_alone(reader, examples, whole_words):
-    alone = MaskedLM(Config(max_tokens=64, packing="alone", whole_word_masking=whole_words))
+    alone = MaskedLM(Config(max_tokens=64, packing="none", whole_word_masking=whole_words))
     packed = MaskedLM(Config(max_tokens=64, packing="packed", whole_word_masking=whole_words))
     singles, rows = (task.encode(examples, reader) for task in (alone, packed))
     assert len(rows) < 0.6 * len(singles)
@@ -237,12 +237,12 @@ def test_scores_are_the_same_in_batches_of_any_size_and_of_perfect_answers_perfe
     together = predict_items(task, ready.model, items)
     alone = [predict_items(task, ready.model, [item])[0] for item in items]
     for a, b in zip(together, alone, strict=True):
-        assert (a["right"], a["asked"]) == (b["right"], b["asked"])
+        assert (a["correct"], a["targets"]) == (b["correct"], b["targets"])
         assert a["nats"] == pytest.approx(b["nats"], rel=1e-4)
-    assert sum(a["asked"] for a in together) == task.count_targets(task.batch(items))
-    perplexity, accuracy = task.score([{"nats": 0.0, "right": 5, "asked": 5}] * 2, [])
+    assert sum(a["targets"] for a in together) == task.count_targets(task.batch(items))
+    perplexity, accuracy = task.score([{"nats": 0.0, "correct": 5, "targets": 5}] * 2, [])
     assert (perplexity.value, accuracy.value) == (1.0, 1.0)
-    assert task.score([{"nats": 4.0, "right": 1, "asked": 4}], [])[1].value == 0.25
+    assert task.score([{"nats": 4.0, "correct": 1, "targets": 4}], [])[1].value == 0.25
     assert "of" in task.to_line(task.to_record(together[0], examples[0]))
 
 
@@ -336,7 +336,7 @@ def test_sentinels_are_special_and_no_text_can_forge_them(examples):
         ({"max_tokens": 3}, "max_tokens"),
         ({"packing": "pack"}, "packed"),
         ({"objective": "span_corruption", "whole_word_masking": True}, "whole_word_masking"),
-        ({"objective": "causal_lm", "packing": "packed"}, "running"),
+        ({"objective": "causal_lm", "packing": "packed"}, "task.packing"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused_by_name(settings, words):
@@ -345,7 +345,7 @@ def test_settings_that_cannot_be_meant_are_refused_by_name(settings, words):
 
 
 def test_models_that_cannot_do_it_are_refused_by_name(examples, reader):
-    with pytest.raises(ValueError, match="alone"):
+    with pytest.raises(ValueError, match="--task.packing none"):
         made("span_corruption", examples, packing="packed").make_batches()
     bare = new("t5", t5.Config(vocab=reader.tokenizer.vocab, head_width=8, **SIZES))
     bare.tokenizer = reader.tokenizer
@@ -354,7 +354,7 @@ def test_models_that_cannot_do_it_are_refused_by_name(examples, reader):
     with pytest.raises(ValueError, match="writes"):
         prepare(Job("pretrain", model="bert", task_fields={"objective": "span_corruption"}, model_fields=SIZES))
     with pytest.raises(DataError, match="0 tokens"):
-        MaskedLM(Config(packing="alone")).encode([Example({"text": "\n"})], reader)
+        MaskedLM(Config(packing="none")).encode([Example({"text": "\n"})], reader)
 
 
 def test_flags_are_those_of_the_family_that_the_objective_chooses():

@@ -49,9 +49,7 @@ def made(lines=LINES, sizes=SIZES, share=0.3, **game):
     tokenizer = text.train_tokenizer(lines, "words", 300, token_template="bos_eos")
     model = new("electra", Config(**sizes, vocab=tokenizer.vocab), head="replaced_token_detection")
     model.tokenizer = tokenizer
-    task = ReplacedTokenDetection(
-        settings.Config("replaced_token_detection", packing="alone", mask_ratio=share, **game)
-    )
+    task = ReplacedTokenDetection(settings.Config("replaced_token_detection", packing="none", mask_ratio=share, **game))
     task.attach_training_modules(model)
     return task, model, [Example({"text": line}) for line in lines]
 
@@ -291,7 +289,7 @@ def test_an_answer_does_not_depend_on_its_neighbours():
     together = task.answer(model, batch)
     for item, answer in zip(batch.items, together, strict=True):
         assert task.answer(model, task.batch([item])) == [pytest.approx(answer, rel=1e-5)]
-    assert "replaced tokens found among" in task.to_line(together[0])
+    assert "replaced tokens detected" in task.to_line(together[0])
 
 
 def learner(task, model, examples, steps):
@@ -391,7 +389,7 @@ def test_a_run_and_what_begins_from_it(tmp_path):
 def test_what_cannot_be_is_said(tmp_path):
     task, model, batch = rough()
     del model.generator
-    with pytest.raises(ValueError, match="no generator beside it"):
+    with pytest.raises(ValueError, match="no generator to train with"):
         task.loss(model, batch)
     with pytest.raises(
         ValueError, match=r"objective replaced_token_detection needs .* bert encodes a text, .* Choose electra\."

@@ -78,7 +78,7 @@ class Mechanism(nn.Module):
             return v.new_zeros(*q.shape[:3], v.size(-1))  # nobody looks, or there is nothing to look at
         if sight.document_ids is not None and not self.supports_packing:
             raise ValueError(
-                f"{type(self).__name__} cannot keep apart texts that share a row; give it one text a row (--task.packing alone)."
+                f"{type(self).__name__} cannot keep apart texts that share a row; give it one text a row (--task.packing none)."
             )
         sight = self.with_noise(q, k, sight)
         if self.watcher is not None:

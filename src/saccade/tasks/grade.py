@@ -37,7 +37,7 @@ class Config:
     target_std: float = 1.0
     """Standard deviation of the target values, measured on the training data."""
     augment: Literal["none", "counterfactual"] = "none"
-    """Data augmentation: counterfactual adds copies of training examples about the other group; none trains on the data as they are."""
+    """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 
 
 class Grade(Task):

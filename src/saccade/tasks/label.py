@@ -41,7 +41,7 @@ class Config:
     metric: str = "accuracy"
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
     augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
-    """Data augmentation: flip, crop or flip_crop of images; counterfactual adds copies of texts about the other group; none disables it."""
+    """Data augmentation: flip, crop or flip_crop (images), or counterfactual copies about the other group (texts)."""
 
 
 class Label(Task):

@@ -40,7 +40,7 @@ class Config:
     record_format: str = "none"
     """Format of the records, for `generate --check`: none, smiles, abc, protein or midi."""
     augment: Literal["none", "counterfactual"] = "none"
-    """Data augmentation: counterfactual adds copies of training examples about the other group; none trains on the data as they are."""
+    """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 
 
 class Language(Task):

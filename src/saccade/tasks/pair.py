@@ -56,7 +56,7 @@ class Config:
     target_std: float = 1.0
     """Standard deviation of the target numbers, measured on the training data."""
     augment: Literal["none", "counterfactual", "swap_order"] = "none"
-    """Data augmentation: counterfactual adds copies about the other group, swap_order adds each pair in reverse; none disables it."""
+    """Data augmentation: counterfactual adds copies about the other group, swap_order each pair in reverse order."""
 
 
 class Pair(Task):

@@ -51,7 +51,7 @@ class Config:
     label_smoothing: float = 0.0
     """Label smoothing of the cross-entropy loss; 0 disables it."""
     augment: Literal["none", "counterfactual"] = "none"
-    """Data augmentation: counterfactual adds copies of training examples about the other group; none trains on the data as they are."""
+    """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 
 
 class Tag(Task):

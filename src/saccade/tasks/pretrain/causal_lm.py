@@ -19,9 +19,9 @@ class CausalLM(Language):
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
-        if self.config.packing != "running" or self.config.whole_word_masking:
+        if self.config.packing != "stream" or self.config.whole_word_masking:
             raise UsageError(
-                "causal reads one running text, token by token; leave out task.packing and task.whole_word_masking."
+                "causal_lm learns from one stream of tokens; leave out task.packing and task.whole_word_masking."
             )
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from saccade.errors import UsageError
 
-PACKINGS = ("running", "packed", "alone")
+PACKINGS = ("stream", "packed", "none")
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,8 @@ class Config:
     """Maximum number of tokens per training row."""
     tokenizer: str = "bpe"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes."""
-    packing: str = "running"
-    """Packing of lines into rows: running (one joined text), packed (several texts per row) or alone (one text per row)."""
+    packing: str = "stream"
+    """Sequence packing: stream (lines joined to one text and cut), packed (several texts per row) or none (one text per row)."""
     mask_ratio: float = 0.0
     """Mask ratio: fraction of the tokens or patches that are masked; 0 takes the published value of the objective."""
     mean_span_length: float = 3.0

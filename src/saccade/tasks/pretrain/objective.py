@@ -75,7 +75,7 @@ class Objective(Task):
 
     def make_window_encoder(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
         """Tokens of a window of a text too large to be held, and what makes an item of such a window and the token after it."""
-        if self.config.whole_word_masking or self.config.packing != "running":
+        if self.config.whole_word_masking or self.config.packing != "stream":
             raise UsageError(
                 "Of a text that is too large to be held only the tokens are kept, as one running text; leave out "
                 "task.whole_word_masking and task.packing, or give less text."
@@ -87,14 +87,14 @@ class Objective(Task):
         return {"window": max_row_tokens(model, self.config)}
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
-        nats, right, asked = ([float(answer[key]) for answer in answers] for key in ("nats", "right", "asked"))
+        nats, right, asked = ([float(answer[key]) for answer in answers] for key in ("nats", "correct", "targets"))
         shares = metrics.measure("accuracy", ratio, np.stack([right, asked], axis=1))
         return [metrics.perplexity(nats, [int(count) for count in asked]), shares]
 
     def to_line(self, record: dict[str, Any]) -> str:
-        right, asked = record["right"], max(1, record["asked"])
+        right, asked = record["correct"], max(1, record["targets"])
         nats = record["nats"] / asked
-        return f"{right} of {record['asked']} hidden tokens right, {nats:.2f} nats each"
+        return f"{right} of {record['targets']} hidden tokens right, {nats:.2f} nats each"
 
 
 def score_tokens(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,4 +113,4 @@ def sum_by_row(rows: Tensor, count: int, nats: Tensor, correct: Tensor) -> list[
     costs = torch.zeros(count, device=nats.device).index_add_(0, rows, nats.float())
     hits, asked = (torch.bincount(rows[some], minlength=count) for some in (correct, torch.ones_like(correct)))
     columns = zip(costs.tolist(), hits.tolist(), asked.tolist(), strict=True)
-    return [{"nats": a, "right": b, "asked": c} for a, b, c in columns]
+    return [{"nats": a, "correct": b, "targets": c} for a, b, c in columns]

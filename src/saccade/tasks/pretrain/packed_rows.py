@@ -81,11 +81,11 @@ def make_rows(
     tokenizer, limit = require_tokenizer(model), max_row_tokens(model, config)
     if config.packing == "packed" and not model.supports_packing:
         raise UsageError(
-            f"A row of {model.family.name} cannot hold several texts that do not see each other; say --task.packing alone."
+            f"A row of {model.family.name} cannot hold several texts that do not see each other; say --task.packing none."
         )
     room, frame = _make_framer(tokenizer, limit, unmaskable_ids)
-    texts = _encode_texts(examples, tokenizer, find_ends, separate=config.packing != "running")
-    if config.packing == "running":
+    texts = _encode_texts(examples, tokenizer, find_ends, separate=config.packing != "stream")
+    if config.packing == "stream":
         texts = _concatenate(texts)
     pieces = [
         frame(ids[start : start + room], last[start : start + room])
