@@ -236,7 +236,7 @@ def main() -> None:
     what = sys.argv[1] if len(sys.argv) > 1 else "all"
     if what == "child":
         return child(sys.argv[2], sys.argv[3], int(sys.argv[4]))
-    from saccade.bench.measure import describe_machine
+    from saccade.system import describe_machine
 
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     parts = {"overhead": overhead, "watching": watching, "encoder": lambda: encoder(rounds)}

@@ -125,7 +125,7 @@ if __name__ == "__main__":
     if sys.argv[1:]:
         child(sys.argv[1])
     else:
-        from saccade.bench.measure import describe_machine
+        from saccade.system import describe_machine
 
         record = {"machine": describe_machine(), "date": str(date.today()), "passes": passes(), "memory": memory()}
         RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.attention import spread
 from benchmarks.training.common import by_length, lines
-from saccade.bench.measure import describe_machine
 from saccade.data import Example
 from saccade.models.build import new
 from saccade.models.families import bert, gpt2, transformer
+from saccade.system import describe_machine
 from saccade.tasks.base import Item
 from saccade.tasks.batches import window_batches
 from saccade.tasks.label import Label

@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from saccade.cli.record import Record, find_promised_score, load_records, make_record, parse_score, recipe_digest
 from saccade.errors import UsageError
 from saccade.recipes.recipe import Recipe, load_recipes
+from saccade.recipes.record import Record, find_promised_score, load_records, make_record, parse_score, recipe_digest
 from saccade.render.charts import render_line_chart
 
 ROOT = Path(__file__).parent.parent

@@ -40,8 +40,8 @@ def main(
         json: Print the record as JSON and nothing else.
     """
     from benchmarks.training.throughput import CASES, race
-    from saccade.bench.measure import describe_machine
     from saccade.suggest import suggest
+    from saccade.system import describe_machine
 
     for name in cases:
         if name not in CASES:

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recipes import ROOT, given, prepared
-from saccade.bench.measure import describe_machine
 from saccade.data.splits import Splits, open_data
 from saccade.recipes.recipe import Recipe, load_recipes
 from saccade.studies.study import total_minutes
+from saccade.system import describe_machine
 from saccade.tasks.registry import task_class
 from saccade.training.config import is_auto
 

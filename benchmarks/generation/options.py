@@ -107,7 +107,7 @@ class Record:
             self.figures = json_text.loads(path.read_text(encoding="utf-8"))["figures"]
 
     def put(self, case: str, figures: dict[str, Any]) -> None:
-        from saccade.bench.measure import describe_machine
+        from saccade.system import describe_machine
 
         facts = describe_machine()
         self.new.append(case)

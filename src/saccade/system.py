@@ -1,11 +1,15 @@
-"""Processor cores and memory of this machine: CPU count, available memory, resident memory, and freeing the heap.
+"""Facts about this machine: CPU name and core count, available and resident memory; and freeing the heap.
 
 This module imports nothing from the rest of saccade, so that every package can use it.
 """
 
 import ctypes
 import os
+import platform
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -48,3 +52,33 @@ def read_lines(path: str) -> list[str]:
         return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
+
+
+def describe_machine() -> dict[str, object]:
+    """The processor, memory, operating system and versions that a measurement was made with, and the date."""
+    return {
+        "cpu": parse_cpu_name(read_lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "free_gb": round((available_memory() or 0) / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "saccade": version("saccade"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def parse_cpu_name(cpuinfo_lines: Sequence[str]) -> str:
+    """The model name of the first processor and its widest vector instructions, on which its speed depends as well.
+
+    >>> parse_cpu_name(["model name\t: A Processor", "flags\t\t: fpu avx avx2 avx512f"])
+    'A Processor, AVX-512'
+    >>> parse_cpu_name(["flags\t\t: avx2"])
+    ''
+    """
+    pairs = [line.partition(":") for line in cpuinfo_lines]
+    facts = {key.strip(): value.strip() for key, _, value in reversed(pairs)}
+    flags = facts.get("flags", "").split()
+    wide = next((f", {name}" for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
+    return facts["model name"] + wide if "model name" in facts else ""

@@ -25,6 +25,7 @@ from saccade.attention import (
 from saccade.bench import attention_cost, attention_flops, attention_plot, measure
 from saccade.bench.measure import FAILED, OK, OUT_OF_MEMORY, REFUSED, SKIPPED, TIMED_OUT, BenchCase, BenchPlan, Outcome
 from saccade.cli.commands import bench
+from saccade.system import describe_machine
 
 H, D = 3, 5
 PATTERNS = {False: FULL, True: CAUSAL}
@@ -233,7 +234,7 @@ def test_what_failed_is_not_tried_at_a_greater_length_or_again(monkeypatch):
     assert len(runs) == 12
     first = [(16, False), (16, True), (32, False), (32, True), (64, False)]
     assert tried == [*first, (16, False), (16, True), (32, False), (64, False)]
-    cases = attention_cost.make_report(plan, runs, measure.describe_machine())["cases"]
+    cases = attention_cost.make_report(plan, runs, describe_machine())["cases"]
     assert [c["status"] for c in cases if c["mode"] == "training"] == [OK, OUT_OF_MEMORY, SKIPPED]
 
 

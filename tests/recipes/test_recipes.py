@@ -13,21 +13,21 @@ from saccade.cli import main
 from saccade.cli import train_flags as flags
 from saccade.cli.commands.recipes import describe_recipe, format_recipe_table
 from saccade.cli.commands.train import TrainFlags
-from saccade.cli.promise import (
+from saccade.data import Example
+from saccade.data.catalog import DATASETS
+from saccade.errors import UsageError
+from saccade.metrics import Score, bits_per_byte
+from saccade.recipes.promise import (
     add_promised_score,
     check_promise,
     compute_word_perplexity,
     find_changed_flags,
     score_generated_records,
 )
-from saccade.cli.record import _collect_samples as samples_of
-from saccade.cli.record import _format_input as asked_of
-from saccade.cli.record import make_record, recipe_digest
-from saccade.data import Example
-from saccade.data.catalog import DATASETS
-from saccade.errors import UsageError
-from saccade.metrics import Score, bits_per_byte
 from saccade.recipes.recipe import Promise, Recipe, Requirements, load_recipe, load_recipes
+from saccade.recipes.record import _collect_samples as samples_of
+from saccade.recipes.record import _format_input as asked_of
+from saccade.recipes.record import make_record, recipe_digest
 from saccade.tasks.registry import task_class
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_every_setting_of_a_recipe_exists_and_its_promise_can_be_measured(name):
     assert found.description
     assert not found.requirements.dataset or found.requirements.dataset in DATASETS
     assert not found.requirements.split_flags or found.requirements.files  # what is parted has to be named
-    most = found.tables["train"].get("max_time", 0)
+    most = found.tables["train"].get("max_minutes", 0)
     assert most < promise.minutes, "training alone must not take all the minutes"
 
 
@@ -140,14 +140,15 @@ def test_a_promise_is_compared_with_both_numbers(promise, value, minutes, kept, 
 
 def test_flags_that_make_it_another_run_are_named():
     def of(*dotted, **given):
-        return find_changed_flags(flags.make_request("train", TrainFlags("dates", **given), list(dotted)))
+        request = flags.make_request("train", TrainFlags("dates", **given), list(dotted))
+        return find_changed_flags(request.recipe, request.job, request.overrides)
 
     assert of() == []
     assert of("--train.save-minutes", "1", "--train.epochs", "7") == []  # one is quiet, the other as it is
     assert of("--train.max-steps", "3", "--model.width", "8") == ["--model.width 8", "--train.max-steps 3"]
     assert of(data=("mine.tsv",)) == ["--data"]
-    asked = flags.make_request("train", TrainFlags("dates"), [])
-    assert find_changed_flags(replace(asked, job=replace(asked.job, model="rnn"))) == ["--model rnn"]
+    request = flags.make_request("train", TrainFlags("dates"), [])
+    assert find_changed_flags(request.recipe, replace(request.job, model="rnn"), {}) == ["--model rnn"]
 
 
 @pytest.mark.parametrize(
@@ -300,6 +301,17 @@ def test_validity_is_what_generate_counts(here, capsys):
     assert [score.name for score in add_promised_score(texts, scores, Path("run"))["dev"]] == ["perplexity"]  # no bits
 
 
+def test_samples_of_a_language_model_continue_the_inputs_of_its_recipe(here):
+    (here / "text.txt").write_text("a small cat sat on a mat\n" * 40)
+    flags = "--task.tokenizer characters --task.max-tokens 12 --train.max-steps 5 --model.width 8 --model.ffn-width 8"
+    assert main(["train", "language", "--data", "text.txt", "--out", "run", *flags.split()]) == 0
+    samples = samples_of(Path("run"), Recipe("language", inputs=("a cat", "on a mat")))
+    assert [sample["input"] for sample in samples] == ["a cat", "on a mat"]
+    assert all(sample["answer"].startswith(sample["input"]) for sample in samples)
+    assert all(len(sample["answer"]) > len(sample["input"]) for sample in samples)
+    assert [sample["input"] for sample in samples_of(Path("run"), Recipe("language"))] == ["\n"] * 5
+
+
 def test_what_was_asked_is_shown_without_its_gold():
     asked = [
         ("pair", Example({"first": "One.", "second": "Two.", "label": "neutral"})),
@@ -312,7 +324,7 @@ def test_what_was_asked_is_shown_without_its_gold():
 
 
 def test_the_pages_are_made_from_the_records():
-    from saccade.cli.record import load_records
+    from saccade.recipes.record import load_records
 
     pages, measured = module(), load_records()
     assert pages.table(KNOWN, measured) in (ROOT / "README.md").read_text(encoding="utf-8"), (
@@ -327,7 +339,7 @@ def test_the_pages_are_made_from_the_records():
 @pytest.mark.parametrize("name", KNOWN)
 def test_answers_are_read_critically_and_quoted_as_they_are(name):
     """A reading of answers that a later training has changed would speak of what is not there."""
-    from saccade.cli.record import load_records
+    from saccade.recipes.record import load_records
 
     samples = load_records()[name]["samples"]
     assert len(samples) >= 5

@@ -7,16 +7,12 @@ hide the smaller. The parent only starts children: no torch is imported here bef
 """
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from saccade.errors import UsageError
@@ -227,36 +223,6 @@ def limit_memory() -> None:
 
             most = int(held[0].split()[1]) * 1024 + free
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-
-
-def describe_machine() -> dict[str, object]:
-    """Where the numbers come from: they mean little without it."""
-    return {
-        "cpu": parse_cpu_name(read_lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        "free_gb": round((available_memory() or 0) / 1e9, 1),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "saccade": version("saccade"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def parse_cpu_name(cpuinfo_lines: Sequence[str]) -> str:
-    """The first processor by name, and how wide its vectors are: one name may stand for machines that differ by half in speed.
-
-    >>> parse_cpu_name(["model name\t: A Processor", "flags\t\t: fpu avx avx2 avx512f"])
-    'A Processor, AVX-512'
-    >>> parse_cpu_name(["flags\t\t: avx2"])
-    ''
-    """
-    pairs = [line.partition(":") for line in cpuinfo_lines]
-    facts = {key.strip(): value.strip() for key, _, value in reversed(pairs)}
-    flags = facts.get("flags", "").split()
-    wide = next((f", {said}" for flag, said in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
-    return facts["model name"] + wide if "model name" in facts else ""
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from saccade.bench.measure import describe_machine
 from saccade.data.read import hash_data
+from saccade.system import describe_machine
 from saccade.tasks.runs.run import Run
 from saccade.training.config import is_auto
 from saccade.training.events import Event, RunRefused

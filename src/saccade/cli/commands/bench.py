@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from saccade.bench.measure import OK, BenchPlan, describe_machine
+from saccade.bench.measure import OK, BenchPlan
 from saccade.cli.argument_types import NAME_REGISTRY
+from saccade.system import describe_machine
 
 if TYPE_CHECKING:
     from saccade.bench.attention_cost import BenchRun

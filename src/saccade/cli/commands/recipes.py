@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 if TYPE_CHECKING:
-    from saccade.cli.record import Record
     from saccade.recipes.recipe import Recipe
+    from saccade.recipes.record import Record
 
 
 def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[show NAME]")] = ()) -> int:
@@ -27,10 +27,10 @@ def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(me
 
 
 def _print_recipes(args: list[str]) -> int:
-    from saccade.cli.record import load_records
     from saccade.cli.train_flags import load_recipes
     from saccade.errors import UsageError
     from saccade.recipes.recipe import read_recipe_text
+    from saccade.recipes.record import load_records
     from saccade.suggest import suggest
 
     known, measured = load_recipes(), load_records()
@@ -60,7 +60,7 @@ def format_recipe_table(recipes: "dict[str, Recipe]", records: "dict[str, Record
 
 
 def _format_record(recipe: "Recipe", record: "Record | None") -> str:
-    from saccade.cli.record import find_promised_score, recipe_digest
+    from saccade.recipes.record import find_promised_score, recipe_digest
 
     score = None if record is None else find_promised_score(recipe, record)
     if record is None or score is None:
@@ -71,7 +71,7 @@ def _format_record(recipe: "Recipe", record: "Record | None") -> str:
 
 def describe_recipe(recipe: "Recipe", record: "Record | None") -> list[str]:
     """What a recipe needs, why it is made as it is, and what was reached."""
-    from saccade.cli.record import parse_score
+    from saccade.recipes.record import parse_score
 
     found = (
         [f"# needs     {recipe.requirements}"]
@@ -106,6 +106,6 @@ def _join_lines(text: str) -> str:
 
 
 def _format_score(score: dict[str, Any]) -> str:
-    from saccade.cli.record import parse_score
+    from saccade.recipes.record import parse_score
 
     return str(parse_score(score)).split(")")[0].split(" ", 1)[1] + ")"

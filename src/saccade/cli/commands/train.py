@@ -18,7 +18,7 @@ from saccade.errors import UsageError
 from saccade.training import exit_report
 
 if TYPE_CHECKING:
-    from saccade.cli.promise import PromiseResult
+    from saccade.recipes.promise import PromiseResult
     from saccade.training.events import RunResult
     from saccade.training.prepare import PreparedRun
 
@@ -120,8 +120,8 @@ def _prepare_and_train(args: TrainFlags, dotted: list[str]) -> int:
 def _run_training(
     ready: "PreparedRun", out: Path, request: flags.TrainRequest, *, as_json: bool, started_at: float
 ) -> int:
-    from saccade.cli import promise
     from saccade.cli.train_progress import TrainProgress
+    from saccade.recipes import promise
     from saccade.training.run import RunResult, run_training
 
     if exit_report.get_rank():  # only the first speaks and writes
@@ -153,11 +153,11 @@ def _check_promise(
     result: "RunResult", out: Path, request: flags.TrainRequest, minutes: Callable[[], float]
 ) -> "PromiseResult | None":
     """Whether a finished run keeps what its recipe promises, written down beside it."""
-    from saccade.cli import promise
+    from saccade.recipes import promise
 
     if result.signal is not None or request.recipe.promise is None:
         return None
-    other = promise.find_changed_flags(request)
+    other = promise.find_changed_flags(request.recipe, request.job, request.overrides)
     scores = result.scores if other else promise.add_promised_score(request.recipe, result.scores, out)
     taken = minutes()
     kept = promise.check_promise(request.recipe, scores, taken, other)

@@ -8,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saccade.cli.promise import add_promised_score, minutes_taken
 from saccade.errors import UsageError
+from saccade.recipes.promise import add_promised_score, minutes_taken
 from saccade.recipes.recipe import SETTING_TABLES, Recipe
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_CURVE_POINTS = 60  # of a curve
 MAX_SAMPLES = 5
 MAX_SAMPLE_CHARS = 400  # characters of an input or an answer
+MAX_SAMPLE_TOKENS = 80  # tokens that continue an input of a language model
 MACHINE_KEYS = ("cpu", "cores", "system", "python", "torch")
 Record = dict[str, Any]
 
@@ -57,7 +58,7 @@ def parse_score(score: Mapping[str, Any]) -> "Score":
 
 def make_record(run: Path, recipe: Recipe) -> Record:
     """The record of a run that has ended, whose settings have to be the recipe's."""
-    from saccade.bench.measure import describe_machine
+    from saccade.system import describe_machine
     from saccade.tasks.runs.run import Run
 
     found = Run(run)
@@ -138,12 +139,11 @@ def _collect_samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
     task, model = found.task, found.model
     if task.verb == "generate":
         return _continue_inputs(run, task, model, recipe.inputs[:MAX_SAMPLES])
-    from saccade.cli.inputs import read_examples
+    from saccade.data import Example
     from saccade.tasks.predict import predict
 
     if recipe.inputs:
-        texts = [part for line in recipe.inputs for part in line.split("\t")]
-        examples: Sequence[Example] = read_examples(task, texts, (), "")
+        examples: Sequence[Example] = [Example(task.make_record(*line.split("\t"))) for line in recipe.inputs]
     else:
         whole = found.held_out
         examples = whole[:: max(1, len(whole) // MAX_SAMPLES)][:MAX_SAMPLES]
@@ -167,24 +167,26 @@ def _format_input(task: "Task", example: "Example") -> str:
 
 def _continue_inputs(run: Path, task: "Task", model: "Model", inputs: Sequence[str]) -> list[dict[str, str]]:
     """How a language model goes on with some beginnings, drawn as `saccade generate` draws."""
-    from saccade.cli.continue_text import continue_texts
     from saccade.decoding.config import GenerationConfig
     from saccade.decoding.generator import TextGenerator
+    from saccade.decoding.texts import generate
     from saccade.tasks.base import require_tokenizer
     from saccade.tasks.records.generate import generate_records
     from saccade.tasks.records.validity import get_record_format
 
-    ways = TextGenerator(GenerationConfig().with_default_sampling(0.8, 0.95), model, require_tokenizer(model))
-    border = get_record_format(task.config.record_format).separator
-    if border:
+    decoding = GenerationConfig().with_default_sampling(0.8, 0.95)
+    separator = get_record_format(task.config.record_format).separator
+    if separator:
+        generator = TextGenerator(decoding, model, require_tokenizer(model))
         found = generate_records(
             model,
             MAX_SAMPLES,
-            ways.sampler,
-            separator=border,
+            generator.sampler,
+            separator=separator,
             max_new_tokens=task.token_limit,
-            processors=ways.processors,
+            processors=generator.processors,
         )
         return [{"input": "", "answer": one.text.strip()[:MAX_SAMPLE_CHARS]} for one in found]
-    found = continue_texts(inputs or ["\n"] * MAX_SAMPLES, ways, 80)
-    return [{"input": line, "answer": texts[0][:MAX_SAMPLE_CHARS]} for line, texts, _ in found]
+    prompts = list(inputs) or ["\n"] * MAX_SAMPLES
+    texts = generate(model, prompts, decoding=decoding, max_new_tokens=MAX_SAMPLE_TOKENS)
+    return [{"input": prompt, "answer": text[:MAX_SAMPLE_CHARS]} for prompt, text in zip(prompts, texts, strict=True)]

@@ -5,15 +5,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from saccade.recipes.recipe import Promise, Recipe
 
 if TYPE_CHECKING:
-    from saccade.cli.train_flags import TrainRequest
     from saccade.data import Example
     from saccade.metrics import Score
     from saccade.tasks.records.validity import ValidityReport
+    from saccade.training.prepare import Job
 
 ScoresBySplit = Mapping[str, Sequence["Score"]]  # by split
 RECORD_METRICS = ("validity", "uniqueness", "novelty")  # of records that the model writes
@@ -36,17 +36,17 @@ class PromiseResult:
     message: str
 
 
-def find_changed_flags(request: "TrainRequest") -> list[str]:
-    """The flags with which a run is another than its recipe's."""
-    recipe, found = request.recipe, []
-    for table, settings in request.overrides.items():
+def find_changed_flags(recipe: Recipe, job: "Job", overrides: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The flags of a training that make it a different run than its recipe; `overrides` are the dotted flags, by table."""
+    found = []
+    for table, settings in overrides.items():
         for name, value in settings.items():
             quiet = table == "train" and name in SETTINGS_WITHOUT_EFFECT
             if not quiet and recipe.tables[table].get(name) != value:
                 found.append(f"--{table}.{name.replace('_', '-')} {value}")
-    if recipe.model and request.job.model != recipe.model:
-        found.append(f"--model {request.job.model}")
-    if not recipe.requirements.dataset and request.job.data != recipe.data:
+    if recipe.model and job.model != recipe.model:
+        found.append(f"--model {job.model}")
+    if not recipe.requirements.dataset and job.data != recipe.data:
         found.append("--data")
     return found
 
