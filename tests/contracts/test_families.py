@@ -15,7 +15,7 @@ from saccade.data import Batch, Features, Image, Text
 from saccade.decoding import teacher_forced_logits
 from saccade.models.build import new
 from saccade.models.load import load
-from saccade.models.registry import FAMILIES
+from saccade.models.registry import AUTOREGRESSIVE_MODELS, FAMILIES
 from saccade.models.weight_map import to_ours, to_theirs
 from saccade.tasks.losses import seq2seq_loss
 
@@ -154,6 +154,14 @@ def remembering(model):
 
 def test_every_family_has_a_tiny_config():
     assert SIZES.keys() == {family.name for family in FAMILIES}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=names)
+def test_a_family_generates_if_and_only_if_its_body_has_the_typed_protocol(family):
+    """The type checker holds the classes of AUTOREGRESSIVE_MODELS to the protocol that `Model` and `FastModel` call."""
+    with torch.device("meta"):
+        body = family.new_body(TINY[family.name])
+    assert isinstance(body, AUTOREGRESSIVE_MODELS) == family.capabilities(TINY[family.name]).is_autoregressive
 
 
 @pytest.mark.parametrize(("family", "head"), HEADED)

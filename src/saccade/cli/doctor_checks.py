@@ -188,7 +188,7 @@ def use_reference_attention(model: "nn.Module") -> "nn.Module":
 def _build_small_model() -> "nn.Module":
     from saccade.models.families.gpt2 import FAMILY
 
-    return FAMILY.build(FAMILY.config_class(vocab=31, width=24, layers=2, heads=3, ffn_width=48, max_positions=32))
+    return FAMILY.new_body(FAMILY.config_class(vocab=31, width=24, layers=2, heads=3, ffn_width=48, max_positions=32))
 
 
 def _run_forward_backward(model: "nn.Module", tokens: "Tensor") -> "list[Tensor]":

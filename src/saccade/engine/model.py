@@ -9,7 +9,6 @@ It has its own copy of all that it needs, so drop the plain model to save its me
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from saccade.engine.convert import ModuleConverter
 from saccade.engine.kv_cache import KVCache
 from saccade.engine.packed_linear import Int8TiledLinear
 from saccade.engine.precision import COMPILED, PrecisionChoice, choose_precision
+from saccade.engine.stack import FastStack
 from saccade.errors import UsageError
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.model import Model
@@ -61,69 +61,78 @@ class FastModel(Model):
 
     @torch.no_grad()
     def step(self, text: Text, state: State) -> Tensor:
-        body: Any = self.body
+        body = self.autoregressive_body
         if text.tokens.size(1) > 1 or not self.capabilities.generates_text:
             return body.step(text, state)
-        if text.keep is None or not isinstance(body.head.score, Int8TiledLinear):
+        output = body.head.score
+        if text.keep is None or not isinstance(output, Int8TiledLinear):
             return body.step(text, state)
-        live = text.keep[:, 0]  # rows that have ended are padding, and nobody asks for their scores
+        active = text.keep[:, 0]  # rows that have ended are padding, and their scores are not used
         x = body.hidden_states(text, state)
-        return x.new_zeros(*x.shape[:2], body.head.score.out_features).index_put_((live,), body.head(x[live]))
+        return x.new_zeros(*x.shape[:2], output.out_features).index_put_((active,), body.head(x[active]))
 
     @torch.no_grad()
     def step_topk(self, text: Text, state: State, count: int) -> TopKTokens:
-        """One new token a row: the best few of what follows it, without the scores of all words where our operator makes them."""
-        if not self.has_fused_topk:
+        """The `count` most likely tokens after one new token per row; a fused operator never stores the scores of all tokens."""
+        output = self._topk_output()
+        if output is None:
             return topk_tokens(self.step(text, state)[:, -1], count)
-        head: Any = self.body.head
-        x = head.between(self._hidden_states(text, state))[:, -1]
+        x = self.autoregressive_body.head.between(self._hidden_states(text, state))[:, -1]
         if text.keep is None:
-            return head.score.weights.topk(x, count)
-        live = text.keep[:, 0]  # nobody asks for those of rows that have ended
-        found = head.score.weights.topk(x[live], count)
-        values, tokens, chances = (some.new_zeros(len(x), *some.shape[1:]).index_put_((live,), some) for some in found)
-        return values, tokens, chances
+            return output.weights.topk(x, count)
+        active = text.keep[:, 0]  # rows that have ended are not computed
+        top = output.weights.topk(x[active], count)
+        values, tokens, log_probs = (t.new_zeros(len(x), *t.shape[1:]).index_put_((active,), t) for t in top)
+        return values, tokens, log_probs
 
     @property
     def has_fused_topk(self) -> bool:
-        """Whether our operator finds the best words without the scores of all; a painter's step masks words, so it needs them."""
+        """Whether a fused operator finds the top tokens. It cannot for image codes, whose step masks some of the scores."""
+        return self._topk_output() is not None
+
+    def _topk_output(self) -> Int8TiledLinear | None:
+        """The output layer, if the fused top-k operator applies to it."""
         head = self.autoregressive_body.head if self.capabilities.generates_text else None
-        return type(head) is LMHead and isinstance(head.score, Int8TiledLinear)
+        return head.score if type(head) is LMHead and isinstance(head.score, Int8TiledLinear) else None
 
     def _hidden_states(self, text: Text, state: State) -> Tensor:
-        """What the body thinks of new tokens, (B, T, W); a source whose keys all beams share is not repeated for each."""
-        body: Any = self.body
-        if not isinstance(state, KVCache) or type(body).hidden_states is not EncoderDecoder.hidden_states:
-            return body.hidden_states(text, state)
-        shared = state.at("0.across").rows_per_source("key") == state.rows_per_source("memory")
-        memory = (
-            state.per_source("memory")
-            if shared and getattr(body.decoder, "has_fast_step", False)
-            else state.get("memory")
-        )
+        """Hidden states (B, T, W) of new tokens; a source that several beams share is not repeated for each of them."""
+        body = self._encoder_decoder()
+        if body is None or not isinstance(state, KVCache):
+            return self.autoregressive_body.hidden_states(text, state)
+        is_shared = state.at("0.across").rows_per_source("key") == state.rows_per_source("memory")
+        takes_shared = isinstance(body.decoder, FastStack) and body.decoder.has_fast_step
+        memory = state.per_source("memory") if is_shared and takes_shared else state.get("memory")
         words = (body.target_words or body.words)(text.tokens)
         return body.decoder(words, Layout(text.keep), state, memory=memory, memory_keep=state.get("memory_keep"))
 
+    def _encoder_decoder(self) -> EncoderDecoder | None:
+        """The body, if it is an encoder-decoder that computes hidden states in the common way."""
+        body = self.body
+        if isinstance(body, EncoderDecoder) and type(body).hidden_states is EncoderDecoder.hidden_states:
+            return body
+        return None
+
     @torch.no_grad()
     def last_logits(self, text: Text, state: State) -> Tensor:
-        """The scores (B, V) after the last real token of each row: of a prompt, no other is needed."""
+        """The scores (B, V) after the last real token of each row, which is all that prefill needs of a prompt."""
         scores = super().last_logits(text, state)
         self._drop_memory(state)
         _trim_after_prompt(text)
         return scores
 
     def _drop_memory(self, state: State) -> None:
-        """Where all layers have made their keys of a source, nobody reads it again: of its vectors the shape alone is kept."""
-        body: Any = self.body
-        if not isinstance(state, KVCache) or type(body).hidden_states is not EncoderDecoder.hidden_states:
+        """Free the encoder output once every layer has computed its cross-attention keys from it; only its shape is kept."""
+        body = self._encoder_decoder()
+        if body is None or not isinstance(state, KVCache):
             return
         if all(
             state.at(f"{number}.across").per_source("key") is not None for number in range(len(body.decoder.layers))
         ):
             memory = state.per_source("memory")
-            assert memory is not None, "its keys were made of it"
-            nothing = memory.new_full((1,), torch.nan)  # whoever read it would see
-            state.put("memory", nothing.expand(memory.shape), axis=1)
+            assert memory is not None, "the cross-attention keys were computed from it"
+            placeholder = memory.new_full((1,), torch.nan)  # NaN, so that reading it by mistake would show
+            state.put("memory", placeholder.expand(memory.shape), axis=1)
 
     def train(self, mode: bool = True) -> "FastModel":
         if mode:
@@ -142,19 +151,19 @@ def fast(model: Model, precision: str = "auto") -> FastModel:
     "auto" is what `choose_precision` says; "int8", "float16" and "float32" force one. On another device than the CPU it is
     the plain model, compiled.
     """
-    chosen = choose_precision(model, precision)
+    choice = choose_precision(model, precision)
     body, head = _copy_model(model)
-    if chosen.precision == COMPILED:
+    if choice.precision == COMPILED:
         for part in body.modules():
             if isinstance(part, Stack):
                 part.compile(dynamic=True)
-        return FastModel(model, body, head, chosen)
+        return FastModel(model, body, head, choice)
     torch.set_num_threads(min(torch.get_num_threads(), cpu_count()))  # more would wait for each other
-    parts = nn.ModuleDict({"body": body} if head is None else {"body": body, "head": head}).float()
+    modules = nn.ModuleDict({"body": body} if head is None else {"body": body, "head": head}).float()
     with torch.no_grad():
-        made: Any = ModuleConverter(chosen.precision).convert_model(parts)
-        _clone_tensors(made)
-    return FastModel(model, made["body"], None if head is None else made["head"], chosen)
+        ModuleConverter(choice.precision).convert_model(modules)  # in place
+        _clone_tensors(modules)
+    return FastModel(model, modules["body"], None if head is None else modules["head"], choice)
 
 
 def _copy_model(model: Model) -> tuple[nn.Module, nn.Module | None]:

@@ -80,7 +80,7 @@ def choose_precision(model: Model, precision: str = AUTO) -> PrecisionChoice:
         return PrecisionChoice(COMPILED, f"on {device} it is the plain model, compiled")
     if precision != AUTO:
         return PrecisionChoice(precision, "asked for")
-    width = int(model.body.width)  # type: ignore[arg-type]
+    width = model.width
     if width < MIN_QUANTIZED_WIDTH:
         return PrecisionChoice("float32", f"a width of {width} is too narrow to gain from fewer bits")
     # int8 was measured with our own operators

@@ -24,7 +24,7 @@ def new(
     if not isinstance(config, kind.config_class):
         raise ModelError(f"{kind.name} is built from its own Config; got {type(config).__name__}: {config!r}.")
     try:
-        body = kind.build(config)
+        body = kind.new_body(config)
     except ValueError as error:  # the parts tell a programmer of a wrong argument; here it is a setting
         raise UsageError(f"{kind.name} cannot be built with these settings: {error}") from error
     if head is None:

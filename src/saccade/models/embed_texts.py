@@ -35,7 +35,7 @@ def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tenso
         texts = [Lowercase().normalize_str(pooling.prompt + text) for text in texts]
     elif pooling.prompt:
         texts = [pooling.prompt + text for text in texts]
-    out = torch.zeros(len(texts), pooling.output_width(int(model.body.width)))  # type: ignore[arg-type]
+    out = torch.zeros(len(texts), pooling.output_width(model.width))
     most = pooling.max_tokens or (model.tokenizer.max_tokens if model.tokenizer else None)
     for numbers, text, x in _encode_batches(model, texts, truncate, most):
         out[numbers] = pooling(x, text.keep).to(out.dtype)

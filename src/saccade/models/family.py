@@ -11,6 +11,7 @@ from saccade.errors import ModelError
 from saccade.models.capabilities import Capabilities
 from saccade.models.weight_map import WeightMap
 from saccade.parts.feedforward import ACTIVATIONS
+from saccade.parts.heads import LMHead
 from saccade.parts.state import State
 
 
@@ -36,14 +37,20 @@ class AutoregressiveModel(Protocol):
 
 
 class AutoregressiveBody(AutoregressiveModel, Protocol):
-    """A body that generates: its hidden states can be had before the head makes scores of them."""
+    """The body of an autoregressive model, which gives access to the hidden states in front of its language model head."""
 
     width: int
-    head: Any  # WordHead: (..., W) to (..., V)
+
+    @property
+    def head(self) -> LMHead:  # (..., W) to (..., V)
+        ...
 
     def hidden_states(self, text: Text, state: State) -> Tensor:
-        """(B, T) new tokens to (B, T, W) hidden states; the state moves on."""
+        """(B, T) new tokens to (B, T, W) hidden states; the state is updated."""
         ...
+
+
+Body = Encoder | AutoregressiveBody
 
 
 ExtraTensors = Mapping[str, Callable[[], Tensor]]  # a published name, and what stands there in a new model
@@ -72,7 +79,7 @@ class Family:
     name: str
     description: str  # one line for a person
     config_class: type
-    build: Callable[[Any], nn.Module]
+    build: Callable[[Any], Body]  # config -> a new body, an `nn.Module` (see `new_body`)
     capabilities: Callable[[Any], Capabilities]  # what models of a config can do
     short_names: tuple[str, ...] = ()  # what it answers to as well, where the family of that name does not fit a task
     weight_map: Callable[[Any], WeightMap] | None = (
@@ -109,6 +116,12 @@ class Family:
     heads_with_extra_tensors: tuple[str, ...] = ()  # the heads whose published classes have it too
     token_template: str = ""  # what a reader's new tokenizer puts around a text or a pair; "": as the task has it
     init_weights: Callable[[nn.Module, Any], None] | None = None  # how new weights are drawn; None: as the parts do
+
+    def new_body(self, config: Any) -> nn.Module:
+        """Build a body from its config."""
+        body = self.build(config)
+        assert isinstance(body, nn.Module), f"{self.name}: a body is an nn.Module"
+        return body
 
     def is_published(self, config: Any) -> bool:
         """Whether a model of such a config can go out in a form that others read."""

@@ -81,7 +81,7 @@ def load(
     names = _resolve_head_labels(raw, said, asked, labels, directory, outputs)
     with as_model_error(str(directory / "config.json")), meta_init():  # nothing is allocated before sizes are checked
         _check_layer_count(config, len(found))
-        body = kind.build(config)
+        body = kind.new_body(config)
     with as_model_error(str(directory / "config.json")):
         kept = read_kept_heads(raw) if "saccade" in raw else {}
         prune(body, kept)

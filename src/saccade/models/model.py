@@ -11,7 +11,7 @@ from saccade.attention import Mechanism
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models.capabilities import Capabilities, Generates
-from saccade.models.family import AutoregressiveBody, Family
+from saccade.models.family import AutoregressiveBody, Body, Family
 from saccade.models.label_names import LABELED_HEADS, default_labels
 from saccade.models.pooling import Pooling
 from saccade.notebook import html_text
@@ -80,6 +80,11 @@ class Model(nn.Module):
             str, tuple[int, ...]
         ] = {}  # of attentions that heads were removed from, those that are left
         self.report = LoadReport("built, with new weights")
+
+    @property
+    def width(self) -> int:
+        """The width of the vectors that the body computes."""
+        return cast(Body, self.body).width
 
     @property
     def max_positions(self) -> int | None:

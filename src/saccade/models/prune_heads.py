@@ -68,7 +68,7 @@ def unprune(model: Model) -> Model:
     """A copy in the shape that its config says, with zeros where heads were removed: it answers the same."""
     new = deepcopy(model)
     with meta_init():
-        full = model.family.build(model.config)
+        full = model.family.new_body(model.config)
     for name, heads in model.kept_heads.items():
         for look, wide in zip(_find_attentions(new.body, name), _find_attentions(full, name), strict=True):
             if isinstance(look.mechanism, LSHAttention):

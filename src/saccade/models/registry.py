@@ -1,7 +1,9 @@
-"""Every family of the package, in order: the table that tests and tools run over."""
+"""The registry of model families: every architecture of the package, in order."""
 
 from saccade.errors import ModelError
 from saccade.models import derived_families
+from saccade.models.decoder_only import DecoderOnly
+from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.families import (
     bart,
     bert,
@@ -28,7 +30,7 @@ from saccade.models.families import (
     transformer,
     vit,
 )
-from saccade.models.family import Family
+from saccade.models.family import AutoregressiveBody, Family
 from saccade.suggest import suggest
 
 FAMILIES: list[Family] = [
@@ -68,9 +70,21 @@ FAMILIES: list[Family] = [
     kernel_regression.FAMILY,
 ]
 
+# The type is what matters here: a body that lacks a member of the protocol is an error of the type checker in this table.
+AUTOREGRESSIVE_MODELS: tuple[type[AutoregressiveBody], ...] = (
+    DecoderOnly,
+    EncoderDecoder,
+    gpt2.GPT2,
+    transformer.TransformerLanguageModel,
+    rnn.RNNLanguageModel,
+    rnn.RNNTranslator,
+    captioner.RNNCaptioner,
+    dalle.DallE,
+)
+
 
 def get_family(name: str) -> Family:
-    """The family of that name, or an error with the nearest."""
+    """Return the family of that name; an unknown name is an error that suggests the nearest one."""
     for entry in FAMILIES:
         if name in (entry.name, entry.required_values.get("model_type")):
             return entry

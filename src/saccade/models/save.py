@@ -48,7 +48,7 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
         if model.tokenizer is not None:
             model.tokenizer.save(temporary, model_input_names=_input_names(model))
         if model.pooling != Pooling():
-            write_pooling(model.pooling, int(model.body.width), temporary)  # type: ignore[arg-type]
+            write_pooling(model.pooling, model.width, temporary)
         (temporary / "model.safetensors").chmod(0o644)  # a temporary file is private, a model is not
         temporary.chmod(0o755)
         if directory.exists():

@@ -158,7 +158,7 @@ def _make_model(
     from saccade.models.model import LoadReport, Model
 
     check_finite(tensors, path)
-    body = family.build(config)
+    body = family.new_body(config)
     body.load_state_dict(tensors, strict=False)  # readers give all there is; what is tied comes once
     model = Model(family, config, body).eval()
     model.tokenizer = tokenizer

@@ -41,7 +41,7 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
     from saccade.models.meta_init import meta_init
 
     with meta_init():  # nothing is allocated
-        model = found.build(found.config_class())
+        model = found.new_body(found.config_class())
     count = sum(p.numel() for p in model.parameters())
     if json:
         print(
