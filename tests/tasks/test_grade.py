@@ -10,11 +10,12 @@ from scipy import stats
 from saccade.cli import main
 from saccade.data import Example
 from saccade.data.samples import get_sample
-from saccade.errors import DataError
+from saccade.errors import DataError, ModelError
 from saccade.models.build import new
 from saccade.models.families import transformer
 from saccade.tasks.grade import Config, Grade
 from saccade.tasks.infer_task import infer_task
+from saccade.tasks.predict import predict
 from saccade.tasks.runs.run import open_run
 from saccade.text.train import train_tokenizer
 
@@ -102,6 +103,38 @@ def test_the_command_line_trains_answers_and_evaluates(tmp_path, capsys):
         assert set(answer) == {"score"}
     assert main(["evaluate", str(out), "--json"]) == 0
     assert '"pearson"' in capsys.readouterr().out
+
+
+def test_a_model_directory_without_its_run_is_still_for_one_text(tmp_path):
+    _, model = made(get_sample("ratings").make(20, 0))
+    model.save(tmp_path / "model")
+    opened = open_run(tmp_path / "model")
+    assert opened.task.name == "grade"
+    examples = [Example({"text": "superb"})]
+    (answer,), _ = predict(opened.task, opened.model, examples)
+    with torch.inference_mode():
+        output = model(opened.task.batch(opened.task.encode(examples, model)))
+    assert answer["score"] == pytest.approx(output.item())
+
+
+def test_the_task_that_is_named_decides_between_tasks_with_the_same_head(tmp_path, capsys):
+    _, model = made(get_sample("ratings").make(20, 0))
+    model.labels = ("LABEL_0",)  # as most published configs name it
+    model.save(tmp_path / "model")
+    where = str(tmp_path / "model")
+    assert open_run(where).task.name == "pair"
+    assert open_run(where, "grade").task.name == open_run(where, "score").task.name == "grade"
+    assert main(["grade", where, "superb", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"score"}
+    assert main(["label", where, "superb"]) == 4
+    assert "was made for another task, pair" in capsys.readouterr().err
+    two = new("transformer_encoder", model.config, head="label", labels=("no", "yes"))
+    two.tokenizer = model.tokenizer
+    two.save(tmp_path / "two")
+    assert open_run(tmp_path / "two").task.name == "label"
+    assert open_run(tmp_path / "two", "pair").task.name == "pair"
+    with pytest.raises(ModelError, match="was made to label, not to grade"):
+        open_run(tmp_path / "two", "grade")
 
 
 def test_an_exchange_of_groups_is_measured_as_a_change_of_the_number():

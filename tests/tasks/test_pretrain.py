@@ -345,7 +345,7 @@ def test_settings_that_cannot_be_meant_are_refused_by_name(settings, words):
 
 
 def test_models_that_cannot_do_it_are_refused_by_name(examples, reader):
-    with pytest.raises(ValueError, match="--task.packing none"):
+    with pytest.raises(ValueError, match=r"--task\.packing none"):
         made("span_corruption", examples, packing="packed").make_batches()
     bare = new("t5", t5.Config(vocab=reader.tokenizer.vocab, head_width=8, **SIZES))
     bare.tokenizer = reader.tokenizer

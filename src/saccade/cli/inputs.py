@@ -12,7 +12,7 @@ from saccade.errors import DataError, ModelError, UsageError
 from saccade.tasks.base import Task
 from saccade.tasks.registry import task_class
 from saccade.tasks.runs.read_data import stream_task_examples
-from saccade.tasks.runs.run import Run, open_run
+from saccade.tasks.runs.run import Run
 from saccade.tasks.tag import split_words
 
 STDIN_NAME = "standard input"
@@ -21,8 +21,8 @@ STDIN_NAME = "standard input"
 def open_run_for_task(run: str, task_name: str | None = None) -> Run:
     """A run; one that is not there is answered with what is near, and one made for another task with that task."""
     with suggest_near_runs(run):
-        found = open_run(run)
-    task = found.task
+        found = Run(run, task_name)
+        task = found.task
     if task_name is None or task.name == task_class(task_name).name:
         return found
     asked = task_class(task_name).verb

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from saccade.tasks.needs import Needs
 
 MAX_CLASSES = 12  # whole numbers of which there are no more are read as classes when a file is looked at
 MIN_REPEATS = 5  # times that whole numbers come on average; those of which each comes once are no grades
+OUTPUT_NAME = (
+    "score"  # label of the one output of the head, by which a model without a run is told from one of text pairs
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Grade(Task):
             what = f"all {len(values)} texts have the number {values[0]:g}" if values else "there are no texts"
             raise DataError(f"{what}, so there is nothing to learn", hint="give texts with at least two numbers")
         self.config = replace(self.config, target_mean=mean, target_std=deviation)
-        self.labels = ("score",)  # the one output
+        self.labels = (OUTPUT_NAME,)
         self.notes = (f"the numbers lie between {min(values):g} and {max(values):g}, with a mean of {mean:.3g}",)
 
     # encoding
@@ -138,8 +141,12 @@ class Grade(Task):
     reads_sentences = True
 
     @classmethod
-    def from_head(cls, model: Model) -> None:
-        """None: a head with one output that came without a run is taken for one that compares two texts."""
+    def from_head(cls, model: Model) -> Self | None:
+        """The task of a head whose one output is called "score", as `fit` calls it; without a name it is a cross-encoder's."""
+        return super().from_head(model) if model.labels == (OUTPUT_NAME,) else None
+
+    def accepts_model(self, model: Model) -> bool:
+        return super().accepts_model(model) and len(model.labels) == 1 and not model.multi_label
 
     def to_line(self, record: dict[str, Any]) -> str:
         return f"{record['score']:.4g}"

@@ -78,6 +78,10 @@ class Label(Task):
         made.configure_from_model(model)
         return made
 
+    def accepts_model(self, model: Model) -> bool:
+        """A head with one output predicts a number, unless each label is predicted by itself."""
+        return super().accepts_model(model) and (len(model.labels) != 1 or model.multi_label)
+
     def settings_from_model(self, model: Model) -> dict[str, Any]:
         return {"multi_label": model.multi_label}
 

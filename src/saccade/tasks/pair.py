@@ -151,7 +151,7 @@ class Pair(Task):
             what = f"all {len(found)} pairs have the number {found[0]:g}" if found else "there are no pairs"
             raise DataError(f"{what}, so there is nothing to learn", hint="give pairs of at least two numbers")
         self.config = replace(self.config, target_mean=centre, target_std=spread)
-        self.labels = ("score",)  # the one output
+        self.labels = ("similarity",)  # the one output; `grade` calls its own "score"
         said = f"the gold is a number, {min(found):g} to {max(found):g}, {centre:.3g} in the mean"
         self.notes = (f"{said}; --task.target-type label takes the numbers for classes",)
 

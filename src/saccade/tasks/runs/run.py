@@ -28,12 +28,14 @@ RESULT_FILE = "result.json"
 class Run:
     """What training left in a directory: settings, task, model, data and scores, each read once, when it is first used.
 
-    A directory with a model alone, or a name on the hub, is a run without settings, data and scores; its task is the one that
-    its head is for. `model` may be replaced, for example by its fast form.
+    A directory with a model alone, or a name on the Hugging Face hub, is a run without settings, data and scores. Its task is
+    inferred from its head; where the head fits several tasks, such as a number for a text or for a pair of texts, `task` names
+    the one that is meant. `model` may be replaced, for example by its fast form.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, task: str | None = None):
         self.path = path
+        self.requested_task = task
 
     @cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
@@ -70,7 +72,7 @@ class Run:
         """
         settings, model = self.settings, self.model
         name = settings.get("run", {}).get("task")
-        found = task_class(name)() if name else task_from_model(model)
+        found = task_class(name)() if name else task_from_model(model, self.requested_task)
         if found is None:
             return None
         kind = type(found)
@@ -161,8 +163,8 @@ class Run:
 
 def open_run(path: str | Path, task: str | None = None) -> Run:
     """Open a run, or any directory with a model; `task` names the one that is needed, and a model made for another is refused."""
-    run = Run(path)
-    if task is not None and run.task.name != task:
+    run = Run(path, task)
+    if task is not None and run.task.name != task_class(task).name:
         raise ModelError(
             f"{path} was made to {run.task.name}, not to {task}; say saccade predict {path}, or train another."
         )
@@ -189,8 +191,15 @@ def check_task(task: Task, model: Model, where: str | Path) -> None:
     )
 
 
-def task_from_model(model: Model) -> Task | None:
-    """The task of a model that came without a run, by its head or by what it generates; a bare encoder has none."""
+def task_from_model(model: Model, requested: str | None = None) -> Task | None:
+    """The task of a model without a run, by its head or by what it generates; a bare encoder has none.
+
+    Several tasks may have the same head; the requested one is preferred where the model fits it.
+    """
+    if requested is not None:
+        task = task_class(requested)(labels=model.labels)
+        if task.accepts_model(model):
+            return task
     return next((task for task in (kind.from_head(model) for kind in TASKS) if task is not None), None)
 
 
