@@ -101,7 +101,7 @@ def test_kernels_by_hand(shape, wanted):
     assert_close(weights[0, 0, 0], torch.tensor(wanted, dtype=torch.float64))
 
 
-def test_plain_sum_shares_what_is_positive():
+def test_sum_normalizer_divides_positive_scores_by_their_sum():
     weights = ScaledDot(scale=1.0, normalizer=SumNormalizer()).weights(Q, K, Sight(FULL, cross=True))
     assert_close(weights[0, 0, 0], torch.tensor([5 / 15, 0, 10 / 15], dtype=torch.float64))
 

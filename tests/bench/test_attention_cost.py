@@ -81,7 +81,7 @@ def test_bigbird_pairs_are_those_of_its_weights(block, count, window, first, las
 @pytest.mark.parametrize("causal", [False, True])
 def test_dense_pairs_are_those_of_its_weights(causal):
     for entry in MECHANISMS:
-        if entry.cost == "n² d" and entry.name not in ("boxcar", "epanechnikov", "plain_sum", "sparsemax", "hard"):
+        if entry.cost == "n² d" and entry.name not in ("boxcar", "epanechnikov", "sum_normalized", "sparsemax", "hard"):
             module = entry.make(D, H, 23)
             assert attention_flops.COST_FORMULAS[entry.name].count(module, small(23, causal)).pairs == looked_at(
                 module, 23, causal
@@ -111,7 +111,7 @@ def test_low_rank_scores_n_times_r():
 
 
 @pytest.mark.parametrize(
-    "name", ["dot", "scaled_dot", "cosine", "bilinear", "additive", "plain_sum", "sparsemax", "relative"]
+    "name", ["dot", "scaled_dot", "cosine", "bilinear", "additive", "sum_normalized", "sparsemax", "relative"]
 )
 def test_multiply_adds_are_those_that_torch_counts_in_the_definition(name):
     n, module = 23, next(entry for entry in MECHANISMS if entry.name == name).make(D, H, 23).double()
@@ -184,7 +184,7 @@ def test_plan_alternates_mechanisms_and_turns_round():
 
 
 def test_a_child_measures_what_its_tensors_take():
-    found = measure.run_case(BenchCase("plain_sum", 512, width=64, heads=4, repeats=2, threads=1))
+    found = measure.run_case(BenchCase("sum_normalized", 512, width=64, heads=4, repeats=2, threads=1))
     assert found.status == OK, found.reason
     assert len(found.seconds) >= 2
     assert found.threads == 1
@@ -250,7 +250,7 @@ def call(*args):
 
 
 def test_command_writes_table_json_and_plot(made_up, tmp_path, capsys):
-    args = ("attention", "--mechanisms", "scaled_dot", "hashed", "--lengths", "64", "128", "256", "--rounds", "1")
+    args = ("attention", "--mechanisms", "scaled_dot", "lsh", "--lengths", "64", "128", "256", "--rounds", "1")
     assert call(*args, "--out", str(tmp_path)) == 0
     out, err = capsys.readouterr()
     assert "2.00 ± 0.00" in out

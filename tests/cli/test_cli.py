@@ -85,11 +85,11 @@ def test_mechanisms_lists_and_draws(tmp_path, capsys):
 
 
 def test_output_to_a_pipe_is_plain_text(tmp_path):
-    done = run("mechanisms", "hashed", "--tokens", "8", cwd=tmp_path)
+    done = run("mechanisms", "lsh", "--tokens", "8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "\r" not in done.stdout
-    assert (tmp_path / "hashed.png").exists()
+    assert (tmp_path / "lsh.png").exists()
 
 
 def test_the_tour_is_taken_to_its_end(tmp_path, capsys):

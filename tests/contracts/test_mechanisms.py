@@ -34,7 +34,7 @@ SMALL = {  # the same mechanisms, with windows and blocks small enough to matter
     "bigbird": lambda: BigBird(
         H, pattern=BigBirdPattern(RandomBlocks(seed=1, block_size=2, blocks_per_query_block=1, heads=H))
     ),
-    "hashed": lambda: LSHAttention(D, H, hash_buckets=4, hash_rounds=2, max_bucket_distance=3),
+    "lsh": lambda: LSHAttention(D, H, hash_buckets=4, hash_rounds=2, max_bucket_distance=3),
     "low_rank": lambda: LowRank(29, 7),
 }
 PATTERNS = {"full": FULL, "causal": CAUSAL, "window": Window(4, 3), "prefix": Prefix(4)}
@@ -298,7 +298,7 @@ def test_rows_that_sum_to_one(name):
     shares = bool((weights >= 0).all()) and torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1)))
     blind = (weights == 0).all(-1)  # no key in reach, or no positive score
     shares = shares or (
-        name in ("plain_sum", "boxcar", "epanechnikov")
+        name in ("sum_normalized", "boxcar", "epanechnikov")
         and torch.allclose(weights.sum(-1)[~blind], torch.ones(()).double())
     )
     assert shares == ("normalized" in entries[name].supports)
@@ -341,7 +341,7 @@ def test_half_precision_learns(name, dtype):
     out = m(q, k, v, Sight(FULL, keep=padding("left")))
     assert out.dtype == dtype
     exact = copy.deepcopy(m).float()(q.float(), k.float(), v.float(), Sight(FULL, keep=padding("left")))
-    if name not in ("hashed", "hard", "boxcar", "epanechnikov"):  # there rounding moves a border
+    if name not in ("lsh", "hard", "boxcar", "epanechnikov"):  # there rounding moves a border
         assert_close(out.float(), exact, rtol=0.1, atol=0.1)
     out.float().sum().backward()
     assert v.grad.isfinite().all()
@@ -428,7 +428,7 @@ def test_dropout_on_the_weights_is_drawn_once(name):
     assert not torch.allclose(looks[0].weights, plain)
 
 
-@pytest.mark.parametrize("name", [n for n in names if n not in ("hashed",)])
+@pytest.mark.parametrize("name", [n for n in names if n not in ("lsh",)])
 def test_grouped_key_heads(name):
     m = (
         build(name)

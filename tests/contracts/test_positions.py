@@ -34,7 +34,7 @@ SMALL = {
     "bigbird": lambda w: BigBird(
         HEADS, pattern=BigBirdPattern(RandomBlocks(block_size=2, blocks_per_query_block=1, heads=HEADS))
     ),
-    "hashed": lambda w: LSHAttention(w, HEADS, hash_buckets=4, max_bucket_distance=3),
+    "lsh": lambda w: LSHAttention(w, HEADS, hash_buckets=4, max_bucket_distance=3),
 }
 
 

@@ -303,8 +303,8 @@ def test_what_cannot_be_is_refused_by_name():
     )
     with pytest.raises(ValueError, match="Concatenated positions widen the output"):
         transformer.build_encoder_decoder(replace(TRANSFORMER, position="concat"))
-    with pytest.raises(ValueError, match=r"hashed cannot look across.*additive"):
-        rnn.RNNTranslator(replace(RNN, mechanism="hashed"))
+    with pytest.raises(ValueError, match=r"lsh cannot look across.*additive"):
+        rnn.RNNTranslator(replace(RNN, mechanism="lsh"))
     with pytest.raises(ValueError, match="known are sutskever, bahdanau, luong"):
         rnn.RNNTranslator(replace(RNN, decoder="cho"))
     with pytest.raises(ValueError, match="so it is even; got 31"):

@@ -92,7 +92,7 @@ def test_watched_weights_stay_inside_a_text():
         torch.testing.assert_close(look.weights.sum(-1)[real], torch.ones_like(look.weights.sum(-1)[real]))
 
 
-@pytest.mark.parametrize("name", ["windowed", "bigbird", "hashed", "low_rank", "linear"])
+@pytest.mark.parametrize("name", ["windowed", "bigbird", "lsh", "low_rank", "linear"])
 def test_a_mechanism_that_cannot_keep_texts_apart_says_so(name):
     model = new("transformer_encoder", transformer.Config(**SMALL, mechanism=name))
     assert not model.supports_packing

@@ -90,7 +90,7 @@ def test_all_readers_have_equal_parameters():
         matched_models.MODEL_SPECS, {"vocab": 20, "max_positions": 256, "dropout": 0.1}, 10
     )
     sizes = {one.spec.name: one.parameters for one in found}
-    assert list(sizes) == ["full", "windowed", "bigbird", "hashed", "low rank", "rnn"]
+    assert list(sizes) == ["full", "windowed", "bigbird", "lsh", "low rank", "rnn"]
     assert max(sizes.values()) / min(sizes.values()) < 1.02
     full = found[0]
     assert full.parameters == counted(20, 128, 2, full.fields["ffn_width"])

@@ -67,8 +67,8 @@ SCORES = {  # name -> mechanism -> (q, k, distance from q to k) -> score
     "epanechnikov": lambda m: lambda q, k, r: inside(1 - distance2(q, k) / m.bandwidth**2),
     "relative": shaw,
     "linear": lambda m: lambda q, k, r: dot(features(q), features(k)),
-    "hashed": lambda m: lambda q, k, r: dot(q, k) / norm(k) / math.sqrt(len(q)),
-    **dict.fromkeys(("plain_sum", "sparsemax", "hard", "windowed", "bigbird"), scaled),
+    "lsh": lambda m: lambda q, k, r: dot(q, k) / norm(k) / math.sqrt(len(q)),
+    **dict.fromkeys(("sum_normalized", "sparsemax", "hard", "windowed", "bigbird"), scaled),
 }
 
 
@@ -80,7 +80,7 @@ def softmax(scores):
     return [p / sum(parts) for p in parts]
 
 
-def plain_sum(scores):
+def sum_normalized(scores):
     parts = [max(0.0, s) for s in scores]
     return [p / sum(parts) if sum(parts) else 0.0 for p in parts]
 
@@ -103,12 +103,12 @@ def hard(scores):
     return [float(i == best) for i in range(len(scores))]
 
 
-NORMALISERS = {"plain_sum": plain_sum, "sparsemax": sparsemax, "hard": hard, "linear": plain_sum}
-NORMALISERS = {name: NORMALISERS.get(name, softmax) for name in SCORES}
+NORMALIZERS = {"sum_normalized": sum_normalized, "sparsemax": sparsemax, "hard": hard, "linear": sum_normalized}
+NORMALIZERS = {name: NORMALIZERS.get(name, softmax) for name in SCORES}
 BY_PLACE = (
     "windowed",
     "bigbird",
-    "hashed",
+    "lsh",
 )  # a query looks at some places only: `own_pattern` and `buckets_of` say which
 
 
@@ -133,7 +133,7 @@ def chosen_blocks(links, head, block, final):
 
 
 def buckets_of(m, k, real, head):
-    """The bucket and the rank of every key in every round of a hashed mechanism."""
+    """The bucket and the rank of every key in every round of LSH attention."""
     found = []
     for rotation in m.rotations[:, head].tolist():
         columns = list(zip(*rotation, strict=True))
@@ -171,7 +171,7 @@ def weights(name, m, q, k, allows, keep=None, bias=None, ahead=True):
     assert name in SCORES, (
         f"{name} has no line in SCORES of {__file__}: write its formula there, so that it can be checked"
     )
-    score, normalise = SCORES[name](m), NORMALISERS[name]
+    score, normalise = SCORES[name](m), NORMALIZERS[name]
     own = own_pattern(name, m, ahead)
     b, h, n, _ = q.shape
     out = torch.zeros(b, h, n, k.size(2), dtype=q.dtype)
@@ -181,7 +181,7 @@ def weights(name, m, q, k, allows, keep=None, bias=None, ahead=True):
         last = max(place)
         for head in range(h):
             qs, ks = q[row, head].tolist(), k[row, head].tolist()
-            table = buckets_of(m, ks, real, head) if name == "hashed" else None
+            table = buckets_of(m, ks, real, head) if name == "lsh" else None
             for i in range(n):
                 if not real[i] and name in (*BY_PLACE, "hard"):
                     continue

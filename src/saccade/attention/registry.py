@@ -113,7 +113,7 @@ MECHANISMS = [
         ALL_FEATURES,
     ),
     MechanismEntry(
-        "plain_sum",
+        "sum_normalized",
         lambda w, h, n: ScaledDot(normalizer=SumNormalizer()),
         "a / Σ a, a = max(0, q·k / √d)",
         "Dive into Deep Learning, section 11.1",
@@ -161,7 +161,7 @@ MECHANISMS = [
         SELF_ATTENTION_FEATURES,
     ),
     MechanismEntry(
-        "hashed",
+        "lsh",
         lambda w, h, n: LSHAttention(w, h, max_bucket_distance=_scale_size(32, n, 8)),
         "softmax(q·k̂ / √d), same bucket",
         "Kitaev 2020",

@@ -140,7 +140,7 @@ def summarize_mechanism(name: str, plan: BenchPlan, cases: Sequence[dict]) -> di
         for kind, values in (("time", times), ("memory", peaks)):
             grown = fit_growth(lengths, values)
             found[kind][mode] = None if grown is None else asdict(grown)
-    if name == "hashed":
+    if name == "lsh":
         found["recall"] = measure_lsh_recall(plan)
     return found
 

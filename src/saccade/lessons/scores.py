@@ -138,7 +138,7 @@ def describe_weights(weights: Tensor, temperature_value: float, kind: str) -> st
     count, used = len(weights), int((weights > 0).sum())
     if not used:
         return (
-            "No score is positive, so the plain sum has nothing to share out: all weights are zero, at any temperature."
+            "No score is positive, so sum normalization has nothing to divide: all weights are zero at any temperature."
         )
     among = f"the only weight is {weights.max().item():.0%}"
     if count > 1:
@@ -208,7 +208,7 @@ LESSONS = (
         description="Softmax makes shares of scores: none negative, and together one. Divide the scores by a temperature first, and "
         "you turn between two ends: cold, the best key takes all, as in a dictionary; hot, all keys count alike, as in a "
         "mean. Other rules make other shares: sparsemax gives exactly zero to scores that lie too far below the best, and to "
-        "more of them the colder it is; the plain sum shares out the positive scores as they are; the hard choice takes the "
+        "more of them the colder it is; sum normalization divides the positive scores by their sum; the hard choice takes the "
         "best key alone. These two do not depend on the temperature, and a choice has no gradient.",
         formula=FORMULAS["softmax"],
         code=(Softmax, Sparsemax, SumNormalizer, Hard),

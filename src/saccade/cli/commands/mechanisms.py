@@ -30,7 +30,7 @@ def main(
     saccade mechanisms bigbird --tokens 48 --out pictures
 
     Args:
-        name: Mechanism to plot, such as scaled_dot, additive, bigbird or hashed.
+        name: Mechanism to plot, such as scaled_dot, additive, bigbird or lsh.
         tokens: Number of tokens in the plot.
         out: Output directory of the plot.
         json: Print the table or the attention weights as JSON, without a plot.
@@ -63,7 +63,7 @@ def main(
     print(f"  supports {', '.join(key for key in FEATURES if key in entry.supports)}")
     print(f"  does not {', '.join(key for key in FEATURES if key not in entry.supports) or '-'}\n")
     print(indent(shown.to_text(), "  ") + "\n")
-    if name == "hashed":
+    if name == "lsh":
         print(
             f"  of the 8 keys that full attention weighs most, the hash lets a query see {_measure_lsh_recall(tokens):.0%}\n"
         )
@@ -97,6 +97,6 @@ def _measure_lsh_recall(tokens: int) -> float:
     from saccade.attention import LSHAttention, get_mechanism, lsh_recall
     from saccade.explain.mechanism_demo import DEMO_HEADS, DEMO_WIDTH, make_spiral_tokens
 
-    x, made = make_spiral_tokens(tokens), get_mechanism("hashed").make(DEMO_WIDTH, DEMO_HEADS, tokens)
+    x, made = make_spiral_tokens(tokens), get_mechanism("lsh").make(DEMO_WIDTH, DEMO_HEADS, tokens)
     assert isinstance(made, LSHAttention)
     return lsh_recall(made, x, x)

@@ -1,6 +1,6 @@
 """Reformer: an encoder whose tokens see those in the same bucket of a hash (Kitaev et al. 2020, arXiv 2001.04451).
 
-BERT's assembly with hashed attention; Reformer's reversible layers, which save memory in training, are not part of it. The
+BERT's assembly with LSH attention; Reformer's reversible layers, which save memory in training, are not part of it. The
 sizes below train on two cores.
 """
 
@@ -33,7 +33,7 @@ def build(config: Config) -> Bert:
     drop = config.attention_dropout if config.use_attention_dropout else 0.0
 
     def look(number: int) -> Attention:
-        hashed = LSHAttention(
+        lsh = LSHAttention(
             config.width // config.heads,
             config.heads,
             hash_buckets=config.hash_buckets,
@@ -42,7 +42,7 @@ def build(config: Config) -> Bert:
             seed=number,
             dropout=drop,
         )
-        return Attention(config.width, config.heads, hashed)
+        return Attention(config.width, config.heads, lsh)
 
     return Bert(config, make_attention=look)
 

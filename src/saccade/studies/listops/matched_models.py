@@ -31,7 +31,7 @@ MODEL_SPECS = (
     _transformer("full", "scaled_dot"),
     _transformer("windowed", "windowed"),
     _transformer("bigbird", "bigbird"),
-    _transformer("hashed", "hashed"),
+    _transformer("lsh", "lsh"),
     _transformer("low rank", "low_rank"),
     ModelSpec("rnn", "rnn_encoder", {"layers": 2, "cell": "lstm"}, "width", 32, 2),
 )
