@@ -79,7 +79,7 @@ def test_the_suite_says_what_asking_twice_says(task, model, held):
         found, _ = predict(task, model, some)
         if task.name == "tag":
             return found
-        shown = [task.to_record(answer, example) for answer, example in zip(found, some, strict=True)]
+        shown = [task.to_prediction(answer, example).as_dict() for answer, example in zip(found, some, strict=True)]
         if task.name == "span":  # by words, as the letters move
             return [
                 one["answer"] and (len(x["context"][: one["start"]].split()), len(one["answer"].split()))
@@ -111,7 +111,7 @@ def test_numbers_of_pairs_are_compared_as_numbers():
     held = rows(lambda who, town, word: {"first": f"{who} live in {town}", "second": word, "label": 1.0})
     found = figures(CounterfactualSuite().run(AuditSubject(task, model, held)))
     given = [
-        task.to_record(answer, one)["score"] for answer, one in zip(predict(task, model, held)[0], held, strict=True)
+        task.to_prediction(answer, one).value for answer, one in zip(predict(task, model, held)[0], held, strict=True)
     ]
     men, women = given[: len(given) // 2], given[len(given) // 2 :]  # the same texts in the same order
     signed = found["gender: the number, men minus women"]

@@ -24,6 +24,7 @@ from saccade.parts.position import Sinusoidal
 from saccade.parts.stack import Stack
 from saccade.tasks import registry as tasks
 from saccade.tasks.base import Defaults, Item, Task, encode_texts, pad_sources
+from saccade.tasks.interface.predictions import Prediction
 from saccade.tasks.needs import Needs
 
 
@@ -66,6 +67,14 @@ FAMILY = Family(
 class UrgencyConfig:
     max_tokens: int = 64
     tokenizer: str = "words"
+
+
+@dataclass(frozen=True)
+class UrgencyPrediction(Prediction):
+    urgent: str
+
+    def __str__(self):
+        return self.urgent
 
 
 class Urgency(Task):
@@ -121,8 +130,8 @@ class Urgency(Task):
     def score(self, answers, examples):
         return [metrics.accuracy([e["urgent"] for e in examples], [a["urgent"] for a in answers])]
 
-    def to_line(self, record):
-        return record["urgent"]
+    def to_prediction(self, answer, example):
+        return UrgencyPrediction(answer["urgent"])
 
 
 @pytest.fixture

@@ -100,8 +100,8 @@ def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settin
     found, _ = predict(task, model, dev)
     assert found
     assert task.is_text_stream or len(found) == len(dev)
-    told = [task.to_line(task.to_record(answer, example)) for answer, example in zip(found, dev, strict=False)]
-    assert all(isinstance(line, str) for line in told)
+    told = [str(task.to_prediction(answer, example)) for answer, example in zip(found, dev, strict=False)]
+    assert all(told)
     inferred = task_from_model(model)  # without the run; no head says which objective it was pretrained with
     assert (
         (inferred.needs.head == task.needs.head)

@@ -1,6 +1,7 @@
 """What every task must do, over TASKS: score its own gold perfectly, overfit eight examples, answer what has no gold."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,9 @@ def test_questions_without_gold_are_answered(name):
     found, asked = predict(made.task, made.model, bare)
     assert len(found) == len(asked) >= 1
     for answer, example in zip(found, asked, strict=True):
-        assert isinstance(made.task.to_line(made.task.to_record(answer, example)), str)
+        prediction = made.task.to_prediction(answer, example)
+        assert str(prediction)
+        assert json.loads(json.dumps(prediction.as_dict())) == prediction.as_dict()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -354,10 +354,10 @@ def test_a_program_gets_scores_and_log_probabilities():
     task = task_class("translate")()
     (row,) = texts(GenerationConfig(beams=3, n_best=3), PROMPTS[:1])
     shown = json.loads(format_example_texts(task, row, Example({"source": "abcab"}), True))
-    assert shown["translation"] == row[0].text
+    assert shown["text"] == row[0].text
     assert shown["score"] == row[0].score
     assert sum(shown["logprobs"]) / len(shown["logprobs"]) == pytest.approx(shown["score"])
-    assert [other["translation"] for other in shown["alternatives"]] == [one.text for one in row[1:]]
+    assert [other["text"] for other in shown["alternatives"]] == [one.text for one in row[1:]]
     lines = format_example_texts(task, row, Example({"source": "abcab"}), False).splitlines()
     assert lines == [f"{one.score:.4f}\t{one.text}" for one in row]
 

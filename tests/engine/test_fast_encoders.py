@@ -64,10 +64,10 @@ def test_labels_are_the_plain_models(runs, say, verb, precision):
     assert len(plain) == len(TEXTS)
     assert len({row["label"] for row in plain}) > 1
     for got, wanted in zip(found, plain, strict=True):
-        second, first = sorted(wanted["scores"].values())[-2:]
+        second, first = sorted(wanted["probabilities"].values())[-2:]
         assert got["label"] == wanted["label"] or first - second < CLOSE[precision]  # as good as equal
-        assert got["scores"].keys() == wanted["scores"].keys()
-        assert got["scores"] == pytest.approx(wanted["scores"], abs=CLOSE[precision])
+        assert got["probabilities"].keys() == wanted["probabilities"].keys()
+        assert got["probabilities"] == pytest.approx(wanted["probabilities"], abs=CLOSE[precision])
     if precision == "int8":
         assert found != plain  # it is another computation
 
@@ -75,8 +75,13 @@ def test_labels_are_the_plain_models(runs, say, verb, precision):
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_tags_are_the_plain_models(runs, say, precision):
     plain, _ = say("tag", runs["tag"], *TEXTS, "--engine", "off")
-    assert say("tag", runs["tag"], *TEXTS, "--engine", precision)[0] == plain
-    assert len({name["label"] for row in plain for name in row["names"]}) > 1
+    found = say("tag", runs["tag"], *TEXTS, "--engine", precision)[0]
+    spans = lambda rows: [[(span["start"], span["end"], span["label"]) for span in row["entities"]] for row in rows]
+    assert spans(found) == spans(plain)
+    for row, other in zip(plain, found, strict=True):
+        for span, same in zip(row["entities"], other["entities"], strict=True):
+            assert same["score"] == pytest.approx(span["score"], abs=CLOSE[precision])
+    assert len({span["label"] for row in plain for span in row["entities"]}) > 1
 
 
 @pytest.mark.parametrize("precision", CLOSE)

@@ -95,9 +95,10 @@ def test_the_answer_is_the_tasks_own_and_looking_changes_nothing(reader):
     from saccade.tasks.predict import predict
 
     task = Label(labels=reader.labels)
-    found, _ = predict(task, reader, [Example({"text": TEXTS[0]})])
-    assert saccade.look(reader, TEXTS[0]).answer == task.to_line(found[0])
-    assert saccade.look(reader, {"text": TEXTS[0]}).answer == task.to_line(found[0])
+    example = Example({"text": TEXTS[0]})
+    (answer,), _ = predict(task, reader, [example])
+    assert saccade.look(reader, TEXTS[0]).answer == str(task.to_prediction(answer, example))
+    assert saccade.look(reader, {"text": TEXTS[0]}).answer == str(task.to_prediction(answer, example))
 
 
 def test_a_writer_is_watched_over_what_it_writes(translator):

@@ -187,7 +187,7 @@ def test_a_run_captions_files_from_the_command_line(folder, tmp_path, capsys):
     assert main(["caption", str(tmp_path / "run"), *paths, "--json"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["image"] for line in told] == paths
-    assert [line["caption"] for line in told] == predict(task, model.eval(), EXAMPLES[:3])[0]
+    assert [line["text"] for line in told] == predict(task, model.eval(), EXAMPLES[:3])[0]
     for wrong in ("gone.png", "notes.png"):
         assert main(["caption", str(tmp_path / "run"), str(folder / wrong)]) == 3
         assert wrong in capsys.readouterr().err

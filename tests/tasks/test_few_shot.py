@@ -302,7 +302,7 @@ def test_the_command_reads_shots_and_answers(directory, tmp_path, capsys):
     shots = ["--few-shot", str(tmp_path / "shots.tsv")]
     assert main(["predict", directory, *shots, "fine", "dull", "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [set(row["scores"]) for row in found] == [{"good", "bad"}] * 2
+    assert [set(row["probabilities"]) for row in found] == [{"good", "bad"}] * 2
     (tmp_path / "asked.tsv").write_text("text\nfine\ndull\n")
     assert main(["predict", directory, *shots, "--data", str(tmp_path / "asked.tsv"), "--json"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found

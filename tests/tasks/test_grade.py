@@ -100,7 +100,7 @@ def test_the_command_line_trains_answers_and_evaluates(tmp_path, capsys):
     for verb in ("grade", "score", "predict"):
         assert main([verb, str(out), "Every dish was superb, and they were quick.", "--json"]) == 0
         (answer,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert set(answer) == {"score"}
+        assert set(answer) == {"value"}
     assert main(["evaluate", str(out), "--json"]) == 0
     assert '"pearson"' in capsys.readouterr().out
 

@@ -242,9 +242,17 @@ def test_the_threshold_is_tuned_where_f1_is_watched():
     for others, chances in ((made(*"11120"), 0.0), (made(*"00022"), 0.5), (examples, math.nan)):
         task.tune([{"scores": {"0": 1 - chances, "1": chances}} for _ in others], others)
         assert not task.tuned_settings  # there is nothing to choose by, and what was chosen before is forgotten
-    shown = {"label": "1", "scores": {"0": 0.54, "1": 0.46}}
-    assert task.to_line(shown) == "1 46%"
-    assert Pair(Config(threshold=0.4), ("0", "1")).to_line(shown) == "1 46% (1 from 40% on)"
+    answer = {"label": "1", "scores": {"0": 0.54, "1": 0.46}}
+    assert str(task.to_prediction(answer, examples[0])) == "1 46%"
+    moved = Pair(Config(threshold=0.4), ("0", "1")).to_prediction(answer, examples[0])
+    assert str(moved) == "1 46% (1 from 40% on)"
+    assert moved.as_dict() | {"probabilities": None} == {
+        "label": "1",
+        "probability": 0.46,
+        "probabilities": None,
+        "positive": "1",
+        "threshold": 0.4,
+    }
     for labels, more in ((made("a", "b", "c"), {}), (made("1.5", "2.5"), {"target_type": "number"})):
         with pytest.raises(ValueError, match=r"task.threshold is of two labels, and .* leave it out"):
             Pair(Config(threshold=0.4, **more)).fit(labels)
@@ -332,7 +340,7 @@ def test_a_run_answers_in_the_units_of_its_data_and_so_does_the_opened_one(tmp_p
     said = np.array([answer["score"] for answer in predict(task, model, ready.splits.dev.examples)[0]])
     assert np.abs(said - gold).max() < 0.2 * gold.std()
     assert evaluate(task, model, ready.splits.dev.examples)[0].value == pytest.approx(result.scores["dev"][0].value)
-    assert re.fullmatch(r"\d{4}", task.to_line({"score": 1234.4}))
+    assert re.fullmatch(r"\d{4}", str(task.to_prediction({"score": 1234.4}, ready.splits.dev.examples[0])))
 
 
 def test_a_published_head_of_one_output_answers_numbers_and_one_of_entailment_takes_pairs(tmp_path):

@@ -243,7 +243,7 @@ def test_scores_are_the_same_in_batches_of_any_size_and_of_perfect_answers_perfe
     perplexity, accuracy = task.score([{"nats": 0.0, "correct": 5, "targets": 5}] * 2, [])
     assert (perplexity.value, accuracy.value) == (1.0, 1.0)
     assert task.score([{"nats": 4.0, "correct": 1, "targets": 4}], [])[1].value == 0.25
-    assert "of" in task.to_line(task.to_record(together[0], examples[0]))
+    assert "of" in str(task.to_prediction(together[0], examples[0]))
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def test_an_answer_does_not_depend_on_its_neighbours():
     together = task.answer(model, batch)
     for item, answer in zip(batch.items, together, strict=True):
         assert task.answer(model, task.batch([item])) == [pytest.approx(answer, rel=1e-5)]
-    assert "replaced tokens detected" in task.to_line(together[0])
+    assert "replaced tokens detected" in str(task.to_prediction(together[0], batch.items[0].example))
 
 
 def learner(task, model, examples, steps):

@@ -244,7 +244,7 @@ def test_a_run_on_a_folder_and_labels_that_begin_from_it(tmp_path):
     examples = prepare(job).splits.dev.examples
     found, asked = predict(task, model, examples)
     assert task.score(found, asked)[0].value == pytest.approx(result.scores["dev"][0].value, rel=1e-4)
-    assert "hidden patches" in task.to_line(task.to_record(found[0], asked[0]))
+    assert "masked patches" in str(task.to_prediction(found[0], asked[0]))
     ready = prepare(Job("label", (data,), model=str(tmp_path / "run"), train_fields={"max_steps": 2, "batch_size": 8}))
     assert ready.model.head_name == "label"
     assert_close(ready.model.get_parameter("body.whole"), model.get_parameter("body.whole"))

@@ -212,14 +212,15 @@ def test_no_answer_is_said_beyond_the_threshold_and_the_shares_agree():
     answer = {"null": 3.0, "best": best}
     for threshold, said in ((0.5, None), (1.0, "Ann"), (1.5, "Ann")):
         task = Span(Config(threshold=threshold))
-        shown = task.to_record(answer, example)
+        prediction = task.to_prediction(answer, example)
+        shown = prediction.as_dict()
         total = math.exp(3 - threshold) + math.exp(2) + math.exp(1)
         assert shown["answer"] == said
         assert shown["no_answer"] == pytest.approx(math.exp(3 - threshold) / total)
         assert [span["score"] for span in shown["best"]] == pytest.approx([math.exp(2) / total, math.exp(1) / total])
         assert shown["score"] == max(shown["no_answer"], shown["best"][0]["score"])
-        assert task.to_line(shown) == f"{said or 'no answer'}  {shown['score']:.0%}"
-    assert Span().to_line(Span().to_record({"null": 0.0, "best": []}, example)) == "no answer  100%"
+        assert str(prediction) == f"{said or 'no answer'}  {shown['score']:.0%}"
+    assert str(Span().to_prediction({"null": 0.0, "best": []}, example)) == "no answer  100%"
 
 
 def test_a_run_whose_questions_all_have_answers_can_be_opened(tmp_path):
@@ -230,7 +231,7 @@ def test_a_run_whose_questions_all_have_answers_can_be_opened(tmp_path):
     task, model = opened.task, opened.model
     assert task.threshold == ALWAYS_ANSWER_THRESHOLD
     found, _ = predict(task, model, examples[:2])
-    assert all(task.to_record(answer, example)["answer"] for answer, example in zip(found, examples[:2], strict=True))
+    assert all(task.to_prediction(answer, example).answer for answer, example in zip(found, examples[:2], strict=True))
 
 
 def test_the_threshold_is_tuned_unless_it_is_set_or_every_question_has_an_answer():
@@ -274,7 +275,7 @@ def test_a_run_remembers_its_threshold_and_the_command_answers(tmp_path, capsys)
         assert all(text[span["start"] : span["end"]] == span["text"] for span in row["best"])
         assert sum(span["score"] for span in row["best"]) + row["no_answer"] == pytest.approx(1)
     assert main(["answer", where, "--context", str(tmp_path / "text.txt"), "What is red?"]) == 0
-    assert capsys.readouterr().out == task.to_line(rows[1]) + "\n"
+    assert capsys.readouterr().out == f"{rows[1]['answer'] or 'no answer'}  {rows[1]['score']:.0%}\n"
     assert main(["predict", where, text, "What is red?", "--json"]) == 0  # the same by the general word
     assert json.loads(capsys.readouterr().out)["answer"] == rows[1]["answer"]
     assert main(["answer", where, "What is red?"]) == 2

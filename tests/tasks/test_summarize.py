@@ -224,6 +224,6 @@ def test_from_the_sample_to_a_summary_by_the_verb(tmp_path, capsys):
     assert main(["train", "summarize", "--data", str(path), "--out", run, *small.split()]) == 0
     capsys.readouterr()
     assert main(["summarize", run, "Oslo City met Lima City on Monday.", "--json"]) == 0
-    assert next(iter(json.loads(capsys.readouterr().out))) == "summary"
+    assert next(iter(json.loads(capsys.readouterr().out))) == "text"
     assert main(["translate", run, "a"]) == 4
     assert "was made for another task, summarize" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def _format_line(maps: "AttentionMaps", alignment: "Alignment", as_json: bool) -
     if not as_json:
         return f"{maps.generated_text}\t{alignment.to_pharaoh()}"
     said = {
-        "translation": maps.generated_text,
+        "text": maps.generated_text,
         "alignment": alignment.to_pharaoh(),
         "head": str(alignment.alignment_head),
     }

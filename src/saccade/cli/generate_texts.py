@@ -78,7 +78,7 @@ def _generate_lines(
             )
             for given, example in zip(found, asked, strict=True):
                 if plain:
-                    yield task.to_line(task.to_record(given, example))
+                    yield str(task.to_prediction(given, example))
                 else:
                     yield format_example_texts(task, given, example, as_json)
             sys.stdout.flush()
@@ -99,8 +99,9 @@ def _print_summary(verb: str, task: "Task", generator: "TextGenerator", engine: 
 
 def format_example_texts(task: "Task", hypotheses: "list[Hypothesis]", example: "Example", as_json: bool) -> str:
     """The texts of one example."""
-    shown = [task.to_record(one.text, example) for one in hypotheses]
-    return format_texts(hypotheses, shown, [task.to_line(one) for one in shown], as_json)
+    predictions = [task.to_prediction(one.text, example) for one in hypotheses]
+    records = [prediction.as_dict() for prediction in predictions]
+    return format_texts(hypotheses, records, [str(prediction) for prediction in predictions], as_json)
 
 
 def format_texts(

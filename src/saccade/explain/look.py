@@ -218,7 +218,7 @@ def _run_forward(look_input: LookInput, target: DecoderTarget | None, modules: S
             return ""
         item, answers = batch.items[0], task.answer(model, batch)
         check_answers(answers)
-        return task.to_line(task.to_record(task.merge_answers(answers, [item])[0], item.example))
+        return str(task.to_prediction(task.merge_answers(answers, [item])[0], item.example))
     body = model.autoregressive_body
     state, first = body.start(batch)
     ids = target.ids if look_input.continues_input else target.ids[:-1]

@@ -151,7 +151,7 @@ def _collect_samples(run: Path, recipe: Recipe) -> list[dict[str, str]]:
     return [
         {
             "input": _format_input(task, example),
-            "answer": task.to_line(task.to_record(answer, example))[:MAX_SAMPLE_CHARS],
+            "answer": str(task.to_prediction(answer, example))[:MAX_SAMPLE_CHARS],
         }
         for answer, example in zip(said, asked, strict=True)
     ]

@@ -22,6 +22,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, ErrorRow, Item, Task, require_tokenizer
+from saccade.tasks.interface.predictions import TextPrediction
 from saccade.tasks.label import image_shape
 from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
@@ -163,9 +164,8 @@ class Caption(Task):
         found = [metrics.cider(right, given), metrics.bleu(right, given), metrics.exact_match(right, given)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def to_record(self, answer: str, example: Example) -> dict[str, Any]:
-        where = {"image": example["image"]} if isinstance(example["image"], str) else {}
-        return where | {"caption": answer}
+    def to_prediction(self, answer: str, example: Example) -> TextPrediction:
+        return TextPrediction(answer, image=example["image"] if isinstance(example["image"], str) else None)
 
     def error_row(self, answer: str, example: Example) -> ErrorRow | None:
         gold = get_captions(example)
@@ -173,9 +173,6 @@ class Caption(Task):
             return None
         picture = example["image"] if isinstance(example["image"], str) else f"{example.file}:{example.line}"
         return ErrorRow({"picture": picture, "gold": " / ".join(gold), "answer": answer})
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return record["caption"]
 
     def _encode_captions(self, texts: Sequence[str], model: Model) -> Iterator[np.ndarray]:
         if not texts:

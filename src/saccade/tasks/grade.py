@@ -4,7 +4,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
+<<<<<<< HEAD
 from typing import Any, Literal, Self
+=======
+from typing import Literal
+>>>>>>> e2fe404 (Task.to_prediction returns a typed record for each kind of output, in place of to_record and to_line; the entities of tag have scores)
 
 import torch
 from torch import Tensor
@@ -18,6 +22,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Defaults, Item, Task, encode_texts, pad_sources
+from saccade.tasks.interface.predictions import NumberPrediction
 from saccade.tasks.needs import Needs
 
 MAX_CLASSES = 12  # whole numbers of which there are no more are read as classes when a file is looked at
@@ -148,8 +153,8 @@ class Grade(Task):
     def accepts_model(self, model: Model) -> bool:
         return super().accepts_model(model) and len(model.labels) == 1 and not model.multi_label
 
-    def to_line(self, record: dict[str, Any]) -> str:
-        return f"{record['score']:.4g}"
+    def to_prediction(self, answer: dict[str, float], example: Example) -> NumberPrediction:
+        return NumberPrediction(answer["score"])
 
     def _encode_gold(self, example: Example) -> float | None:
         known = "score" in example

@@ -19,6 +19,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
+from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
 from saccade.vision.augment import get_augmentation
@@ -234,10 +235,10 @@ class Label(Task):
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
         return tuple(sorted(answer["labels"])) if self.multi_label else answer["label"]
 
-    def to_line(self, record: dict[str, Any]) -> str:
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> LabelPrediction | MultiLabelPrediction:
         if self.multi_label:
-            return ", ".join(f"{label} {record['scores'][label]:.0%}" for label in record["labels"]) or "none"
-        return f"{record['label']} {record['scores'][record['label']]:.0%}"
+            return MultiLabelPrediction(tuple(answer["labels"]), answer["scores"])
+        return LabelPrediction.from_scores(answer["label"], answer["scores"])
 
     def _gold_labels(self, example: Example) -> list[str]:
         return example["labels"] if self.multi_label else [example["label"]]

@@ -21,6 +21,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, Item, Task, require_tokenizer
+from saccade.tasks.interface.predictions import MeasuredPrediction
 from saccade.tasks.losses import lm_loss, token_nll
 from saccade.tasks.needs import Needs
 from saccade.tasks.neural_cache import neural_cache_nll
@@ -207,8 +208,7 @@ class Language(Task):
             found.append(replace(alone, name="perplexity_without_cache"))
         return found
 
-    def to_record(self, answer: dict[str, float], example: Example) -> dict[str, Any]:
-        return {"perplexity": math.exp(min(700.0, answer["nats"] / max(1, answer["tokens"])))} | answer
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return f"perplexity {record['perplexity']:.2f} over {record['tokens']} tokens"
+    def to_prediction(self, answer: dict[str, float], example: Example) -> MeasuredPrediction:
+        perplexity = math.exp(min(700.0, answer["nats"] / max(1, answer["tokens"])))
+        summary = f"perplexity {perplexity:.2f} over {answer['tokens']} tokens"
+        return MeasuredPrediction(summary, {"perplexity": perplexity} | answer)

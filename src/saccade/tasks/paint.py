@@ -25,6 +25,7 @@ from saccade.models.families.dalle import DallE
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, Item, Task, encode_texts, pad_sources
 from saccade.tasks.caption import get_captions
+from saccade.tasks.interface.predictions import ImagePrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.paint_pictures import PerRowSampler, from_png, require_dalle, row_seeds, to_png
 from saccade.vision.pixels import lazy_pixels, load_pixels
@@ -241,9 +242,6 @@ class Paint(Task):
         painted = {get_captions(example)[0]: answer["png"] for answer, example in zip(answers, examples, strict=True)}
         return found + score_scenes(list(painted), [from_png(png) for png in painted.values()])
 
-    def to_record(self, answer: dict[str, Any], example: Example) -> dict[str, Any]:
-        return {"text": get_captions(example)[0], "png": answer["png"]}
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        picture = from_png(record["png"])
-        return f"{record['text']}: {picture.shape[1]} x {picture.shape[0]} pixels; saccade paint writes a file"
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> ImagePrediction:
+        height, width = from_png(answer["png"]).shape[:2]
+        return ImagePrediction(get_captions(example)[0], answer["png"], width, height)

@@ -26,6 +26,7 @@ from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.suggest import suggest
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
+from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
 from saccade.tasks.label import is_pair_model, majority_class_baseline
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
@@ -106,7 +107,7 @@ class Pair(Task):
         return None if self.is_regression or not train else majority_class_baseline(train, self.labels)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
-        return self.to_record(answer, example)["score"] if self.is_regression else answer["label"]
+        return answer["score"] if self.is_regression else answer["label"]
 
     @property
     def is_regression(self) -> bool:
@@ -264,12 +265,16 @@ class Pair(Task):
         row = {"first": example["first"], "second": example["second"]}
         return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
 
-    def to_line(self, record: dict[str, Any]) -> str:
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> Prediction:
         if self.is_regression:
-            return f"{record['score']:.4g}"
-        apart = len(self.labels) == 2 and self.threshold != 0.5  # then the less likely one may be the answer
-        why = f" ({find_positive_label(self.labels)} from {self.threshold:.0%} on)" if apart else ""
-        return f"{record['label']} {record['scores'][record['label']]:.0%}{why}"
+            return NumberPrediction(answer["score"])
+        moved = len(self.labels) == 2 and self.threshold != 0.5  # then the less probable label may be the prediction
+        if not moved:
+            return LabelPrediction.from_scores(answer["label"], answer["scores"])
+        positive = find_positive_label(self.labels)
+        return ThresholdPrediction(
+            answer["label"], answer["scores"][answer["label"]], answer["scores"], positive, self.threshold
+        )
 
     def _encode_gold(self, example: Example, label_ids: dict[str, int]) -> float | int | None:
         """What the head should say; None where an example has no gold, -100 for a label that training does not have."""

@@ -21,6 +21,7 @@ from saccade.models.capabilities import Modality
 from saccade.models.families.kernel_regression import KernelRegression
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, Item, Task
+from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction
 from saccade.tasks.needs import Needs
 
 
@@ -106,12 +107,10 @@ class Regress(Task):
         gold, said = [example["y"] for example in examples], [answer["y"] for answer in answers]
         return [metrics.r2(gold, said), metrics.mse(gold, said)]
 
-    def to_line(self, record: dict[str, Any]) -> str:
-        return (
-            f"{record['label']} {record['scores'][record['label']]:.0%}"
-            if self.config.classification
-            else f"{record['y']:.6g}"
-        )
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> LabelPrediction | NumberPrediction:
+        if self.config.classification:
+            return LabelPrediction.from_scores(answer["label"], answer["scores"])
+        return NumberPrediction(answer["y"])
 
     def _encode_gold(self, example: Example) -> list[float]:
         if self.config.classification:

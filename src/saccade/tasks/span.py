@@ -24,6 +24,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, ErrorRow, Item, Task, check_text_length, pad_sources, require_tokenizer
+from saccade.tasks.interface.predictions import AnswerPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.qa_windows import IGNORE_INDEX, NO_ANSWER_POSITION, Window, best_spans, make_windows, merge_windows
 
@@ -179,23 +180,24 @@ class Span(Task):
         found = metrics.squad(gold, [self._answer_text(answer) for answer in answers])
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def to_record(self, answer: dict[str, Any], example: Example) -> dict[str, Any]:
-        """The answer, or None, and how likely it is among the best ones and no answer."""
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> AnswerPrediction:
         best, none = self._normalize_scores(answer)
         first = best[0] if self._answer_text(answer) else {"text": None, "start": None, "end": None, "score": none}
-        where = {"answer": first["text"], "start": first["start"], "end": first["end"], "score": first["score"]}
-        return {"question": example["question"], **where, "no_answer": none, "best": best}
+        return AnswerPrediction(
+            example["question"], first["text"], first["start"], first["end"], first["score"], none, tuple(best)
+        )
 
     def error_row(self, answer: Any, example: Example) -> ErrorRow | None:
-        shown, gold = self.to_record(answer, example), [text for _, text in example["answers"]]
-        if metrics.answer_match(gold, shown["answer"] or ""):
+        prediction, gold = self.to_prediction(answer, example), [text for _, text in example["answers"]]
+        if metrics.answer_match(gold, prediction.answer or ""):
             return None
-        told = [", ".join(dict.fromkeys(gold)) or "no answer", shown["answer"] or "no answer"]
+        told = [", ".join(dict.fromkeys(gold)) or "no answer", prediction.answer or "no answer"]
         row = {"text": example["context"], "question": example["question"], "gold": told[0], "answer": told[1]}
-        return ErrorRow(row | {"sure": f"{shown['score']:.0%}"}, shown["score"])
+        return ErrorRow(row | {"sure": f"{prediction.score:.0%}"}, prediction.score)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
-        return tuple(self.to_record(answer, example)[key] for key in ("start", "end"))
+        prediction = self.to_prediction(answer, example)
+        return prediction.start, prediction.end
 
     def map_to_counterfactual(self, value: Any, counterfactual: Counterfactual) -> Any:
         return (
@@ -203,9 +205,6 @@ class Span(Task):
             if value[0] is None
             else tuple(counterfactual.swapped_texts["context"].map_offset(place) for place in value)
         )
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return f"{record['answer'] or 'no answer'}  {record['score']:.0%}"
 
     def _answer_text(self, answer: dict[str, Any]) -> str:
         """The best answer's text, or "" for none."""

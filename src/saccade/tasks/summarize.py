@@ -5,7 +5,6 @@ It is `translate` with two lengths: what is read of a text may be long, and what
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from saccade.data import Example, Role
 from saccade.data.example import ARTICLE, SUMMARY, as_list
@@ -82,17 +81,11 @@ class Summarize(Translate):
         found = [rouge(gold, answers, kind, tokenizer=split) for kind in ("1", "2", "L")]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def to_record(self, answer: str, example: Example) -> dict[str, Any]:
-        return {"summary": answer}
-
     def error_row(self, answer: str, example: Example) -> ErrorRow | None:
         gold = as_list(example["target"])
         if answer in gold:
             return None
         return ErrorRow({"source": example["source"], "gold": " / ".join(gold), "answer": answer})
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return record["summary"]
 
 
 def with_first_summary(example: Example) -> Example:

@@ -33,6 +33,7 @@ from saccade.tasks.base import (
     pad_sources,
     require_tokenizer,
 )
+from saccade.tasks.interface.predictions import EntitiesPrediction, Entity
 from saccade.tasks.needs import Needs
 
 IGNORE_INDEX = -100  # a token that speaks for no word
@@ -52,6 +53,19 @@ class Config:
     """Label smoothing of the cross-entropy loss; 0 disables it."""
     augment: Literal["none", "counterfactual"] = "none"
     """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
+
+
+class PredictedTags(list[str]):
+    """The predicted tags of a sequence of words: a list of tags that also knows the probability of each."""
+
+    def __init__(self, tags: Iterable[str] = (), probabilities: Iterable[float] = ()):
+        super().__init__(tags)
+        self.probabilities = list(probabilities)
+
+    def append_piece(self, piece: "PredictedTags") -> None:
+        """Append the tags of the next piece of the same text."""
+        self.extend(piece)
+        self.probabilities.extend(piece.probabilities)
 
 
 class Tag(Task):
@@ -176,7 +190,7 @@ class Tag(Task):
             label_smoothing=self.config.label_smoothing,
         )
 
-    def answer(self, model: Model, batch: Batch) -> list[list[str]]:
+    def answer(self, model: Model, batch: Batch) -> list[PredictedTags]:
         """The tags of each row's words; `gathered` joins the pieces of one text."""
         scores = model(batch).float().log_softmax(-1).cpu()
         answers = []
@@ -189,18 +203,20 @@ class Tag(Task):
             for i, place in enumerate(item.word_starts):
                 if place < 0:
                     said[i, 1:] = -torch.inf
-            answers.append([self.labels[tag] for tag in viterbi_decode(said.numpy(), self.labels)])
+            path = viterbi_decode(said.numpy(), self.labels)
+            probabilities = said.exp()[torch.arange(len(path)), path].clamp(max=1.0) if path else torch.zeros(0)
+            answers.append(PredictedTags((self.labels[tag] for tag in path), probabilities.tolist()))
         return answers
 
-    def merge_answers(self, answers: Sequence[list[str]], items: Sequence[Item]) -> list[list[str]]:
+    def merge_answers(self, answers: Sequence[PredictedTags], items: Sequence[Item]) -> list[PredictedTags]:
         """The tags of each example, from the answers to its pieces."""
-        out: list[list[str]] = []
+        out: list[PredictedTags] = []
         last: Example | None = None
         for answer, item in zip(answers, items, strict=True):
             if item.example is last:
-                out[-1] += answer
+                out[-1].append_piece(answer)
             else:
-                out.append(list(answer))
+                out.append(PredictedTags(answer, answer.probabilities))
             last = item.example
         return out
 
@@ -208,25 +224,20 @@ class Tag(Task):
         gold = [example["tags"] for example in examples]
         return [metrics.span_f1(gold, answers), metrics.accuracy(list(chain(*gold)), list(chain(*answers)))]
 
-    def to_record(self, answer: list[str], example: Example) -> dict[str, Any]:
+    def to_prediction(self, answer: Sequence[str], example: Example) -> EntitiesPrediction:
         words = example["words"]
         ends = np.cumsum([len(word) + 1 for word in words]).tolist()
         places = [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
         text, offsets = " ".join(words), places
         if "offsets" in example:
             text, offsets = example["text"], example["offsets"]
-        return {"text": text, "names": extract_entities(answer, offsets, text)}
+        return EntitiesPrediction(text, extract_entities(answer, offsets, text))
 
     def error_row(self, answer: list[str], example: Example) -> ErrorRow | None:
         if answer == example["tags"]:
             return None
-        gold, said = (self.to_record(tags, example)["names"] for tags in (example["tags"], answer))
-        told = [", ".join(f"{span['text']} ({span['label']})" for span in names) or "none" for names in (gold, said)]
-        return ErrorRow({"text": " ".join(example["words"]), "gold": told[0], "answer": told[1]})
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        answer = record["names"]
-        return ", ".join(f"{span['text']} ({span['label']})" for span in answer) or "no names"
+        gold, predicted = (str(self.to_prediction(tags, example)) for tags in (example["tags"], answer))
+        return ErrorRow({"text": " ".join(example["words"]), "gold": gold, "answer": predicted})
 
 
 def check_bio_tags(example: Example) -> None:
@@ -253,19 +264,25 @@ def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     return [match.group() for match in found], [match.span() for match in found]
 
 
-def extract_entities(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) -> list[dict[str, Any]]:
-    """The names that tags mark, with their characters in the text.
+def extract_entities(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) -> tuple[Entity, ...]:
+    """The entities that BIO tags mark, with character offsets; their score is the mean probability of their tags.
 
-    >>> extract_entities(["B-PER", "O"], [(0, 3), (4, 9)], "Ada wrote")
-    [{'text': 'Ada', 'label': 'PER', 'start': 0, 'end': 3}]
+    >>> extract_entities(["B-PER", "I-PER", "O"], [(0, 3), (4, 12), (13, 18)], "Ada Lovelace wrote")
+    (Entity(start=0, end=12, text='Ada Lovelace', label='PER', score=None),)
     """
-    out: list[dict[str, Any]] = []
-    for (start, end), tag in zip(offsets, tags, strict=True):
+    spans: list[list[int]] = []  # the words of each entity
+    for number, tag in enumerate(tags):
         if tag.startswith("B-"):
-            out.append({"text": text[start:end], "label": tag[2:], "start": start, "end": end})
+            spans.append([number])
         elif tag.startswith("I-"):
-            out[-1] |= {"end": end, "text": text[out[-1]["start"] : end]}
-    return out
+            spans[-1].append(number)
+    probabilities = tags.probabilities if isinstance(tags, PredictedTags) else []
+    out = []
+    for words in spans:
+        start, end = offsets[words[0]][0], offsets[words[-1]][1]
+        score = sum(probabilities[number] for number in words) / len(words) if probabilities else None
+        out.append(Entity(start, end, text[start:end], tags[words[0]][2:], score))
+    return tuple(out)
 
 
 def viterbi_decode(scores: np.ndarray, labels: Sequence[str]) -> list[int]:

@@ -20,6 +20,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources, require_tokenizer
+from saccade.tasks.interface.predictions import TextPrediction
 from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
 
@@ -170,16 +171,13 @@ class Translate(Task):
         found = [bleu, metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
         return sorted(found, key=lambda score: score.name != self.config.metric)
 
-    def to_record(self, answer: str, example: Example) -> dict[str, Any]:
-        return {"translation": answer}
+    def to_prediction(self, answer: str, example: Example) -> TextPrediction:
+        return TextPrediction(answer)
 
     def error_row(self, answer: str, example: Example) -> ErrorRow | None:
         if answer == example["target"]:
             return None
         return ErrorRow({"source": example["source"], "gold": example["target"], "answer": answer})
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return record["translation"]
 
 
 def check_beams(beams: int) -> None:

@@ -55,6 +55,7 @@ def _paint_texts(
     as_json: bool,
 ) -> int:
     from saccade.cli.inputs import open_run_for_task, read_examples
+    from saccade.tasks.interface.predictions import ImagePrediction
     from saccade.tasks.predict import predict
 
     painter = open_run_for_task(run, "paint")
@@ -63,10 +64,11 @@ def _paint_texts(
     out.mkdir(parents=True, exist_ok=True)
     taken = {path.stem for path in out.glob("*.png")}  # nothing that is there is painted over
     for answer, example in zip(found, asked, strict=True):
-        shown = task.to_record(answer, example)
-        path = out / f"{choose_file_name(shown['text'], taken)}.png"
-        path.write_bytes(base64.b64decode(shown["png"]))
-        told = {"text": shown["text"], "file": str(path)}
+        image = task.to_prediction(answer, example)
+        assert isinstance(image, ImagePrediction)
+        path = out / f"{choose_file_name(image.text, taken)}.png"
+        path.write_bytes(base64.b64decode(image.png))
+        told = {"text": image.text, "file": str(path)}
         print(json_text.dumps(told, ensure_ascii=False) if as_json else path, flush=True)
     return 0
 

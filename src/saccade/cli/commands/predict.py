@@ -175,8 +175,8 @@ def print_predictions(
         for line in task.notes:
             print(f"saccade {name}: {line}", file=sys.stderr)
         for given, example in zip(found, answered, strict=True):
-            shown = task.to_record(given, example)
-            print(json_text.dumps(shown, ensure_ascii=False) if as_json else task.to_line(shown), flush=True)
+            prediction = task.to_prediction(given, example)
+            print(json_text.dumps(prediction.as_dict(), ensure_ascii=False) if as_json else prediction, flush=True)
         if not examples:
             print(f"saccade {name}: there was nothing to answer.", file=sys.stderr)
         return 0

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from saccade.data import Example, Role
+from saccade.tasks.interface.predictions import Prediction
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class TaskPresentation:
     scores_sentences: bool = False  # a model for it says how likely a sentence is
     no_prediction_reason: str = "this input is not an example of the task that the model was trained for"
 
-    def to_record(self, answer: Any, example: Example) -> dict[str, Any]:
-        """An answer as a person or a program gets it."""
-        return answer
+    def to_prediction(self, answer: Any, example: Example) -> Prediction:
+        """The answer to an example as a typed record, for people and for other programs."""
+        raise NotImplementedError
 
     def error_row(self, answer: Any, example: Example) -> ErrorRow | None:
         """What a report says of a wrong answer; None where it is right, or where there is no right and wrong."""
@@ -44,7 +45,3 @@ class TaskPresentation:
     def confusion_pair(self, answer: Any, example: Example) -> tuple[str, str] | None:
         """The right class and the one that was answered, where an answer is one of a few classes."""
         return None
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        """The same in one line."""
-        raise NotImplementedError

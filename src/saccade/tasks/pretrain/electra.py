@@ -30,6 +30,7 @@ from saccade.models.model import Model
 from saccade.parts.heads import LMHead
 from saccade.parts.position import Rotary
 from saccade.tasks.base import Defaults, Item
+from saccade.tasks.interface.predictions import MeasuredPrediction
 from saccade.tasks.losses import max_rows_per_chunk
 from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain import corruption
@@ -165,10 +166,11 @@ class ReplacedTokenDetection(Objective):
         perplexity = metrics.perplexity(sums["generator_nats"].tolist(), sums["masked"].tolist())
         return [perplexity, *scores, _ratio_score("generator_accuracy", sums["generator_correct"], sums["masked"])]
 
-    def to_line(self, record: dict[str, Any]) -> str:
-        hits, replaced, tokens = (int(record[name]) for name in ("true_positives", "replaced", "tokens"))
-        false_positives = int(record["predicted_positives"]) - hits
-        return f"{hits} of {replaced} replaced tokens detected, {false_positives} false positives, {tokens} tokens"
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> MeasuredPrediction:
+        hits, replaced, tokens = (int(answer[name]) for name in ("true_positives", "replaced", "tokens"))
+        false_positives = int(answer["predicted_positives"]) - hits
+        summary = f"{hits} of {replaced} replaced tokens detected, {false_positives} false positives, {tokens} tokens"
+        return MeasuredPrediction(summary, answer)
 
 
 def _ratio_score(

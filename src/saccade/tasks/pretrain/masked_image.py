@@ -24,6 +24,7 @@ from saccade.models.capabilities import Modality
 from saccade.models.families.vit import PixelHead, ViT
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, Item
+from saccade.tasks.interface.predictions import MeasuredPrediction
 from saccade.tasks.label import image_shape
 from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain.objective import Objective
@@ -102,12 +103,10 @@ class MaskedImage(Objective):
             metrics.measure("mse_of_mean", lambda sums: _total_variance(sums) / sums[:, 3], units, better="lower"),
         ]
 
-    def to_record(self, answer: dict[str, Any], example: Example) -> dict[str, Any]:
-        told = {name: answer[name] for name in ("patches", "pixels", "error")}
-        return {"mse": answer["error"] / answer["pixels"], **told}
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return f"{record['patches']} hidden patches, mean squared error {record['mse']:.3f}"
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> MeasuredPrediction:
+        mse = answer["error"] / answer["pixels"]
+        values = {"mse": mse} | {name: answer[name] for name in ("patches", "pixels", "error")}
+        return MeasuredPrediction(f"{answer['patches']} masked patches, mean squared error {mse:.3f}", values)
 
 
 def _total_variance(sums: np.ndarray) -> np.ndarray:

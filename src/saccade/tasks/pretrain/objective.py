@@ -32,6 +32,7 @@ from saccade.metrics import Score
 from saccade.metrics.score import ratio
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, Item, Task
+from saccade.tasks.interface.predictions import MeasuredPrediction
 from saccade.tasks.losses import max_rows_per_chunk
 from saccade.tasks.pretrain.config import Config
 from saccade.tasks.pretrain.packed_rows import make_row_encoder, max_row_tokens
@@ -91,10 +92,10 @@ class Objective(Task):
         shares = metrics.measure("accuracy", ratio, np.stack([right, asked], axis=1))
         return [metrics.perplexity(nats, [int(count) for count in asked]), shares]
 
-    def to_line(self, record: dict[str, Any]) -> str:
-        right, asked = record["correct"], max(1, record["targets"])
-        nats = record["nats"] / asked
-        return f"{right} of {record['targets']} hidden tokens right, {nats:.2f} nats each"
+    def to_prediction(self, answer: dict[str, Any], example: Example) -> MeasuredPrediction:
+        nats = answer["nats"] / max(1, answer["targets"])
+        summary = f"{answer['correct']} of {answer['targets']} masked tokens predicted correctly, {nats:.2f} nats each"
+        return MeasuredPrediction(summary, answer)
 
 
 def score_tokens(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.suggest import suggest
 from saccade.tasks.base import Defaults, Item, Task
+from saccade.tasks.interface.predictions import Prediction
 from saccade.tasks.pretrain.bart_denoising import BartDenoising
 from saccade.tasks.pretrain.causal_lm import CausalLM
 from saccade.tasks.pretrain.config import Config
@@ -105,11 +106,8 @@ class Pretrain(Task):
     def scoring_settings(self, model: Model) -> dict[str, int]:
         return self.objective.scoring_settings(model)
 
-    def to_record(self, answer: Any, example: Example) -> dict[str, Any]:
-        return self.objective.to_record(answer, example)
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return self.objective.to_line(record)
+    def to_prediction(self, answer: Any, example: Example) -> Prediction:
+        return self.objective.to_prediction(answer, example)
 
 
 def objective_class(name: str) -> type[Task]:

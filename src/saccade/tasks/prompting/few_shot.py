@@ -23,6 +23,7 @@ from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Item, Task, require_tokenizer
 from saccade.tasks.infer_task import infer_task
+from saccade.tasks.interface.predictions import LabelPrediction, TextPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.prompting.prompts import (
     SLOT_PATTERN,
@@ -117,11 +118,12 @@ class FewShot(Task):
         gold, said = [example["label"] for example in examples], [answer["label"] for answer in answers]
         return [metrics.accuracy(gold, said), metrics.macro_f1(gold, said)]
 
-    def to_record(self, answer: Any, example: Example) -> dict[str, Any]:
-        return {"text": answer} if self.is_free_text else answer
-
-    def to_line(self, record: dict[str, Any]) -> str:
-        return record["text"] if self.is_free_text else f"{record['label']} {record['scores'][record['label']]:.0%}"
+    def to_prediction(self, answer: Any, example: Example) -> TextPrediction | LabelPrediction:
+        return (
+            TextPrediction(answer)
+            if self.is_free_text
+            else LabelPrediction.from_scores(answer["label"], answer["scores"])
+        )
 
     def _fit_prompt(self, example: Example, model: Model) -> FewShotItem:
         """The prompt with the most shots that fit; a question too long by itself loses its beginning."""

@@ -1,0 +1,198 @@
+"""Predictions as small typed records, one class for each kind of output, as Python callers and the command line get them.
+
+`str(prediction)` is the line that a command prints, and `prediction.as_dict()` is the JSON object of `--json`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from saccade.notebook import html_table
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction of a task for one example; each kind of output is a subclass."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as plain values that JSON can hold; a field that is not known (None) is left out."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: _to_plain_value(value) for name, value in values.items() if value is not None}
+
+    def _repr_html_(self) -> str:
+        return html_table(list(self.as_dict()), [list(self.as_dict().values())])
+
+
+def _to_plain_value(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _to_plain_value(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, tuple | list):
+        return [_to_plain_value(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: _to_plain_value(part) for key, part in value.items()}
+    return value
+
+
+@dataclass(frozen=True)
+class LabelPrediction(Prediction):
+    """One label of several.
+
+    >>> print(LabelPrediction("positive", 0.98, {"positive": 0.98, "negative": 0.02}))
+    positive 98%
+    """
+
+    label: str
+    probability: float  # of the label
+    probabilities: Mapping[str, float]  # of every label, most probable first
+
+    @classmethod
+    def from_scores(cls, label: str, scores: Mapping[str, float]) -> "LabelPrediction":
+        return cls(label, scores[label], scores)
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.probability:.0%}"
+
+
+@dataclass(frozen=True)
+class ThresholdPrediction(LabelPrediction):
+    """One label of two, where the positive label is predicted from a decision threshold other than one half.
+
+    >>> print(ThresholdPrediction("1", 0.46, {"0": 0.54, "1": 0.46}, positive="1", threshold=0.4))
+    1 46% (1 from 40% on)
+    """
+
+    positive: str
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} ({self.positive} from {self.threshold:.0%} on)"
+
+
+@dataclass(frozen=True)
+class MultiLabelPrediction(Prediction):
+    """Any number of labels.
+
+    >>> print(MultiLabelPrediction(("joy",), {"joy": 0.9, "fear": 0.2}))
+    joy 90%
+    """
+
+    labels: tuple[str, ...]
+    probabilities: Mapping[str, float]  # of every label, most probable first
+
+    def __str__(self) -> str:
+        return ", ".join(f"{label} {self.probabilities[label]:.0%}" for label in self.labels) or "none"
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A labeled span of a text, such as a named entity: `text[start:end]`."""
+
+    start: int
+    end: int
+    text: str
+    label: str
+    score: float | None = None  # probability of the span's tags, averaged over its words
+
+
+@dataclass(frozen=True)
+class EntitiesPrediction(Prediction):
+    """The entities of a text.
+
+    >>> print(EntitiesPrediction("Ada was here.", (Entity(0, 3, "Ada", "PER", 0.99),)))
+    Ada (PER)
+    """
+
+    text: str
+    entities: tuple[Entity, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{entity.text} ({entity.label})" for entity in self.entities) or "no entities"
+
+
+@dataclass(frozen=True)
+class AnswerPrediction(Prediction):
+    """The answer to a question: a span of the context, or None where the context has no answer."""
+
+    question: str
+    answer: str | None
+    start: int | None
+    end: int | None
+    score: float  # probability among the best spans and no answer
+    no_answer: float  # probability that the context has no answer
+    best: tuple[Mapping[str, Any], ...] = ()  # the best spans, each with text, start, end and score
+
+    def as_dict(self) -> dict[str, Any]:
+        nothing = {} if self.answer is not None else {"answer": None, "start": None, "end": None}
+        return {"question": self.question} | nothing | super().as_dict()
+
+    def __str__(self) -> str:
+        return f"{self.answer or 'no answer'}  {self.score:.0%}"
+
+
+@dataclass(frozen=True)
+class TextPrediction(Prediction):
+    """A generated text: a translation, a summary or a caption."""
+
+    text: str
+    score: float | None = None  # score of the decoder, such as the length-normalized log-probability of a beam
+    alignment: str | None = None  # word alignment in the Pharaoh format: 0-0 1-2
+    image: str | None = None  # file of the image that a caption describes
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _format_number(value: float) -> str:
+    """
+    >>> _format_number(3.84712), _format_number(123456.7)
+    ('3.847', '123457')
+    """
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class NumberPrediction(Prediction):
+    """A number, with the interval in which the true value lies in 90 % of held-out examples, where one was calibrated.
+
+    >>> print(NumberPrediction(3.25), NumberPrediction(3.25, 2.5, 4.0))
+    3.25 3.25 (2.5–4)
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return _format_number(self.value)
+        return f"{_format_number(self.value)} ({_format_number(self.low)}–{_format_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class ImagePrediction(Prediction):
+    """An image painted for a text, as a PNG file in base64."""
+
+    text: str
+    png: str
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.width} x {self.height} pixels; saccade paint writes a file"
+
+
+@dataclass(frozen=True)
+class MeasuredPrediction(Prediction):
+    """Measurements of a text or an image, such as its perplexity: what models answer that predict no label."""
+
+    summary: str
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.values)
+
+    def __str__(self) -> str:
+        return self.summary
