@@ -4,11 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-<<<<<<< HEAD
-from typing import Any, Literal, Self
-=======
-from typing import Literal
->>>>>>> e2fe404 (Task.to_prediction returns a typed record for each kind of output, in place of to_record and to_line; the entities of tag have scores)
+from typing import Self
 
 import torch
 from torch import Tensor
