@@ -100,8 +100,8 @@ def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settin
     found, _ = predict(task, model, dev)
     assert found
     assert task.is_text_stream or len(found) == len(dev)
-    told = [str(task.to_prediction(answer, example)) for answer, example in zip(found, dev, strict=False)]
-    assert all(told)
+    predictions = [task.to_prediction(answer, example) for answer, example in zip(found, dev, strict=False)]
+    assert all(prediction.as_dict() for prediction in predictions)
     inferred = task_from_model(model)  # without the run; no head says which objective it was pretrained with
     assert (
         (inferred.needs.head == task.needs.head)
