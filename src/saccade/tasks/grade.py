@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
