@@ -333,7 +333,7 @@ def test_watching_a_long_text_stays_small():
 def test_watch_refuses_more_than_fits_and_says_what_to_do(monkeypatch):
     monkeypatch.setattr(import_module("saccade.attention.watch"), "MAX_WEIGHTS_PER_MODULE", 1000)
     m, q = ScaledDot(), torch.randn(1, 1, 64, 4)
-    with pytest.raises(ValueError, match=r"reduce=Top\(32\)"), watch(m):
+    with pytest.raises(ValueError, match=r"reduce=TopK\(32\)"), watch(m):
         m(q, q, q, Sight(FULL))
     assert m.watcher is None
     with watch(m, rows=[1, 2]) as looks:

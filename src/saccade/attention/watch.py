@@ -4,27 +4,39 @@
         model(batch)
     looks[0].weights        # (B, 2, Q, K)
 
-Anything with a `watcher` can be watched: attention, the gates of an LSTM, squeeze-and-excitation. Weights are computed in
-chunks of query rows, so a long text needs little memory: choose rows, or keep only the `top` keys of each row, a `pooled`
-picture, or nothing at all (`stream`).
+Anything with a `watcher` can be watched: attention, the gates of an LSTM, squeeze-and-excitation; and the attention of any
+model of the `transformers` package that goes through its attention interface (`saccade.attention.hf`). Weights are computed in
+chunks of query rows, so a long text needs little memory: choose rows, or keep only the largest weights of
+each row (`TopK`), a downsampled picture (`Downsample`), or nothing at all (`RowCallback`).
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from math import prod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saccade.attention.hf.interface import watch_calls
+from saccade.attention.hf.modules import (
+    find_modules_without_interface,
+    find_transformers_model,
+    join_names,
+    list_attention_modules,
+    make_unsupported_error,
+)
 from saccade.notebook import html_heatmap, html_text
 from saccade.system import trim_heap
 
 WeightChunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
 ReducedWeights = tuple[Tensor | None, Tensor | None]  # (weights, columns)
+ATTENTION_AXES = ("batch", "head", "query", "key")
 MAX_CHUNK_WEIGHTS = 2**20  # numbers computed at a time: 4 MB in float32, and a few times that in between
 MIN_CHUNK_ROWS = 16  # computed at a time however long they are: all keys are read again for each lot
 MIN_TRIM_BYTES = 2**26  # bytes of a piece before and after which memory that is free is given back
@@ -43,6 +55,7 @@ class Look:
     value_norms: Tensor | None = (
         None  # (B, H, K): the length of the value vector of each key; gates and channels have none
     )
+    shape: tuple[int, ...] = ()  # of all weights of the call, whatever was kept of them
 
     def __repr__(self) -> str:
         if self.weights is None:
@@ -51,7 +64,7 @@ class Look:
         return f"Look({self.name}: {sizes})"
 
     def _repr_html_(self) -> str:
-        if self.weights is None or self.columns is not None or self.axes != ("batch", "head", "query", "key"):
+        if self.weights is None or self.columns is not None or self.axes != ATTENTION_AXES:
             return html_text(repr(self))
         first = self.weights[0].detach().float().cpu()  # (H, Q, K) of the first text
         heads = f"the mean of {len(first)} heads" if len(first) > 1 else "one head"
@@ -148,11 +161,13 @@ Reducer = KeepAll | TopK | Downsample | RowCallback
 def watchable_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Every module of the model that can be watched, by name, in the order of definition.
 
-    A module that several layers share has several names; a compiled model has the names of the model inside.
+    A module that several layers share has several names; a compiled model has the names of the model inside. Modules of
+    `transformers` are named by side, layer and kind, such as `decoder.0.cross`.
     """
     found = model.named_modules(remove_duplicate=False)
     names = {name.replace("_orig_mod.", "").removesuffix("_orig_mod"): m for name, m in found if hasattr(m, "watcher")}
-    return {name or type(module).__name__.lower(): module for name, module in names.items()}
+    ours = {name or type(module).__name__.lower(): module for name, module in names.items()}
+    return ours | {name: one.module for name, one in list_attention_modules(model).items()}
 
 
 class Watchers(list):
@@ -170,9 +185,12 @@ class Watchers(list):
 
 
 def _find_modules(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str, nn.Module]:
-    """The watchable modules that are meant: by glob over their names, or by number."""
+    """The watchable modules that are meant: by glob over their names, or by number; those of `transformers` also by path."""
+    foreign = list_attention_modules(model)
     known = watchable_modules(model)
+    _check_foreign_model(model, found_any=bool(known), whole=where == "*")
     names = list(known)
+    paths = {name: foreign[name].path if name in foreign else name for name in names}
     found: list[str] = []
     for want in [where] if isinstance(where, (str, int)) else where:
         if isinstance(want, int):
@@ -180,7 +198,7 @@ def _find_modules(model: nn.Module, where: str | int | Sequence[str | int]) -> d
                 raise ValueError(f"There are {len(names)} modules to watch, numbered from 0; got {want}.")
             found.append(names[want])
             continue
-        hits = [name for name in names if fnmatch(name, want)]
+        hits = [name for name in names if fnmatch(name, want) or fnmatch(paths[name], want)]
         if not hits:
             near = get_close_matches(want.strip("*."), names, n=3, cutoff=0.3) or names[:3]
             raise ValueError(
@@ -194,6 +212,23 @@ def _find_modules(model: nn.Module, where: str | int | Sequence[str | int]) -> d
     return {name: known[name] for name in chosen.values()}
 
 
+def _check_foreign_model(model: nn.Module, *, found_any: bool, whole: bool) -> None:
+    """Refuse a model of `transformers` whose attention cannot be seen by name; warn where a part of it cannot."""
+    theirs = find_transformers_model(model)
+    if theirs is None:
+        return
+    if not found_any:
+        raise make_unsupported_error(theirs)
+    missing = find_modules_without_interface(model) if whole else {}
+    if missing:
+        classes = sorted({type(module).__name__ for module in missing.values()})
+        warnings.warn(
+            f"{type(theirs).__name__} is watched in part: {join_names(classes)} ({len(missing)} modules) computes attention "
+            "without the attention interface of transformers.",
+            stacklevel=5,
+        )
+
+
 @contextmanager
 def watch(
     model: nn.Module,
@@ -205,14 +240,15 @@ def watch(
 ) -> Iterator[list[Look]]:
     """Collect a `Look` for every call of the chosen modules inside the block.
 
-    `where` is a glob over module names ("*.3.*"), a number, or a list of either. Choose query `rows` to compute less and
-    `heads` to keep less; `reduce` says what to keep: Everything(), Top(32), Pooled(256) or Stream(function).
+    `model` is one of saccade or of `transformers`, or holds one. `where` is a glob over module names ("*.3.*"), a number, or
+    a list of either. Choose query `rows` to compute less (-1 is the last row of a call) and `heads` to keep less; `reduce`
+    says what to keep: KeepAll(), TopK(32), Downsample(256) or RowCallback(function).
     """
     looks: list[Look] = []
     chosen = _find_modules(model, where)
 
     def watcher(name: str, module: nn.Module):
-        axes = tuple(module.axes)  # type: ignore[arg-type]
+        axes = tuple(getattr(module, "axes", ATTENTION_AXES))
 
         def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None) -> None:
             with torch.no_grad():
@@ -222,18 +258,28 @@ def watch(
 
         return see
 
-    placed = [(module, watcher(name, module)) for name, module in chosen.items()]
-    try:
-        for module, see in placed:
-            if not isinstance(module.watcher, Watchers):
-                module.watcher = Watchers()  # type: ignore[assignment]
-            module.watcher.append(see)  # type: ignore[operator]
+    with ExitStack() as stack:
+        for name, module in chosen.items():
+            stack.enter_context(_place_watcher(module, watcher(name, module)))
         yield looks
+
+
+def _place_watcher(module: nn.Module, see: Callable[..., None]) -> AbstractContextManager[None]:
+    """Let a watcher see every call of a module, ours or one of `transformers`."""
+    return _watch_module(module, see) if hasattr(module, "watcher") else watch_calls(module, see)
+
+
+@contextmanager
+def _watch_module(module: Any, see: Callable[..., None]) -> Iterator[None]:
+    if not isinstance(module.watcher, Watchers):
+        module.watcher = Watchers()
+    module.watcher.append(see)
+    try:
+        yield
     finally:
-        for module, see in placed:
-            if isinstance(module.watcher, Watchers) and see in module.watcher:
-                module.watcher.remove(see)
-                module.watcher = module.watcher or None  # type: ignore[assignment]
+        if isinstance(module.watcher, Watchers) and see in module.watcher:
+            module.watcher.remove(see)
+            module.watcher = module.watcher or None
 
 
 def _value_norms(values: Tensor, shape: Sequence[int], heads: Sequence[int] | None) -> Tensor:
@@ -254,11 +300,12 @@ def _make_look(name: str, axes: tuple[str, ...], weights, shape: list[int], head
         every = weights(torch.arange(1)).detach()
         if isinstance(reduce, RowCallback):
             reduce.callback(torch.arange(1), every)
-        return Look(name, None if isinstance(reduce, RowCallback) else every, axes)
+        return Look(name, None if isinstance(reduce, RowCallback) else every, axes, shape=tuple(shape))
     count = shape[axes.index("head")] if "head" in axes else 0
     if heads is not None and "head" in axes and not all(0 <= head < count for head in heads):
         raise ValueError(f"{name} has {count} heads, numbered from 0; asked for {list(heads)}.")
     wanted = torch.arange(shape[axis]) if rows is None else torch.as_tensor(rows).long()
+    wanted = torch.where(wanted < 0, wanted + shape[axis], wanted)  # -1 is the last, of each step of a generation
     if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < shape[axis]:
         raise ValueError(f"{name} has {shape[axis]} rows, numbered from 0; asked for {wanted.tolist()[:8]}.")
     a_row = prod(shape) // max(1, shape[axis])
@@ -269,7 +316,7 @@ def _make_look(name: str, axes: tuple[str, ...], weights, shape: list[int], head
     if isinstance(reduce, KeepAll) and kept > MAX_WEIGHTS_PER_MODULE:
         raise ValueError(
             f"The weights of {name} would take {kept * 4 / 2**30:.1f} GB; choose `rows` or `heads`, or keep less with "
-            "reduce=Top(32), reduce=Pooled(256) or reduce=Stream(function)."
+            "reduce=TopK(32), reduce=Downsample(256) or reduce=RowCallback(function)."
         )
 
     def chunks() -> Iterator[tuple[Tensor, Tensor]]:
@@ -282,4 +329,4 @@ def _make_look(name: str, axes: tuple[str, ...], weights, shape: list[int], head
             yield some, part
 
     kept_weights, columns = reduce(chunks(), axis, len(wanted))
-    return Look(name, kept_weights, axes, None if rows is None else wanted, columns)
+    return Look(name, kept_weights, axes, None if rows is None else wanted, columns, shape=tuple(shape))

@@ -1,0 +1,1 @@
+"""Attention weights of models of the `transformers` package, recomputed beside its fused kernels, without importing it."""
