@@ -57,7 +57,7 @@ def test_every_window_is_that_of_one_array(tmp_path_factory, rows, most, separat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_writer, "MAX_BUFFER_CHARACTERS", characters)
         if not len(whole):
-            with pytest.raises(ValueError, match="no text"):
+            with pytest.raises(ValueError, match="No tokens"):
                 write(directory, texts, vocab=vocab, separator=separator, shard_tokens=most)
             assert not list(directory.parent.glob("*text"))
             return
@@ -69,7 +69,7 @@ def test_every_window_is_that_of_one_array(tmp_path_factory, rows, most, separat
     assert found[2:7].tolist() == whole[2:7].tolist()
     assert found[-3:].tolist() == whole[-3:].tolist()
     assert found[5:2].tolist() == []
-    with pytest.raises(ValueError, match="steps of 2"):
+    with pytest.raises(ValueError, match="step of 1; got 2"):
         found[::2]
     found.verify()
 
@@ -169,14 +169,14 @@ def test_an_error_halfway_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda d: (d / "00001.bin").write_bytes(b"123"), r"00001\.bin: 3 bytes where 8 were written"),
+        (lambda d: (d / "00001.bin").write_bytes(b"123"), r"00001\.bin: 3 bytes, but 8 were written"),
         (lambda d: (d / "00001.bin").write_bytes(b"123456789"), r"00001\.bin: 9 bytes"),
         (lambda d: (d / "00002.bin").unlink(), r"00002\.bin: is missing"),
         (lambda d: (d / "index.json").unlink(), r"index\.json: is missing"),
-        (lambda d: (d / "index.json").write_text("{"), r"index\.json: no index"),
-        (lambda d: (d / "index.json").write_text("[]"), r"index\.json: no index"),
-        (lambda d: (d / "index.json").write_bytes(b"\xff"), r"index\.json: no index"),
-        (lambda d: (d / "index.json").write_text("[" * 100_000), r"index\.json: no index"),
+        (lambda d: (d / "index.json").write_text("{"), r"index\.json: not an index"),
+        (lambda d: (d / "index.json").write_text("[]"), r"index\.json: not an index"),
+        (lambda d: (d / "index.json").write_bytes(b"\xff"), r"index\.json: not an index"),
+        (lambda d: (d / "index.json").write_text("[" * 100_000), r"index\.json: not an index"),
         (lambda d: changed(d, dtype="float64"), "in format 1"),
         (lambda d: changed(d, format=2), "in format 1"),
         (lambda d: changed(d, tokens=13), "in format 1"),
@@ -185,7 +185,7 @@ def test_an_error_halfway_leaves_nothing(tmp_path, monkeypatch):
         (lambda d: changed_shard(d, file="/dev/zero"), "in format 1"),
         (lambda d: changed_shard(d, tokens=-4), "in format 1"),
         (lambda d: changed_shard(d, tokens=True), "in format 1"),
-        (lambda d: linked(d), r"00000\.bin: is missing or no ordinary file"),
+        (lambda d: linked(d), r"00000\.bin: is missing or not a regular file"),
     ],
 )
 def test_what_is_not_whole_is_refused_by_name(tmp_path, spoil, said):
@@ -216,7 +216,7 @@ def test_a_changed_byte_is_found_by_verify(tmp_path):
     raw = bytearray(found.files[2].read_bytes())
     raw[3] ^= 1
     found.files[2].write_bytes(raw)
-    with pytest.raises(ValueError, match=r"00002\.bin: its bytes are not those"):
+    with pytest.raises(ValueError, match=r"00002\.bin: the checksum differs"):
         TokenShards(tmp_path / "text").verify()
 
 
@@ -225,9 +225,9 @@ def test_a_changed_byte_is_found_by_verify(tmp_path):
     [
         ({"texts": ["1", "2 10"]}, "Text 1 has the id 10, beyond a vocabulary of 10"),
         ({"texts": ["-1"]}, "Text 0 has the id -1"),
-        ({"separator": 10}, "separator 10 is no id"),
+        ({"separator": 10}, "separator 10 is not an id"),
         ({"shard_tokens": 0}, "shard_tokens is 0"),
-        ({"texts": [], "separator": 0}, "no text to write"),
+        ({"texts": [], "separator": 0}, "No tokens to write"),
     ],
 )
 def test_what_cannot_be_written_is_said(tmp_path, changes, said):
@@ -246,7 +246,7 @@ def test_other_directories_and_files_are_left_alone(tmp_path):
     (tmp_path / "notes" / "thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("more")
     for name in ("notes", "file"):
-        with pytest.raises(ValueError, match="something else than shards"):
+        with pytest.raises(ValueError, match="holds no token shards"):
             write(tmp_path / name)
     assert (tmp_path / "notes" / "thesis.txt").read_text() == "years of work"
 

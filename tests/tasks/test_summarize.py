@@ -192,7 +192,7 @@ def test_each_side_has_its_own_length_and_what_is_cut_is_said(ready):
     assert max(len(item.target) for item in items) == 7
     lengths = [len(tokenizer.encode(e["source"]).ids) for e in ready.splits.dev.examples]
     share = sum(length > 40 for length in lengths) / len(lengths)
-    assert any(f"{share:.1%} are longer than 40 and will be cut off there" in line for line in ready.notes)
+    assert any(f"{share:.1%} are longer than 40 tokens and will be truncated" in line for line in ready.notes)
 
 
 def test_a_summary_is_never_longer_than_asked_for(ready):

@@ -158,7 +158,7 @@ def test_the_last_tenth_of_one_line_is_held_out(tmp_path):
     assert "".join(e["text"] for t in (found.train, found.dev) for e in t.examples) == text + "\n"
     assert len("".join(e["text"] for e in found.dev.examples)) == pytest.approx(len(text) / 10, abs=2)
     assert found.notes[-1] == (
-        "No dev file: the last 10% of the text, from line 1, character 90,181 on, is kept apart as dev."
+        "No dev file: the last 10% of the text, from line 1, character 90,181 on, is held out as dev."
     )
 
 

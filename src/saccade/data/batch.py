@@ -1,4 +1,4 @@
-"""What models and tasks hand each other: token ids or pixels, padded into a rectangle, and which of them are real."""
+"""Batches: token ids, images or features of several examples, padded to one length, with the mask that marks padding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,26 +12,26 @@ from saccade.attention.layout import Layout
 
 @dataclass
 class Text:
-    """Token ids of several texts; `keep` is None when nothing is padding, so that models need not look."""
+    """Token ids of a batch of texts; `keep`, the padding mask, is None where nothing is padding."""
 
     tokens: Tensor  # (B, L)
-    keep: Tensor | None = None  # (B, L) True = real
-    segment_ids: Tensor | None = None  # (B, L) which part of the input a token belongs to
+    keep: Tensor | None = None  # (B, L) True at tokens, False at padding
+    segment_ids: Tensor | None = None  # (B, L) the segment of each token, as in BERT's token_type_ids
     global_mask: Tensor | None = (
-        None  # (B, L) True = to be seen by all and to see all, such as a question; None = not said
+        None  # (B, L) True at tokens with global attention, such as a question; None = unspecified
     )
     document_ids: Tensor | None = (
-        None  # (B, L) the number of the text that a token is of, where a row holds several; None = one
+        None  # (B, L) the text that a token belongs to, in rows of packed texts; None = one per row
     )
 
     @property
     def layout(self) -> Layout:
-        """How the tokens lie in their rows, for a stack; which tokens are global, of those that are `marked`, a model decides."""
+        """The layout that a stack reads. Which tokens have global attention is decided by the model, from `global_mask`."""
         return Layout(self.keep, self.document_ids)
 
     @property
     def keep_mask(self) -> Tensor:
-        """Which tokens are real, (B, L): `keep`, or True everywhere where it is None.
+        """The padding mask, (B, L), True at tokens: `keep`, or all True where that is None.
 
         >>> Text.pad([[5, 6], [7]]).keep_mask.tolist(), Text.pad([[5, 6]]).keep_mask.tolist()
         ([[True, True], [True, False]], [[True, True]])
@@ -39,7 +39,7 @@ class Text:
         return torch.ones_like(self.tokens, dtype=torch.bool) if self.keep is None else self.keep
 
     def gather_last(self, x: Tensor) -> Tensor:
-        """Of a value for each token, (B, L, ...), the one of each row's last real token, (B, ...), wherever the padding is.
+        """Select from (B, L, ...) the value at the last token of each row, (B, ...), with padding on either side.
 
         >>> Text.pad([[5, 6], [7]]).gather_last(torch.tensor([[1, 2], [3, 4]])).tolist()
         [2, 3]
@@ -57,7 +57,7 @@ class Text:
         segment_ids: Sequence[Sequence[int]] | None = None,
         global_mask: Sequence[Sequence[bool]] | None = None,
     ) -> "Text":
-        """Pad rows of ids to the longest, on the right or on the left, and what goes with them.
+        """Pad rows of token ids, their segments and their global mask to the longest row, on the right or on the left.
 
         >>> Text.pad([[5, 6], [7]]).keep.tolist()
         [[True, True], [True, False]]
@@ -69,35 +69,36 @@ class Text:
         length = max((len(row) for row in rows), default=0)
         spans = [(length - len(row), length) if pad_left else (0, len(row)) for row in rows]
 
-        def padded(name: str, values: Sequence[Sequence[int]], dtype: torch.dtype = torch.long) -> Tensor:
+        def pad_rows(name: str, values: Sequence[Sequence[int]], dtype: torch.dtype = torch.long) -> Tensor:
             if [len(row) for row in values] != [len(row) for row in rows]:
                 raise ValueError(
-                    f"{name} need a value for each token: texts of {[len(row) for row in rows][:8]} tokens came with "
-                    f"{[len(row) for row in values][:8]}."
+                    f"{name} has to have one value for each token: got {[len(row) for row in values][:8]} values for texts of "
+                    f"{[len(row) for row in rows][:8]} tokens."
                 )
             out = torch.zeros(len(rows), length, dtype=dtype)
             for i, (row, (start, end)) in enumerate(zip(values, spans, strict=True)):
                 out[i, start:end] = torch.tensor(row, dtype=dtype)
             return out
 
-        keep = padded("Texts", [[1] * len(row) for row in rows], torch.bool)
+        keep = pad_rows("keep", [[1] * len(row) for row in rows], torch.bool)
         return Text(
-            padded("Texts", rows),
+            pad_rows("tokens", rows),
             None if bool(keep.all()) else keep,
-            None if segment_ids is None else padded("Segments", segment_ids),
-            None if global_mask is None else padded("Marks", global_mask, torch.bool),
+            None if segment_ids is None else pad_rows("segment_ids", segment_ids),
+            None if global_mask is None else pad_rows("global_mask", global_mask, torch.bool),
         )
 
     @staticmethod
     def pack(rows: Sequence[Sequence[Sequence[int]]]) -> "Text":
-        """Several texts in each row, one after the other; they do not see each other, and each is counted from 0.
+        """Pack several texts into each row: they do not attend to each other, and the positions of each begin at 0.
 
         >>> text = Text.pack([[[5, 6], [7]], [[8]]])
         >>> text.tokens.tolist(), text.document_ids.tolist(), text.keep.tolist()
         ([[5, 6, 7], [8, 0, 0]], [[0, 0, 1], [0, 0, 0]], [[True, True, True], [True, False, False]])
         """
-        text = Text.pad([[token for one in row for token in one] for row in rows])
-        text.document_ids = Text.pad([[number for number, one in enumerate(row) for _ in one] for row in rows]).tokens
+        text = Text.pad([[token for document in row for token in document] for row in rows])
+        ids = [[number for number, document in enumerate(row) for _ in document] for row in rows]
+        text.document_ids = Text.pad(ids).tokens
         return text
 
     def to(self, device: torch.device | str) -> "Text":
@@ -107,7 +108,7 @@ class Text:
 
 @dataclass
 class Image:
-    """Pixels of several pictures of one size, (B, C, rows, columns)."""
+    """Pixels of a batch of images of one size, (B, C, rows, columns)."""
 
     pixels: Tensor
 
@@ -117,7 +118,7 @@ class Image:
 
 @dataclass
 class Features:
-    """Several rows of numbers, (B, features)."""
+    """Numeric features of a batch, (B, features)."""
 
     values: Tensor
 
@@ -127,7 +128,7 @@ class Features:
 
 @dataclass
 class Batch:
-    """What goes in, what should come out, and the examples that it was made from."""
+    """The inputs, the target text or the gold labels, and the encoded examples that they were made from."""
 
     source: Text | Image | Features
     target: Text | None = None

@@ -1,7 +1,7 @@
-"""Sets that recipes learn from: where their makers say they can be fetched, under which licence, and what to check.
+"""Catalog of the datasets that recipes train on: license, homepage, download URLs and checksums.
 
-Nothing here has been tried: the addresses are those that the makers document. A checksum stands only where we had the original
-bytes. Sets whose licence is not open have no address: a person has to fetch them, and `--mirror` takes the copy.
+The URLs are those that the authors document; downloading from them has not been tested. A checksum is given only for files whose
+original bytes were at hand. Datasets without an open license have no URL: fetch them yourself and name the copy with `--mirror`.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ BYTES_PER_MEGABYTE = 10**6
 
 @dataclass(frozen=True)
 class DatasetFile:
-    """One file of a set: its name here, its address, what it is called inside a zip, the most it may weigh, its digest."""
+    """One file of a dataset."""
 
-    name: str
+    name: str  # the name under which it is stored
     url: str = ""
-    zip_member: str = ""
-    max_megabytes: int = 100
+    zip_member: str = ""  # its name in the archive, where the URL is that of a zip file
+    max_megabytes: int = 100  # size limit of the download
     sha256: str = ""
 
 
@@ -26,12 +26,12 @@ class DatasetInfo:
     name: str
     description: str
     license: str
-    homepage: str  # where the makers tell of it
+    homepage: str
     files: tuple[DatasetFile, ...]
 
     @property
     def is_downloadable(self) -> bool:
-        """Whether there is an address to fetch it from."""
+        """Whether every file has a URL."""
         return all(file.url for file in self.files)
 
 
@@ -46,15 +46,13 @@ def _list_url_files(base_url: str, names: dict[str, str], max_megabytes: int = 1
 
 
 def _list_manual_files(*names: str) -> tuple[DatasetFile, ...]:
-    """Files that a person has to bring."""
+    """Files without a URL, which have to be downloaded by hand."""
     return tuple(DatasetFile(name) for name in names)
 
 
 ANKI_URL = "https://www.manythings.org/anki"
 TATOEBA_LICENSE = "CC BY 2.0 (tatoeba.org, manythings.org/anki)"
-WIKITEXT_URL = (
-    "https://wikitext.smerity.com/wikitext-2-raw-v1.zip"  # of the first author; the first home of the set is gone
-)
+WIKITEXT_URL = "https://wikitext.smerity.com/wikitext-2-raw-v1.zip"  # of the first author; the original host is gone
 WIKITEXT_SHA256 = {
     "train": "6707892fa3788b5ab9ed78ab5ff37d9fe825f6011a2ad4fcd6a6d467f0e7da57",
     "valid": "4cd0f6876d07a413aa911261ff6d363c72d757d47f0fdd6015702014c89cb9c7",
@@ -88,28 +86,28 @@ DATASETS = {
         DatasetInfo(
             "multi30k",
             "image captions in English and German",
-            "none stated: for research",
+            "none stated: research only",
             "https://github.com/multi30k/dataset",
             _list_manual_files(*MULTI30K_FILES),
         ),
         DatasetInfo(
             "sst2",
             "film reviews, positive or negative (sentiment)",
-            "none stated: for research",
+            "none stated: research only",
             "https://nlp.stanford.edu/sentiment/",
             _list_manual_files("train.tsv", "dev.tsv", "test.tsv"),
         ),
         DatasetInfo(
             "sick",
             "sentence pairs: entailment and relatedness",
-            "CC BY-NC-SA 3.0: not for commerce",
+            "CC BY-NC-SA 3.0: non-commercial use",
             "https://zenodo.org/records/2787612",
             _list_manual_files("train.tsv", "dev.tsv", "test.tsv"),
         ),
         DatasetInfo(
             "mrpc",
             "sentence pairs: paraphrase or not",
-            "Microsoft's own: for research",
+            "Microsoft's own license: research only",
             "https://www.microsoft.com/en-us/download/details.aspx?id=52398",
             _list_manual_files("train.tsv", "val.tsv", "test.tsv"),
         ),

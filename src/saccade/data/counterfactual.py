@@ -1,9 +1,9 @@
-"""Examples about the other group: the words of what is read are exchanged, and what is true of it stays true.
+"""Counterfactual examples: words of one group are swapped for those of the other in the inputs, and the gold stays.
 
 >>> from saccade.text.counterfactual_words import load_dimensions
 >>> example = Example({"words": ["Mary", "met", "her"], "tags": ["B-PER", "O", "O"]})
->>> made = build_counterfactual(example, ("words",), ("tags",), load_dimensions("en")[0])
->>> made.counterfactual["words"], made.counterfactual["tags"]
+>>> pair = build_counterfactual(example, ("words",), ("tags",), load_dimensions("en")[0])
+>>> pair.counterfactual["words"], pair.counterfactual["tags"]
 (['James', 'met', 'him'], ['B-PER', 'O', 'O'])
 """
 
@@ -16,14 +16,13 @@ from typing import Any
 from saccade.data.example import Example
 from saccade.text.counterfactual_words import Dimension, SwappedText
 
-AMBIGUOUS_PRONOUNS = frozenset(
-    {"his", "him", "her", "hers"}
-)  # two words of one person that may become one: his and him are both her
+# swapped pronouns of one person may coincide: his and him both become her
+AMBIGUOUS_PRONOUNS = frozenset({"his", "him", "her", "hers"})
 
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """An example and its counterpart; `side` is the one that all exchanged words came from, None where they came from both."""
+    """An example and its counterfactual; `side` is the group that all swapped words are from, None if they are from both."""
 
     original: Example
     counterfactual: Example
@@ -34,20 +33,20 @@ class Counterfactual:
 def build_counterfactual(
     example: Example, counterfactual_roles: Sequence[str], unchanged_roles: Sequence[str], dimension: Dimension
 ) -> Counterfactual | None:
-    """The counterpart of an example, with the roles `reads` exchanged and `keeps` as they are; None where it has none.
+    """The counterfactual of an example: words are swapped in `counterfactual_roles`, `unchanged_roles` are copied.
 
-    It has none where it has no word to exchange, where half a word would be, and where two texts would speak of one group
-    that spoke of two, so that they are no longer to each other what they were.
+    None if there is no word to swap, if a swap would change only a part of a tagged word, or if two texts about two groups would
+    become texts about a single group, so that the gold label of the pair might no longer be true.
     """
     values: dict[str, Any] = {role: example[role] for role in unchanged_roles if role in example}
     swaps: dict[str, SwappedText] = {}
     for role in counterfactual_roles:
         if isinstance(example[role], list):
-            found = _swap_words(example, role, dimension)
-            if found is None:
+            swapped_words = _swap_words(example, role, dimension)
+            if swapped_words is None:
                 return None
-            values |= found[0]
-            swaps[role] = found[1]
+            values |= swapped_words[0]
+            swaps[role] = swapped_words[1]
         else:
             swaps[role] = dimension.swap(example[role])
             values[role] = swaps[role].text
@@ -61,26 +60,28 @@ def build_counterfactual(
 
 
 def _swap_words(example: Example, role: str, dimension: Dimension) -> tuple[dict[str, Any], SwappedText] | None:
-    """The words after their exchanges, and where they were cut from a text, that text and their places in it."""
+    """The words after the swap; for words that were split from a text, also that text and their offsets in it."""
     words = example[role]
-    cut = "offsets" in example
-    starts = [0, *accumulate(len(word) + 1 for word in words)]
-    text = example["text"] if cut else " ".join(words)
-    offsets = example["offsets"] if cut else [(at, at + len(word)) for at, word in zip(starts, words, strict=False)]
+    has_text = "offsets" in example
+    if has_text:
+        text, offsets = example["text"], example["offsets"]
+    else:
+        starts = accumulate((len(word) + 1 for word in words), initial=0)
+        text, offsets = " ".join(words), [(at, at + len(word)) for at, word in zip(starts, words, strict=False)]
     swapped = dimension.swap(text)
     by_word = swapped.split_by_word(text)
-    if any(edit.start < edge < edit.end for edit in by_word.edits for place in offsets for edge in place):
-        return None  # a word that stands in two pieces
-    places = [(by_word.map_offset(start), by_word.map_offset(end)) for start, end in offsets]
-    made: dict[str, Any] = {role: [swapped.text[start:end] for start, end in places]}
-    return made | ({"text": swapped.text, "offsets": places} if cut else {}), swapped
+    if any(edit.start < edge < edit.end for edit in by_word.edits for span in offsets for edge in span):
+        return None  # the swapped word spans two of the tagged words
+    new_offsets = [(by_word.map_offset(start), by_word.map_offset(end)) for start, end in offsets]
+    values: dict[str, Any] = {role: [swapped.text[start:end] for start, end in new_offsets]}
+    return values | ({"text": swapped.text, "offsets": new_offsets} if has_text else {}), swapped
 
 
 def _merges_words(example: Example, swapped_texts: dict[str, SwappedText]) -> bool:
-    """Whether two different words became the same one: a Hindu and a Jew are not two Christians."""
-    olds: defaultdict[str, set[str]] = defaultdict(set)
+    """Whether two different words were swapped for the same one, as if a Hindu and a Jew became two Christians."""
+    originals: defaultdict[str, set[str]] = defaultdict(set)
     for role, swapped in swapped_texts.items():
         for edit in swapped.edits:
             if edit.side is not None:
-                olds[edit.replacement.lower()].add(example[role][edit.start : edit.end].lower())
-    return any(len(old - AMBIGUOUS_PRONOUNS) > 1 for old in olds.values())
+                originals[edit.replacement.lower()].add(example[role][edit.start : edit.end].lower())
+    return any(len(words - AMBIGUOUS_PRONOUNS) > 1 for words in originals.values())

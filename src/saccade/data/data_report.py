@@ -1,9 +1,10 @@
-"""What a person should know of their data before a model learns it: counts, lengths, what repeats, what leaks."""
+"""Data report: label counts, text lengths, duplicates, conflicting labels, and leakage between splits, before training."""
 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ from saccade.data.example import Example, Role, as_list
 from saccade.data.splits import GOLD_KINDS, Splits
 from saccade.data.streaming.text import StreamedExamples
 
-MIN_EXAMPLES_PER_CLASS = 5  # examples of a class in train, below which it is hardly learnt
+MIN_EXAMPLES_PER_CLASS = 5  # classes with fewer training examples get a warning
 PERCENTILES = (50, 90, 99, 100)
-MAX_LABELS_SHOWN = 12  # classes listed
+MAX_LABELS_SHOWN = 12
 
 
 @dataclass
 class DataReport:
-    """Everything by split; `lines` is for a person, `as_dict` for a program."""
+    """Statistics of a dataset by split; `to_lines` formats them as text, `as_dict` as a dictionary."""
 
     record_counts: dict[str, int]
     skipped_counts: dict[str, int]
@@ -39,28 +40,28 @@ class DataReport:
         return asdict(self)
 
     def to_lines(self) -> list[str]:
-        found = [f"  {line}" for line in self.notes]
+        lines = [f"  {line}" for line in self.notes]
         for split, count in self.record_counts.items():
-            bad = self.skipped_counts.get(split, 0)
-            found.append(f"{split:6} {count:,} records" + (f", {bad:,} skipped" if bad else ""))
-            found += [f"       {text}" for text in self._describe_split(split)]
+            skipped = self.skipped_counts.get(split, 0)
+            lines.append(f"{split:6} {count:,} records" + (f", {skipped:,} skipped" if skipped else ""))
+            lines += [f"       {text}" for text in self._describe_split(split)]
         if self.conflict_count:
-            found.append(f"{self.conflict_count:,} inputs stand there with different labels")
-        found += [f"{count:,} inputs of {pair}" for pair, count in self.overlap_counts.items() if count]
-        return found + [f"warning: {text}" for text in self.warnings]
+            lines.append(f"{self.conflict_count:,} inputs have conflicting labels")
+        lines += [f"{count:,} inputs of {pair}" for pair, count in self.overlap_counts.items() if count]
+        return lines + [f"warning: {text}" for text in self.warnings]
 
     def _describe_split(self, split: str) -> Iterable[str]:
         if counts := self.label_counts.get(split):
             shown = [f"{name} {count:,}" for name, count in list(counts.items())[:MAX_LABELS_SHOWN]]
             more = f" and {len(counts) - MAX_LABELS_SHOWN:,} more" if len(counts) > MAX_LABELS_SHOWN else ""
             yield f"{len(counts):,} labels: {', '.join(shown)}{more}"
-        if found := self.length_percentiles.get(split):
-            shown = ", ".join(f"{name} {value:,.0f}" for name, value in found.items())
+        if percentiles := self.length_percentiles.get(split):
+            shown = ", ".join(f"{name} {value:,.0f}" for name, value in percentiles.items())
             yield f"length in {self.length_unit}: {shown}"
         if self.max_length is not None and split in self.truncated_fractions:
-            yield f"{self.truncated_fractions[split]:.1%} are longer than {self.max_length:,} and will be cut off there"
+            yield f"{self.truncated_fractions[split]:.1%} are longer than {self.max_length:,} tokens and will be truncated"
         if self.duplicate_counts.get(split):
-            yield f"{self.duplicate_counts[split]:,} records are repeated"
+            yield f"{self.duplicate_counts[split]:,} records are duplicates"
 
 
 def inspect_data(
@@ -70,9 +71,9 @@ def inspect_data(
     measure_length: Callable[[Example], int] | None = None,
     max_length: int | None = None,
 ) -> DataReport:
-    """Count, measure and compare; `measure_length` says how long an example is for the model, otherwise words are counted."""
+    """Make the report of a dataset; `measure_length` counts the tokens of an example, without it words are counted."""
     tables = splits.as_dict()
-    facts = DataReport(
+    report = DataReport(
         {split: len(table.examples) for split, table in tables.items()},
         {split: len(table.rejects) for split, table in tables.items()},
         length_unit="words" if measure_length is None else "tokens",
@@ -81,21 +82,21 @@ def inspect_data(
     )
     measure = measure_length or make_word_counter(roles)
     for split, table in tables.items():
-        shown = table.examples.sample if isinstance(table.examples, StreamedExamples) else table.examples
-        facts.label_counts[split] = _count_labels(shown, roles)
-        sizes = np.array([measure(example) for example in shown] if measure else [], dtype=np.int64)
+        examples = table.examples.sample if isinstance(table.examples, StreamedExamples) else table.examples
+        report.label_counts[split] = _count_labels(examples, roles)
+        sizes = np.array([measure(example) for example in examples] if measure else [], dtype=np.int64)
         if sizes.size:
-            facts.length_percentiles[split] = _compute_percentiles(sizes)
+            report.length_percentiles[split] = _compute_percentiles(sizes)
             if max_length is not None:
-                facts.truncated_fractions[split] = float((sizes > max_length).mean())
-    if not any(role.kind == "line" for role in roles):  # running text repeats itself and may
-        _count_repeats(facts, {split: table.examples for split, table in tables.items()}, roles)
-    facts.warnings += _find_warnings(facts, roles)
-    return facts
+                report.truncated_fractions[split] = float((sizes > max_length).mean())
+    if not any(role.kind == "line" for role in roles):  # in running text, repeated lines are normal
+        _count_repeats(report, {split: table.examples for split, table in tables.items()}, roles)
+    report.warnings += _find_warnings(report, roles)
+    return report
 
 
 def make_word_counter(roles: Sequence[Role]) -> Callable[[Example], int] | None:
-    """The number of words of the longest input; None where there are no words to count."""
+    """A function that counts the words of the longest input of an example; None for data without words."""
     names = [role.name for role in roles if role.kind in ("text", "line")]
     if any(role.kind == "words" for role in roles):
         return lambda example: len(example["words"])
@@ -105,14 +106,14 @@ def make_word_counter(roles: Sequence[Role]) -> Callable[[Example], int] | None:
 
 
 def _compute_percentiles(sizes: np.ndarray) -> dict[str, float]:
-    """The least length that so many per cent of the examples do not exceed."""
-    found = np.percentile(sizes, PERCENTILES, method="inverted_cdf")
-    names = [f"{share}%" if share < 100 else "longest" for share in PERCENTILES]
-    return {name: float(value) for name, value in zip(names, found, strict=True)}
+    """Percentiles of the lengths, by name: 50%, 90%, 99% and longest."""
+    values = np.percentile(sizes, PERCENTILES, method="inverted_cdf")
+    names = [f"{percent}%" if percent < 100 else "longest" for percent in PERCENTILES]
+    return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
 def _count_labels(examples: Sequence[Example], roles: Sequence[Role]) -> dict[str, int]:
-    """The labels from the most to the least frequent; of tags, the types of spans."""
+    """The count of each label, most frequent first; for tags, of each type of span."""
     counts: Counter[str] = Counter()
     for role in roles:
         if role.kind == "label":
@@ -127,70 +128,71 @@ def _count_labels(examples: Sequence[Example], roles: Sequence[Role]) -> dict[st
 
 
 def list_input_roles(roles: Sequence[Role]) -> list[str]:
-    """The roles that a model sees: what is no gold; of a pair without gold, all but the last."""
+    """The roles that are input to a model: all but the gold; where no role is gold, all but the last."""
     names = [role.name for role in roles if role.kind not in GOLD_KINDS]
     return names if len(names) < len(roles) or len(names) == 1 else names[:-1]
 
 
 def _count_repeats(report: DataReport, splits: Mapping[str, Sequence[Example]], roles: Sequence[Role]) -> None:
-    seen, gold = list_input_roles(roles), [role.name for role in roles if role.kind in GOLD_KINDS]
-    marks = {split: [_hash_example(example, seen) for example in examples] for split, examples in splits.items()}
+    inputs, gold = list_input_roles(roles), [role.name for role in roles if role.kind in GOLD_KINDS]
+    hashes = {split: [_hash_example(example, inputs) for example in examples] for split, examples in splits.items()}
     golds: dict[Hashable, set[Hashable]] = defaultdict(set)
+    names = [role.name for role in roles]
     for split, examples in splits.items():
-        whole = [role.name for role in roles]
-        report.duplicate_counts[split] = len(examples) - len({_hash_example(example, whole) for example in examples})
-        for example, mark in zip(examples, marks[split], strict=True):
-            golds[mark].add(_hash_example(example, gold))
-    report.conflict_count = sum(len(found) > 1 for found in golds.values()) if gold else 0
-    names = list(splits)
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            held = set(marks[one])
-            report.overlap_counts[f"{other} also occur in {one}"] = sum(mark in held for mark in marks[other])
+        report.duplicate_counts[split] = len(examples) - len({_hash_example(example, names) for example in examples})
+        for example, digest in zip(examples, hashes[split], strict=True):
+            golds[digest].add(_hash_example(example, gold))
+    report.conflict_count = sum(len(values) > 1 for values in golds.values()) if gold else 0
+    for first, second in combinations(splits, 2):
+        known = set(hashes[first])
+        report.overlap_counts[f"{second} also occur in {first}"] = sum(digest in known for digest in hashes[second])
 
 
 def _hash_example(example: Example, names: Sequence[str]) -> bytes:
-    made = hashlib.blake2b(digest_size=12)
+    digest = hashlib.blake2b(digest_size=12)
     for name in names:
         value = example[name]
         raw = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
-        if name == "image" and isinstance(value, str):  # a picture under another name is the same picture
+        if name == "image" and isinstance(value, str):  # a copy of an image under another name is a duplicate
             raw = Path(value).read_bytes()
-        made.update(raw)
-    return made.digest()
+        digest.update(raw)
+    return digest.digest()
 
 
 def _find_warnings(report: DataReport, roles: Sequence[Role]) -> list[str]:
-    found, known = [], report.label_counts.get("train", {})
+    warnings, known = [], report.label_counts.get("train", {})
     if any(role.kind in ("label", "labels") for role in roles):
         if len(known) == 1:
-            found.append(f"train has one class, {next(iter(known))!r}: there is nothing to tell apart")
+            warnings.append(f"train has a single class, {next(iter(known))!r}, so there is nothing to learn")
         total = sum(known.values())
         if len(known) > 1 and max(known.values()) > 0.95 * total:
-            found.append(
-                f"{max(known.values()) / total:.0%} of train is {next(iter(known))!r}: accuracy will say little"
+            warnings.append(
+                f"imbalanced classes: {max(known.values()) / total:.0%} of train is {next(iter(known))!r}, so accuracy will say "
+                "little"
             )
         if len(known) > 0.5 * report.record_counts["train"] > 10:
-            found.append(
+            warnings.append(
                 f"{len(known):,} labels for {report.record_counts['train']:,} records: is this the column of labels?"
             )
     rare = [name for name, count in known.items() if count < MIN_EXAMPLES_PER_CLASS]
     if rare and len(known) > 1:
-        found.append(
+        warnings.append(
             f"{len(rare):,} labels have fewer than {MIN_EXAMPLES_PER_CLASS} examples in train: {_join_names(rare)}"
         )
     for split, counts in report.label_counts.items():
         if missing := [name for name in counts if name not in known]:
-            found.append(f"{split} has labels that train has not: {_join_names(missing)}")
+            warnings.append(f"{split} has labels that do not occur in train: {_join_names(missing)}")
     if known and all(name.isdecimal() for name in known) and len(known) <= max(map(int, known)) < 10 * len(known):
-        holes = sorted(set(range(max(map(int, known)))) - set(map(int, known)) - {0})
-        if holes:
-            found.append(f"whole numbers as labels, with holes: {_join_names(map(str, holes))} do not occur")
+        gaps = sorted(set(range(max(map(int, known)))) - set(map(int, known)) - {0})
+        if gaps:
+            warnings.append(f"the labels are integers with gaps: {_join_names(map(str, gaps))} do not occur")
     for pair, count in report.overlap_counts.items():
         split = pair.split()[0]
         if count > 0.01 * report.record_counts[split]:
-            found.append(f"{count / report.record_counts[split]:.1%} of the inputs of {pair}: its score will flatter")
-    return found
+            warnings.append(
+                f"leakage: {count / report.record_counts[split]:.1%} of the inputs of {pair}, so its score will be too high"
+            )
+    return warnings
 
 
 def _join_names(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""One record of a person's data, and what a task asks of it."""
+"""Examples, the records of a dataset, and roles, the fields of a record that a task reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,35 +9,34 @@ from saccade.errors import DataError
 
 @dataclass(frozen=True)
 class Role:
-    """One field that a task needs, how its values are read, and the column names by which it is known.
+    """A field that a task needs, how its values are parsed, and the column names under which it is recognized.
 
-    The kinds: `text`, `texts` (one, or a list of several), `line` (a line of running text, its newline kept), `label`,
-    `labels` (several, or none), `number`, `numbers`, `words` and `tags` (equally many), `image` (a path or an array of
-    pixels), `answers` (places in a text).
+    The kinds: `text`, `texts` (one text or a list of texts), `line` (a line of running text, including its newline), `label`,
+    `labels` (zero or more), `number`, `numbers`, `words` and `tags` (of equal length), `image` (a path or an array of pixels),
+    `answers` (spans of a text).
     """
 
     name: str
     kind: str = "text"
     column_names: tuple[str, ...] = ()
-    required: bool = True  # otherwise a record without a value is an example without this role
-    shares_column: bool = False  # its column, which has to be named, may be another role's too
-    list_policy: str = (
-        ""  # what a list of texts becomes: "join" to one text, or "references" to be several; it is refused if empty
-    )
+    required: bool = True  # if False, a record without a value becomes an example without this role
+    shares_column: bool = False  # the column may also be that of another role; it has to be named
+    # how a list of texts is read: "join" makes one text of it, "references" keeps several; "" refuses lists
+    list_policy: str = ""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One record: its values by role, and where it stands; `column` only where a line is read in several stretches."""
+    """One record: its values by role, and its location; `character` is set only where a line is read in several chunks."""
 
     values: Mapping[str, Any]
     file: str = ""
     line: int = 0
-    character: int = 0  # the place in its line of the first character, from 1; 0: the line as a whole
+    character: int = 0  # position of the first character in its line, counted from 1; 0 is the line as a whole
 
     @property
     def location(self) -> str:
-        """Where in its file it begins, for a person.
+        """Where the record begins in its file, for messages.
 
         >>> Example({}, "a.txt", 7).location, Example({}, "a.txt", 1, 65537).location
         ('line 7', 'line 1, character 65,537')
@@ -52,7 +51,7 @@ class Example:
 
 
 def as_list(value: str | Sequence[str]) -> list[str]:
-    """One text, or several that say the same, as a list.
+    """A text, or several references with the same meaning, as a list.
 
     >>> as_list("a dog"), as_list(["a dog", "a pup"])
     (['a dog'], ['a dog', 'a pup'])
@@ -62,7 +61,7 @@ def as_list(value: str | Sequence[str]) -> list[str]:
 
 @dataclass
 class Records:
-    """All records of one split, what was said while reading them, the rejects, and a fingerprint of the bytes read."""
+    """All records of one split, the notes and the rejected records of reading them, and a digest of the bytes."""
 
     examples: Sequence[Example]
     notes: list[str] = field(default_factory=list)
@@ -168,17 +167,14 @@ PAIR_LABEL_COLUMNS = (
     "is_duplicate",
     "quality",
 )
-PAIR_LABEL = Role(
-    "label", "label", (*LABEL.column_names, *PAIR_LABEL_COLUMNS, *PAIR_SCORE_COLUMNS)
-)  # of two texts: what they are to each other
-PAIR_SCORE = Role(
-    "label", "number", (*PAIR_SCORE_COLUMNS, *LABEL.column_names, *PAIR_LABEL_COLUMNS)
-)  # the same as a number: how near they are
-GRADE = Role(
-    "score", "number", (*PAIR_SCORE_COLUMNS, "stars", "mark", "price", "value", *LABEL.column_names)
-)  # of one text: how good it says
+# the class of a sentence pair, such as entailment
+PAIR_LABEL = Role("label", "label", (*LABEL.column_names, *PAIR_LABEL_COLUMNS, *PAIR_SCORE_COLUMNS))
+# the score of a sentence pair, such as similarity
+PAIR_SCORE = Role("label", "number", (*PAIR_SCORE_COLUMNS, *LABEL.column_names, *PAIR_LABEL_COLUMNS))
+# the score of a single text, such as stars
+GRADE = Role("score", "number", (*PAIR_SCORE_COLUMNS, "stars", "mark", "price", "value", *LABEL.column_names))
 
-ROLES = {  # what the tasks ask for; a role of the same name may be read in two ways, so the keys are our own
+ROLES = {  # the roles of all tasks; two roles of one name may be parsed differently, so the keys are names of their own
     "text": TEXT,
     "line": TEXT_LINE,
     "label": LABEL,

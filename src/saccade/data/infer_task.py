@@ -1,4 +1,4 @@
-"""What can be seen of data before it is known what they are for: images or texts, numbers or words."""
+"""Infer the modality of data before a task is chosen: images or texts, numbers or words."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -14,20 +14,15 @@ from saccade.data.read.image_files import SUFFIXES, is_image
 from saccade.data.read.open_text import open_source
 from saccade.data.splits import find_split_files
 
-MAX_RECORDS_SAMPLED = 20  # records looked at for pictures
-IMAGE_COLUMNS = {
-    "image",
-    "file_name",
-    "filename",
-    "img",
-    "picture",
-}  # columns that hold pictures, whatever stands in them
+MAX_RECORDS_SAMPLED = 20  # records that are searched for paths of images
+IMAGE_COLUMNS = {"image", "file_name", "filename", "img", "picture"}  # column names that always mean images
 
 
 def has_images(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> bool:
-    """Whether data show pictures, not texts: idx files, folders of pictures, or a table with a column of them.
+    """Whether the data are images: idx files, folders of images, or a table with a column of image paths.
 
-    Where a table has both, `columns` decides, and without it the text; but metadata.csv, as its name says, tells of pictures.
+    A table with both a text and an image column counts as text unless `columns` names the image; metadata.csv beside a folder of
+    images, the `imagefolder` format of Hugging Face datasets, always describes images.
     """
     named = columns or {}
     if "image" in named or "text" in named:
@@ -55,5 +50,5 @@ def has_images(paths: Sequence[str | Path], columns: Mapping[str, str] | None = 
 
 
 def are_numbers(examples: Sequence[Example], name: str) -> bool:
-    """Whether a role of all examples is filled by numbers."""
+    """Whether a role has a number as its value in all examples."""
     return all(name in example and is_number(example[name]) for example in examples)

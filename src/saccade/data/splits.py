@@ -1,7 +1,8 @@
-"""Train, dev and test: told by the names of the files, or cut off the training data in a way that never changes."""
+"""Train, dev and test splits: by the names of the files, or a deterministic split of the training data."""
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from saccade.data.read.folder import find_metadata, has_only_images, list_class_
 from saccade.data.read.group_files import group_files
 from saccade.data.read.image_files import SUFFIXES, list_image_paths
 from saccade.data.read.reader import hash_data, read_examples, stream_examples
-from saccade.data.streaming import text as long
+from saccade.data.streaming import text as streamed_text
 from saccade.data.streaming.text import StreamedExamples, estimate_text_bytes, index_streamed_examples, split_streamed
 from saccade.errors import DataError
 
@@ -25,14 +26,14 @@ SPLIT_NAMES = {
 }
 NON_DATA_STEMS = ("readme", "license", "licence", "about", "citation", "changelog", "copying", "notice", "contributing")
 NON_DATA_SUFFIXES = (".md", ".html", ".py", ".sh", ".lock", ".bib", ".yaml", ".yml", ".toml", ".cfg", ".log")
-NON_TABLE_SUFFIXES = (".zip", ".tar", ".tgz", ".7z", ".rar", ".pdf", *SUFFIXES)  # no data where there are others
+NON_TABLE_SUFFIXES = (".zip", ".tar", ".tgz", ".7z", ".rar", ".pdf", *SUFFIXES)  # ignored beside other files
 IGNORED_FILES = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json", "bad_records.jsonl")
 GOLD_KINDS = ("label", "labels", "number", "tags", "answers")
 
 
 @dataclass
 class Splits:
-    """The three tables, what was said while they were read, and a mark of all the bytes and the columns."""
+    """The records of each split, the notes of reading them, and a digest of all files and column names."""
 
     train: Records
     dev: Records
@@ -41,8 +42,8 @@ class Splits:
     digest: str = ""
 
     def as_dict(self) -> dict[str, Records]:
-        found = {"train": self.train, "dev": self.dev}
-        return found if self.test is None else {**found, "test": self.test}
+        splits = {"train": self.train, "dev": self.dev}
+        return splits if self.test is None else {**splits, "test": self.test}
 
     @property
     def rejects(self) -> list[DataError]:
@@ -50,7 +51,7 @@ class Splits:
 
 
 def infer_split(name: str) -> str | None:
-    """The split that a word in a name says.
+    """The split of a file, by the words of its name; None if no word names one.
 
     >>> infer_split("test_2016_flickr.de.gz"), infer_split("val.en"), infer_split("reviews.tsv")
     ('test', 'dev', None)
@@ -60,56 +61,62 @@ def infer_split(name: str) -> str | None:
 
 
 def _infer_folder_split(path: Path) -> str | None:
-    """A directory is a split only if that is all its name says."""
+    """The split of a directory, whose whole name has to be that of a split."""
     return next((split for split, known in SPLIT_NAMES.items() if path.name.lower() in known), None)
 
 
 def find_split_files(
     paths: Sequence[str | Path], roles: Sequence[Role], columns: Mapping[str, str] | None = None
 ) -> dict[str, list[Path]]:
-    """Which files are train, dev and test; directories are searched, and files that belong together stand together."""
+    """The files of each split; directories are searched, and files that belong together are adjacent."""
     found: dict[str, list[Path]] = {"train": [], "dev": [], "test": []}
-    given = not any(Path(path).is_dir() for path in paths)
+    ordered_by_user = not any(Path(path).is_dir() for path in paths)
     for path in map(Path, paths):
         for split, file in (
             _search_directory(path, _infer_folder_split(path)) if path.is_dir() else [(infer_split(path.name), path)]
         ):
             found[split or "train"].append(file)
-    ask = ReadRequest(tuple(roles), columns or {})
-    kept = {split: files for split, files in found.items() if files}
+    request = ReadRequest(tuple(roles), columns or {})
     return {
-        split: [x for unit in group_files(files, ask, ordered_by_user=given) for x in unit]
-        for split, files in kept.items()
+        split: [file for group in group_files(files, request, ordered_by_user=ordered_by_user) for file in group]
+        for split, files in found.items()
+        if files
     }
 
 
 def _search_directory(path: Path, split: str | None) -> list[tuple[str | None, Path]]:
-    """The data in a directory: a folder for each class, or files, or both one step further down."""
+    """The data in a directory: a folder for each class, or files, or a subdirectory for each split with either."""
     try:
         entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "_")))
     except OSError as error:
-        raise DataError(f"cannot be searched: {error.strerror}", file=path, hint="check the rights") from None
+        raise DataError(
+            f"cannot read the directory: {error.strerror}", file=path, hint="check its permissions"
+        ) from None
     files = [entry for entry in entries if _is_data_file(entry)]
     tables = [file for file in files if file.suffix.lower() not in NON_TABLE_SUFFIXES]
     named = [entry for entry in entries if entry.is_dir() and (_infer_folder_split(entry) or entry.name == "data")]
-    bare = [entry for entry in named if tables and has_only_images(entry)]  # their table stands beside them
+    bare = [entry for entry in named if tables and has_only_images(entry)]  # images of the table beside them
     named = [entry for entry in named if entry not in bare]
     found = [pair for entry in named for pair in _search_directory(entry, _infer_folder_split(entry) or split)]
     metadata, classes = find_metadata(path), [entry for entry in list_class_folders(path) if entry not in bare]
     if metadata is not None and not named:
         if len({_infer_folder_split(entry) for entry in bare}) > 1:
             folders = ", ".join(entry.name for entry in bare)
-            cure = f"put one into each of {folders}, with its own pictures"
-            raise DataError("one table for the pictures of several splits", file=metadata, value=folders, hint=cure)
+            hint = f"put one into each of {folders}, beside the images that it describes"
+            raise DataError(
+                "one metadata file for the images of several splits", file=metadata, value=folders, hint=hint
+            )
         return [(split, metadata)]
-    if classes and not named and not (tables and len(classes) == 1):  # one folder beside a table is no class
+    if classes and not named and not (tables and len(classes) == 1):  # a single folder beside a table is not a class
         return [(split, path)]
     files = tables or files
     found += [(infer_split(file.name) or split, file) for file in files]
     if not found:
         there = ", ".join(entry.name for entry in entries[:8]) or "nothing"
-        cure = "give a directory with CSV, TSV, JSONL, CoNLL, text or idx files, or with a folder for each class"
-        raise DataError("no data in this directory", file=path, value=there, hint=cure)
+        hint = (
+            "give a directory with CSV, TSV, JSONL, CoNLL, text or idx files, or with a folder of images for each class"
+        )
+        raise DataError("no data in this directory", file=path, value=there, hint=hint)
     return found
 
 
@@ -133,35 +140,34 @@ def open_data(
     seed: int = 0,
     contiguous: bool = False,
 ) -> Splits:
-    """Read every split; without a dev file a tenth of the training data is cut off, the last one where the text runs on."""
+    """Read every split; without a dev file, a tenth of the training data is held out (of running text, the last tenth)."""
     files = find_split_files(paths, roles, columns)
-    said: list[str] = []
+    notes: list[str] = []
     if "train" not in files:
-        files = _rename_to_train(files, said)
+        files = _rename_to_train(files, notes)
     tables: dict[str, Records] = {}
     ends = None
-    for split, found in files.items():
-        if split == "train" and contiguous and estimate_text_bytes(found) > long.MIN_STREAMED_BYTES:
+    for split, split_paths in files.items():
+        if split == "train" and contiguous and estimate_text_bytes(split_paths) > streamed_text.MIN_STREAMED_BYTES:
             tables[split], ends = _stream_train(
-                found, roles, columns=columns, on_bad_record=on_bad_record, max_bad_fraction=max_bad_fraction
+                split_paths, roles, columns=columns, on_bad_record=on_bad_record, max_bad_fraction=max_bad_fraction
             )
         else:
             tables[split] = read_examples(
-                found, roles, columns=columns, on_bad_record=on_bad_record, max_bad_fraction=max_bad_fraction
+                split_paths, roles, columns=columns, on_bad_record=on_bad_record, max_bad_fraction=max_bad_fraction
             )
-        said += [f"{split}: {line}" for line in tables[split].notes if line not in said]
+        notes += [f"{split}: {line}" for line in tables[split].notes if line not in notes]
     if "dev" not in tables:
         if ends is not None:
-            tables["train"], tables["dev"], how = split_streamed(tables["train"], ends)
+            tables["train"], tables["dev"], note = split_streamed(tables["train"], ends)
         else:
-            cut = _split_off_end if contiguous else _split_by_hash
-            tables["train"], tables["dev"], how = cut(tables["train"], roles, seed)
-        said.append(how)
-    given = [path for found in files.values() for path in found]
-    if not any(path.is_dir() for path in given):  # a folder's pictures are files of its own
-        given += list_image_paths((example for table in tables.values() for example in table.examples), roles)
-    mark = hash_data(given, columns)
-    return Splits(tables["train"], tables["dev"], tables.get("test"), said, mark)
+            split_off_dev = _split_off_end if contiguous else _split_by_hash
+            tables["train"], tables["dev"], note = split_off_dev(tables["train"], roles, seed)
+        notes.append(note)
+    hashed = [path for split_paths in files.values() for path in split_paths]
+    if not any(path.is_dir() for path in hashed):  # hash_data lists the images of a folder by itself
+        hashed += list_image_paths((example for table in tables.values() for example in table.examples), roles)
+    return Splits(tables["train"], tables["dev"], tables.get("test"), notes, hash_data(hashed, columns))
 
 
 def _stream_train(
@@ -172,90 +178,85 @@ def _stream_train(
     on_bad_record: str,
     max_bad_fraction: float,
 ) -> tuple[Records, np.ndarray]:
-    """The records of a text that is too large to be held, and where each ends."""
-    said: list[str] = []
-    bad: list[DataError] = []
+    """The streamed records of a text too large for memory, and the cumulative number of characters at the end of each."""
+    notes: list[str] = []
+    rejects: list[DataError] = []
 
-    def first() -> Iterator[Example]:
+    def read_and_note() -> Iterator[Example]:
         return stream_examples(
             paths,
             roles,
             columns=columns,
             on_bad_record=on_bad_record,
             max_bad_fraction=max_bad_fraction,
-            notes=said,
-            rejects=bad,
+            notes=notes,
+            rejects=rejects,
         )
 
-    table, ends = index_streamed_examples(first, roles, estimate_text_bytes(paths))
-    whole = table.examples
-    assert isinstance(whole, StreamedExamples)
-    again = StreamedExamples(
+    indexed, ends = index_streamed_examples(read_and_note, roles, estimate_text_bytes(paths))
+    assert isinstance(indexed.examples, StreamedExamples)
+    streamed = StreamedExamples(  # later passes do not collect notes and rejects again
         lambda: stream_examples(
             paths, roles, columns=columns, on_bad_record=on_bad_record, max_bad_fraction=max_bad_fraction
         ),
-        len(whole),
-        whole.sample,
+        len(indexed.examples),
+        indexed.examples.sample,
     )
-    said.append(f"{int(ends[-1]):,} characters: not held in memory, but read from the files when they are needed.")
-    return Records(again, said, bad), ends
+    notes.append(f"{int(ends[-1]):,} characters: streamed from the files, not held in memory.")
+    return Records(streamed, notes, rejects), ends
 
 
 def split_records(records: Records, roles: Sequence[Role], *, seed: int = 0, contiguous: bool = False) -> Splits:
-    """One table as two, a tenth of it kept apart."""
-    train, dev, how = (_split_off_end if contiguous else _split_by_hash)(records, roles, seed)
-    return Splits(train, dev, None, [how.replace("No dev file: ", "")], records.digest)
+    """Split records into train and dev; dev is a tenth of them."""
+    train, dev, note = (_split_off_end if contiguous else _split_by_hash)(records, roles, seed)
+    return Splits(train, dev, None, [note.replace("No dev file: ", "")], records.digest)
 
 
 def _rename_to_train(files: dict[str, list[Path]], notes: list[str]) -> dict[str, list[Path]]:
-    """One split alone is the training data, whatever its name."""
-    names = [path.name for found in files.values() for path in found]
+    """Use the files of a single split as the training data, whatever the name of that split."""
+    names = [path.name for paths in files.values() for path in paths]
     if len(files) != 1:
         what = f"no training file among {', '.join(names[:8])}"
-        cure = "name one with the word train, or give the training file alone"
-        raise DataError(what, file=next(iter(files.values()))[0], value=names[0], hint=cure)
-    (split, found), *_ = files.items()
-    notes.append(f"There are only {split} files ({', '.join(names[:4])}); they are taken for the training data.")
-    return {"train": found}
+        hint = "put the word train into the name of one, or give only the training file"
+        raise DataError(what, file=next(iter(files.values()))[0], value=names[0], hint=hint)
+    (split, paths), *_ = files.items()
+    notes.append(f"There are only {split} files ({', '.join(names[:4])}); they are used as the training data.")
+    return {"train": paths}
 
 
 def _split_by_hash(records: Records, roles: Sequence[Role], seed: int) -> tuple[Records, Records, str]:
-    """Dev is the tenth with the least hashes of the input, so that equal inputs stay on one side."""
+    """Hold out the tenth of the records with the smallest hashes of their input, so that duplicates are in one split."""
     role = next((role for role in roles if role.kind not in GOLD_KINDS), roles[0])
     key = role.name
-    short = (lambda value: Path(value).parts[-2:]) if role.kind == "image" else (lambda value: value)
-    # of a picture's path the folder and the name, so that a directory that is moved is split as before
-    marks = [
-        _hash_input(short(example[key]) if isinstance(example[key], str) else example[key], seed)
+    # of an image path only the folder and the name count, so that a directory that was moved is split as before
+    shorten = (lambda value: Path(value).parts[-2:]) if role.kind == "image" else (lambda value: value)
+    hashes = [
+        _hash_input(shorten(example[key]) if isinstance(example[key], str) else example[key], seed)
         for example in records.examples
     ]
-    counts: dict[bytes, int] = {}
-    for mark in marks:
-        counts[mark] = counts.get(mark, 0) + 1
-    wanted, held, chosen = max(1, round(len(marks) / 10)), 0, set[bytes]()
-    for mark in sorted(counts)[:-1]:
-        if held >= wanted:
+    counts = Counter(hashes)
+    target_size, dev_size, dev_hashes = max(1, round(len(hashes) / 10)), 0, set[bytes]()
+    for digest in sorted(counts)[:-1]:
+        if dev_size >= target_size:
             break
-        if held + counts[mark] < 2 * wanted + 1:  # one input that fills the file must not become all of dev
-            chosen.add(mark)
-            held += counts[mark]
-    if not chosen and len(counts) > 1:
-        chosen = {min(counts, key=lambda mark: (counts[mark], mark))}
-    if not chosen:
-        what = "all inputs are the same" if len(marks) > 1 else "there is one record"
-        return (
-            records,
-            Records(records.examples, digest=records.digest),
-            f"No dev file, and {what}: dev is the training data.",
-        )
-    sides = [
-        [e for e, mark in zip(records.examples, marks, strict=True) if (mark in chosen) is dev] for dev in (False, True)
-    ]
-    how = f"No dev file: {len(sides[1]):,} of {len(marks):,} records, chosen by a hash of {key}, are kept apart as dev."
+        if dev_size + counts[digest] < 2 * target_size + 1:  # leave out an input that is repeated too often
+            dev_hashes.add(digest)
+            dev_size += counts[digest]
+    if not dev_hashes and len(counts) > 1:
+        dev_hashes = {min(counts, key=lambda digest: (counts[digest], digest))}
+    if not dev_hashes:
+        reason = "all inputs are the same" if len(hashes) > 1 else "there is one record"
+        note = f"No dev file, and {reason}: dev is the training data."
+        return records, Records(records.examples, digest=records.digest), note
+    train, dev = (
+        [e for e, digest in zip(records.examples, hashes, strict=True) if (digest in dev_hashes) is in_dev]
+        for in_dev in (False, True)
+    )
+    note = f"No dev file: {len(dev):,} of {len(hashes):,} records, chosen by a hash of {key}, are held out as dev."
     return (
-        Records(sides[0], records.notes, records.rejects, records.digest),
-        Records(sides[1], digest=records.digest),
-        how,
+        Records(train, records.notes, records.rejects, records.digest),
+        Records(dev, digest=records.digest),
+        note,
     )
 
 
@@ -265,20 +266,24 @@ def _hash_input(value: object, seed: int) -> bytes:
 
 
 def _split_off_end(records: Records, roles: Sequence[Role], seed: int) -> tuple[Records, Records, str]:
-    """Running text is cut once, at the end of a line where there is one."""
+    """Hold out the last tenth of a running text, cut at the end of a line if there is one."""
     name, rows = roles[0].name, records.examples
     sizes = np.cumsum([len(example[name]) for example in rows])
     cut = int(np.searchsorted(sizes, 0.9 * sizes[-1], side="right"))
-    if len(rows) == 1 or (cut < len(rows) and rows[cut].character):  # a line that is the text, or much of it
+    if len(rows) == 1 or (cut < len(rows) and rows[cut].character):  # a long line, which has to be split itself
         cut = min(cut, len(rows) - 1)
-        text, start, whole = rows[cut][name], max(1, rows[cut].character), rows[cut]
+        row, text, start = rows[cut], rows[cut][name], max(1, rows[cut].character)
         at = max(1, int(0.9 * sizes[-1]) - int(sizes[cut]) + len(text))
         parts = ((start, text[:at]), (start + at if text[at:] else start, text[at:] or text))
-        halves = [Example({**whole.values, name: part}, whole.file, whole.line, place) for place, part in parts]
+        halves = [Example({**row.values, name: part}, row.file, row.line, character) for character, part in parts]
         rows = [*rows[:cut], *halves, *rows[cut + 1 :]]
         cut += 1
     cut = min(max(cut, 1), len(rows) - 1)
     dev = rows[cut:]
-    share = sum(len(example[name]) for example in dev) / max(1, int(sizes[-1]))
-    how = f"No dev file: the last {share:.0%} of the text, from {dev[0].location} on, is kept apart as dev."
-    return Records(rows[:cut], records.notes, records.rejects, records.digest), Records(dev, digest=records.digest), how
+    fraction = sum(len(example[name]) for example in dev) / max(1, int(sizes[-1]))
+    note = f"No dev file: the last {fraction:.0%} of the text, from {dev[0].location} on, is held out as dev."
+    return (
+        Records(rows[:cut], records.notes, records.rejects, records.digest),
+        Records(dev, digest=records.digest),
+        note,
+    )

@@ -1,4 +1,4 @@
-"""Examples to a file that the readers read back: CSV, TSV, JSON lines, CoNLL, ABC, FASTA, plain or aligned text, and as .gz."""
+"""Write examples to files that can be read back: CSV, TSV, JSON lines, CoNLL, ABC, FASTA or plain text, optionally gzipped."""
 
 import csv
 import gzip
@@ -13,14 +13,12 @@ from saccade.errors import DataError
 
 
 def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
-    """Write the examples in the format that the name asks for; what the format cannot hold is refused."""
+    """Write examples in the format of the file's suffix; raises DataError for values that the format cannot represent."""
     path = Path(path)
     bare = path.with_suffix("") if path.suffix == ".gz" else path
     if bare.suffix not in WRITERS:
         known = ", ".join(WRITERS)
-        raise DataError(
-            "no format is known by this ending", file=path, value=bare.suffix, hint=f"end the name in one of {known}"
-        )
+        raise DataError("unknown file suffix", file=path, value=bare.suffix, hint=f"use one of {known}")
     if not examples:
         raise DataError("no records to write", file=path, hint="give at least one")
     raw = gzip.GzipFile(path, "wb", mtime=0) if path.suffix == ".gz" else path.open("wb")
@@ -29,7 +27,7 @@ def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
 
 
 def _write_csv(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
-    writer = csv.writer(file, lineterminator="\r\n")  # so that both are quoted where they stand in a cell
+    writer = csv.writer(file, lineterminator="\r\n")  # so that both characters are quoted within a cell
     writer.writerow(examples[0].values)
     writer.writerows(_format_cells(path, example) for example in examples)
 
@@ -40,9 +38,9 @@ def _write_tsv(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
         cells = _format_cells(path, example)
         for column, cell in zip(example.values, cells, strict=True):
             if any(mark in cell for mark in "\t\n\r"):
-                cure = "write CSV or JSON lines, whose cells may hold tabs and line ends"
+                hint = "write CSV or JSON lines, whose values may contain tabs and line breaks"
                 raise DataError(
-                    "a tab or line end in a TSV cell", file=path, line=n + 2, column=column, value=cell, hint=cure
+                    "a tab or line break in a TSV cell", file=path, line=n + 2, column=column, value=cell, hint=hint
                 )
         file.write("\t".join(cells) + "\n")
 
@@ -56,7 +54,9 @@ def _format_cell(path: Path, name: str, value: object) -> str:
         return "|".join(value)
     if isinstance(value, str | int | float):
         return str(value).removesuffix("\n")
-    raise DataError("a table cannot hold this", file=path, column=name, value=value, hint="write JSON lines")
+    raise DataError(
+        "this value does not fit into a table cell", file=path, column=name, value=value, hint="write JSON lines"
+    )
 
 
 def _write_jsonl(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
@@ -65,16 +65,16 @@ def _write_jsonl(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
 
 
 def _make_json_fields(example: Example) -> dict[str, object]:
-    """The values by name; answers, which are (start, text), as datasets writes those of SQuAD."""
+    """The values by name; answers, pairs of (start, text), are written as Hugging Face datasets writes those of SQuAD."""
     values = dict(example.values)
     if "answers" in values:
-        found = list(values["answers"])
-        values["answers"] = {"text": [text for _, text in found], "answer_start": [start for start, _ in found]}
+        answers = list(values["answers"])
+        values["answers"] = {"text": [text for _, text in answers], "answer_start": [start for start, _ in answers]}
     return values
 
 
 def _to_json_value(value: object) -> object:
-    """Arrays as lists; what else is there was never read by us."""
+    """Arrays as lists, any other object as its str."""
     return value.tolist() if hasattr(value, "tolist") else str(value)  # type: ignore[attr-defined]
 
 
@@ -82,7 +82,7 @@ def _write_conll(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
     for example in examples:
         for word, tag in zip(example["words"], example["tags"], strict=True):
             if any(c in "\t\n\r" for c in word + tag):
-                raise DataError("a tab or line end in a word", file=path, value=word, hint="write JSON lines")
+                raise DataError("a tab or line break in a word", file=path, value=word, hint="write JSON lines")
             file.write(f"{word}\t{tag}\n")
         file.write("\n")
 
@@ -91,18 +91,20 @@ def _write_txt(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
     for n, example in enumerate(examples):
         text = str(next(iter(example.values.values()))).removesuffix("\n")
         if len(example.values) > 1 or "\n" in text or "\r" in text:
-            cure = "write CSV or JSON lines"
-            raise DataError("plain text holds one line for each record", file=path, line=n + 1, value=text, hint=cure)
+            hint = "write CSV or JSON lines"
+            raise DataError("plain text holds one line per record", file=path, line=n + 1, value=text, hint=hint)
         file.write(text + "\n")
 
 
 def _write_abc(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
-    """Texts of several lines, each with an empty line at its end."""
+    """Write texts of several lines, each followed by an empty line."""
     for n, example in enumerate(examples):
         text = str(next(iter(example.values.values()))).strip("\n")
         if len(example.values) > 1 or "\n\n" in text:
-            cure = "write JSON lines"
-            raise DataError("a tune has no empty line in it", file=path, line=n + 1, value=text[:50], hint=cure)
+            hint = "write JSON lines"
+            raise DataError(
+                "an ABC tune cannot contain an empty line", file=path, line=n + 1, value=text[:50], hint=hint
+            )
         file.write(text + "\n\n")
 
 
@@ -110,8 +112,8 @@ def _write_fasta(file: TextIO, path: Path, examples: Sequence[Example]) -> None:
     for n, example in enumerate(examples, 1):
         text = str(next(iter(example.values.values()))).strip()
         if len(example.values) > 1 or not text.isalpha():
-            cure = "write JSON lines"
-            raise DataError("FASTA holds one sequence for each record", file=path, line=n, value=text[:50], hint=cure)
+            hint = "write JSON lines"
+            raise DataError("FASTA holds one sequence per record", file=path, line=n, value=text[:50], hint=hint)
         file.write(f">{n}\n{text}\n")
 
 

@@ -293,8 +293,8 @@ def load_images(examples: Sequence[Example], model: Model) -> list[np.ndarray]:
     sizes = dict.fromkeys(array.shape[1:] for array in found)
     if len(sizes) > 1:
         one, other = (f"{rows} x {columns}" for rows, columns in list(sizes)[:2])
-        cure = "scale them to one size, or choose a model that does, such as vit"
-        raise DataError(f"pictures of {one} and of {other} pixels, where {model.family.name} needs one size", hint=cure)
+        hint = "scale them to one size, or choose a model that does, such as vit"
+        raise DataError(f"pictures of {one} and of {other} pixels, where {model.family.name} needs one size", hint=hint)
     return found
 
 

@@ -119,8 +119,8 @@ class Language(Task):
         if len(ids) < 2:
             file, line = (examples[0].file, examples[0].line) if examples else ("", 0)
             what = f"a text of {len(ids)} token{'' if len(ids) == 1 else 's'} has no next token to predict"
-            cure = "give a longer text; of a text without a dev file the last tenth is held out, which also needs two tokens"
-            raise DataError(what, file=file, line=line, value="".join(lines), hint=cure)
+            hint = "give a longer text; of a text without a dev file the last tenth is held out, which also needs two tokens"
+            raise DataError(what, file=file, line=line, value="".join(lines), hint=hint)
         return ids
 
     def find_record_starts(self, ids: np.ndarray, model: Model) -> np.ndarray | None:

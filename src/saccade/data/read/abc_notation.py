@@ -32,9 +32,9 @@ def read_abc(source: SourceFile, request: ReadRequest) -> Iterator[Record | Data
         tunes += 1
         yield _parse_tune(source, role, tune)
     if not tunes:
-        cure = "begin each tune with a line X: and a number"
+        hint = "begin each tune with a line X: and a number"
         raise DataError(
-            "there is no tune in it", file=source.path, line=1, value=source.sample_lines()[0][:50], hint=cure
+            "there is no tune in it", file=source.path, line=1, value=source.sample_lines()[0][:50], hint=hint
         )
 
 
@@ -62,9 +62,9 @@ def _parse_tune(source: SourceFile, role: str, tune: list[NumberedLine]) -> Reco
             kept.append(text.rstrip())
     at = next((i for i, text in enumerate(kept) if text.startswith("K:")), None)
     if at is None:
-        cure = "end the head of the tune with a line such as K:G; no empty line may stand before it"
-        return DataError("a tune without its key", file=source.path, line=start, value=kept[0], hint=cure)
+        hint = "end the head of the tune with a line such as K:G; no empty line may stand before it"
+        return DataError("a tune without its key", file=source.path, line=start, value=kept[0], hint=hint)
     if not any(not HEADER_FIELD.match(text) for text in kept[at + 1 :]):
-        cure = "write the notes below the key, or remove the tune"
-        return DataError("a tune without notes", file=source.path, line=start, value=kept[0], hint=cure)
+        hint = "write the notes below the key, or remove the tune"
+        return DataError("a tune without notes", file=source.path, line=start, value=kept[0], hint=hint)
     return Record(start, {role: "\n".join(kept) + "\n\n"})

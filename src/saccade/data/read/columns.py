@@ -62,8 +62,8 @@ def parse_columns(text: str) -> dict[str, str]:
         elif role:
             found[role] += f",{part.strip()}"
         if not role or not found[role]:
-            cure = "write ROLE=COLUMN, for example --columns text=review,label=stars or text=1,label=2"
-            raise DataError("--columns is not understood", value=text, hint=cure)
+            hint = "write ROLE=COLUMN, for example --columns text=review,label=stars or text=1,label=2"
+            raise DataError("--columns is not understood", value=text, hint=hint)
     return found
 
 
@@ -86,9 +86,9 @@ def map_columns(source: SourceFile, request: ReadRequest, records: Sequence[Reco
     _check_roles(source, request)
     if numbered and len(names) < sum(not role.shares_column for role in request.roles):
         wanted = " and ".join(role.name for role in request.roles)
-        what, cure = f"too few columns, {len(names)}, for {wanted}", "put a tab or a comma between the cells of a row"
+        what, hint = f"too few columns, {len(names)}, for {wanted}", "put a tab or a comma between the cells of a row"
         first = records[0]
-        raise DataError(what, file=source.path, line=first.line, column="1", value=first.fields["1"], hint=cure)
+        raise DataError(what, file=source.path, line=first.line, column="1", value=first.fields["1"], hint=hint)
     chosen: dict[str, list[str]] = {}
     for role in request.roles:
         if role.name in request.columns:
@@ -150,9 +150,9 @@ def _check_roles(source: SourceFile, request: ReadRequest) -> None:
     for name in request.columns:
         if name not in {role.name for role in request.roles}:
             wanted = ", ".join(role.name for role in request.roles)
-            cure = f"name one of {wanted}: --columns {request.roles[0].name}=COLUMN"
+            hint = f"name one of {wanted}: --columns {request.roles[0].name}=COLUMN"
             raise DataError(
-                f"--columns names a role that is not asked for; asked for are {wanted}", value=name, hint=cure
+                f"--columns names a role that is not asked for; asked for are {wanted}", value=name, hint=hint
             )
 
 
@@ -187,11 +187,11 @@ def _make_unknown_column_error(
     sought = ", ".join(list(expected_names)[:6]) or role.name
     what = f"no column for {role.name}: looked for {sought}; there are {there or 'none'}"
     written = str(names.index(guess) + 1) if "," in guess else guess  # a comma would end its name there
-    cure = f"name it: --columns {quote(f'{role.name}={written}')}" + (" (the nearest)" if near else "")
+    hint = f"name it: --columns {quote(f'{role.name}={written}')}" + (" (the nearest)" if near else "")
     pair = find_text_pair(records)
     if role.name in PAIR_ROLES and pair is not None and not near:
-        cure = f"name both: --columns source={pair[0]},target={pair[1]}, or the other way round"
-    return DataError(what, file=source.path, line=1, hint=cure)
+        hint = f"name both: --columns source={pair[0]},target={pair[1]}, or the other way round"
+    return DataError(what, file=source.path, line=1, hint=hint)
 
 
 def _guess_column(role: Role, names: list[str], records: Sequence[Record]) -> str:

@@ -40,8 +40,8 @@ def read_conll(source: SourceFile, request: ReadRequest) -> Iterator[Record | Da
     places = {words.name: _resolve_column_number(source, request, words.name, width, 1)}
     if tags is not None:
         if width < 2:
-            what, cure = "one column where a word and its tag are needed", "write WORD, a tab, TAG on each line"
-            raise DataError(what, file=source.path, line=1, column="2", value=sample[0], hint=cure)
+            what, hint = "one column where a word and its tag are needed", "write WORD, a tab, TAG on each line"
+            raise DataError(what, file=source.path, line=1, column="2", value=sample[0], hint=hint)
         places[tags.name] = _resolve_column_number(source, request, tags.name, width, width)
     shown = ", ".join(f"{name} in column {place}" for name, place in places.items())
     between = "a tab" if separator == "\t" else "spaces"
@@ -68,14 +68,14 @@ def _parse_sentence(
         start = start or line
         if len(cells) != width:
             what = f"{len(cells)} columns where {width} are needed"
-            cure = "write the same columns on every line, and an empty line after each sentence"
+            hint = "write the same columns on every line, and an empty line after each sentence"
             column = str(min(len(cells), width) + (len(cells) > width))
-            return DataError(what, file=source.path, line=line, column=column, value=text.rstrip("\n"), hint=cure)
+            return DataError(what, file=source.path, line=line, column=column, value=text.rstrip("\n"), hint=hint)
         if not all(cells[place - 1] for place in role_columns.values()):
             name, place = next((name, place) for name, place in role_columns.items() if not cells[place - 1])
-            cure = f"write a {'tag, such as O,' if name == 'tags' else 'word'} there"
+            hint = f"write a {'tag, such as O,' if name == 'tags' else 'word'} there"
             return DataError(
-                f"nothing in the column of {name}", file=source.path, line=line, column=str(place), value="", hint=cure
+                f"nothing in the column of {name}", file=source.path, line=line, column=str(place), value="", hint=hint
             )
         name, place = next(iter(role_columns.items()))  # the words
         if len(cells[place - 1]) > MAX_WORD_CHARACTERS:
@@ -96,9 +96,9 @@ def _split_sentences(source: SourceFile) -> Iterator[list[NumberedLine]]:
         else:
             sentence.append((line, text))
         if len(sentence) > 100_000:
-            cure = "put an empty line after each sentence"
+            hint = "put an empty line after each sentence"
             raise DataError(
-                "100,000 lines without an empty one", file=source.path, line=line, value=str(text)[:40], hint=cure
+                "100,000 lines without an empty one", file=source.path, line=line, value=str(text)[:40], hint=hint
             )
     if sentence:
         yield sentence
@@ -109,9 +109,9 @@ def _resolve_column_number(source: SourceFile, request: ReadRequest, name: str, 
     if given is None:
         return default
     if not given.isdecimal() or not 1 <= int(given) <= width:
-        cure = f"CoNLL columns have numbers: --columns {name}={default}"
+        hint = f"CoNLL columns have numbers: --columns {name}={default}"
         raise DataError(
-            f"there is no such column; there are 1 to {width}", file=source.path, column=name, value=given, hint=cure
+            f"there is no such column; there are 1 to {width}", file=source.path, column=name, value=given, hint=hint
         )
     return int(given)
 

@@ -52,8 +52,8 @@ def _read_table(
     width = Counter(len(cells) for _, cells in good).most_common(1)[0][0]
     if max(len(good[0][1]), width) > MAX_COLUMNS:
         what = f"{max(len(good[0][1]), width):,} columns, where at most {MAX_COLUMNS:,} make sense"
-        cure = "check that it is a table; long vectors belong in a list in JSON lines"
-        raise DataError(what, file=source.path, line=good[0][0], value=good[0][1][0][:50], hint=cure)
+        hint = "check that it is a table; long vectors belong in a list in JSON lines"
+        raise DataError(what, file=source.path, line=good[0][0], value=good[0][1][0][:50], hint=hint)
     header = find_header(source, request, name, [cells for _, cells in good])
     columns = header or [str(i + 1) for i in range(width)]
     skip = good[0][0] if header else 0
@@ -74,14 +74,14 @@ def _make_record(source: SourceFile, line: int, cells: list[str], columns: list[
     more = len(cells) > len(columns)
     at = len(columns) if more else len(cells)
     value = cells[at] if more else cells[-1]
-    cure = (
+    hint = (
         "put quotes around a cell that has a delimiter in it" if more else "add the missing cell, even if it is empty"
     )
     if line == 1:
-        cure = "if this is a header, give each column one name; otherwise " + cure
+        hint = "if this is a header, give each column one name; otherwise " + hint
     what = f"{len(cells):,} cells where {len(columns):,} are needed"
     column = f"{at + 1}" if more else f"{columns[at]} (missing), the cell before it"
-    return DataError(what, file=source.path, line=line, column=column, value=value, hint=cure)
+    return DataError(what, file=source.path, line=line, column=column, value=value, hint=hint)
 
 
 def _read_tab_rows(source: SourceFile) -> Iterator[Row]:
@@ -152,13 +152,13 @@ def _read_quoted_rows(source: SourceFile, delimiter: str) -> Iterator[Row]:
 def _make_quote_error(source: SourceFile, numbered_line: tuple[int, str], error: str, delimiter: str) -> DataError:
     line, text = numbered_line
     if "unexpected end" in error:
-        what, cure = "a quote is opened and never closed", "close it, or write two quotes for one that is meant"
+        what, hint = "a quote is opened and never closed", "close it, or write two quotes for one that is meant"
     elif "expected after" in error:
-        what, cure = "a quote ends before its cell does", "write two quotes for one that is meant"
+        what, hint = "a quote ends before its cell does", "write two quotes for one that is meant"
     else:
-        what, cure = f"not CSV ({error})", "put the cell in quotes"
+        what, hint = f"not CSV ({error})", "put the cell in quotes"
     at = text.find('"')
     column = str(text.count(delimiter, 0, max(at, 0)) + 1)
     return DataError(
-        what, file=source.path, line=line, column=column, value=text[max(at, 0) :].rstrip("\n")[:50], hint=cure
+        what, file=source.path, line=line, column=column, value=text[max(at, 0) :].rstrip("\n")[:50], hint=hint
     )

@@ -40,8 +40,8 @@ def read_fasta(source: SourceFile, request: ReadRequest) -> Iterator[Record | Da
             bad = bad or text
         elif text.strip():
             if not start:
-                cure = "begin the file with a line such as >name"
-                raise DataError("a sequence without a name", file=source.path, line=number, value=text[:50], hint=cure)
+                hint = "begin the file with a line such as >name"
+                raise DataError("a sequence without a name", file=source.path, line=number, value=text[:50], hint=hint)
             bad = bad or _find_bad_letter(source, number, text)
             parts.append("".join(text.split()))
     yield bad or _make_record(source, role, name, start, parts)
@@ -53,20 +53,20 @@ def _find_bad_letter(source: SourceFile, line: int, text: str) -> DataError | No
     if not wrong:
         return None
     at = text.index(wrong[0]) + 1
-    cure = "write one letter for each residue, with no figures between"
+    hint = "write one letter for each residue, with no figures between"
     return DataError(
         "no letter of a sequence",
         file=source.path,
         line=line,
         column=f"(character {at})",
         value=wrong[:20],
-        hint=cure,
+        hint=hint,
     )
 
 
 def _make_record(source: SourceFile, role: str, name: str, line: int, sequence_lines: list[str]) -> Record | DataError:
     text = "".join(sequence_lines).upper().rstrip("*")  # a star ends a translated gene
     if not text:
-        cure = "give the sequence below it, or remove the name"
-        return DataError("a name without a sequence", file=source.path, line=line, value=f">{name}", hint=cure)
+        hint = "give the sequence below it, or remove the name"
+        return DataError("a name without a sequence", file=source.path, line=line, value=f">{name}", hint=hint)
     return Record(line, {role: text})

@@ -43,16 +43,16 @@ def read_class_folders(path: Path, request: ReadRequest) -> Iterator[tuple[Path,
     labels = request.find_roles("label", "labels")
     wrong = [role.name for role in request.roles if role is not content and role not in labels]
     if wrong or content in labels:
-        cure = f"a folder has one text or picture for each record; give a table for {', '.join(wrong) or content.name}"
-        raise DataError("a folder for each class gives a text or a picture, and a label", file=path, hint=cure)
+        hint = f"a folder has one text or picture for each record; give a table for {', '.join(wrong) or content.name}"
+        raise DataError("a folder for each class gives a text or a picture, and a label", file=path, hint=hint)
     classes = list_class_folders(path)
     if labels:
         listed = ", ".join(entry.name for entry in classes[:6])
         request.notes.append(f"{path.name}: a folder for each of {len(classes)} classes ({listed}).")
     for home in classes if labels else [path, *classes]:
         if not home.resolve().is_relative_to(path.resolve()):
-            cure = "put the folder itself there, not a link to it"
-            raise DataError("the folder of a class leads out of the directory", file=home, value=home.name, hint=cure)
+            hint = "put the folder itself there, not a link to it"
+            raise DataError("the folder of a class leads out of the directory", file=home, value=home.name, hint=hint)
         for file in _list_files(home, SUFFIXES if image else TEXT_SUFFIXES):
             try:
                 value = str(file.name) if image else _read_content(file)
@@ -70,12 +70,12 @@ def _read_content(file: Path) -> str:
         parts.append(text)
         size += len(text)
         if size > MAX_FILE_CHARACTERS:
-            cure = "cut it into several files"
+            hint = "cut it into several files"
             raise DataError(
                 f"a text of more than {MAX_FILE_CHARACTERS:,} characters",
                 file=file,
                 line=len(parts),
                 value=text[:40],
-                hint=cure,
+                hint=hint,
             )
     return "".join(parts)

@@ -84,9 +84,9 @@ def _order_pair(group: list[Path], request: ReadRequest, ordered_by_user: bool) 
     if len(group) > 2:
         names = ", ".join(path.name for path in group)
         ends = list(sides)[:2]
-        cure = f"give two of them, or --columns {roles[0].name}={ends[0]},{roles[1].name}={ends[1]}"
+        hint = f"give two of them, or --columns {roles[0].name}={ends[0]},{roles[1].name}={ends[1]}"
         raise DataError(
-            f"{len(group)} aligned files where two are needed: {names}", file=group[0], value=names, hint=cure
+            f"{len(group)} aligned files where two are needed: {names}", file=group[0], value=names, hint=hint
         )
     first, second = group
     if (

@@ -47,8 +47,8 @@ def _refuse_duplicates(source: SourceFile, names: list[str]) -> None:
     for i, name in enumerate(names):
         if name and name in seen:
             what = f"the header has this name twice, in columns {seen[name] + 1} and {i + 1}"
-            cure = "rename one of them"
-            raise DataError(what, file=source.path, line=1, column=str(i + 1), value=name, hint=cure)
+            hint = "rename one of them"
+            raise DataError(what, file=source.path, line=1, column=str(i + 1), value=name, hint=hint)
         seen[name] = i
 
 

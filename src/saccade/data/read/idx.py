@@ -36,9 +36,9 @@ def read_idx_pair(images: SourceFile, labels: SourceFile | None, request: ReadRe
         )
     if asked and labels is None:
         other = images.path.name.replace("images-idx3", "labels-idx1")
-        cure = f"put the file of labels beside it, such as {other}, and give both"
+        hint = f"put the file of labels beside it, such as {other}, and give both"
         raise DataError(
-            "pictures without labels", file=images.path, column=asked[0].name, value=images.path.name, hint=cure
+            "pictures without labels", file=images.path, column=asked[0].name, value=images.path.name, hint=hint
         )
     if labels is not None and _read_shape(labels) != shape[:1]:
         what = f"{_read_shape(labels)[0]:,} labels for {shape[0]:,} pictures"
@@ -56,15 +56,15 @@ def read_idx_pair(images: SourceFile, labels: SourceFile | None, request: ReadRe
 def _read_shape(source: SourceFile) -> tuple[int, ...]:
     count = source.head[3]
     if len(source.head) < 4 + 4 * count:
-        cure = "fetch it again; the file is cut off"
-        raise DataError("an idx header that ends early", file=source.path, value=source.head[:20], hint=cure)
+        hint = "fetch it again; the file is cut off"
+        raise DataError("an idx header that ends early", file=source.path, value=source.head[:20], hint=hint)
     shape = tuple(int(size) for size in np.frombuffer(source.head, ">u4", count, 4))
     total = 1
     for size in shape:
         total *= size
     if not 0 < total <= MAX_VALUES:
-        cure = "fetch it again; the header is damaged"
-        raise DataError(f"an idx header that claims {total:,} values", file=source.path, value=shape, hint=cure)
+        hint = "fetch it again; the header is damaged"
+        raise DataError(f"an idx header that claims {total:,} values", file=source.path, value=shape, hint=hint)
     return shape
 
 
@@ -83,5 +83,5 @@ def _read_items(source: SourceFile, shape: tuple[int, ...]) -> Iterator[np.ndarr
             break
     if left or rest:
         what = f"{left:,} of {whole[0]:,} items are missing" if left else "more bytes than the header says"
-        cure = "fetch it again; the file is damaged"
-        raise DataError(what, file=source.path, line=whole[0] - left + 1, value=source.path.name, hint=cure)
+        hint = "fetch it again; the file is damaged"
+        raise DataError(what, file=source.path, line=whole[0] - left + 1, value=source.path.name, hint=hint)

@@ -18,16 +18,16 @@ class ErrorLocation(Protocol):
 def resolve_inside(folder: Path, name: str, location: ErrorLocation) -> Path:
     """The path of a picture that stays in the folder, links followed; an absolute one may lead there too."""
     path = folder / name
-    cure = "write a path that stays in the folder of this file, and put the picture there"
+    hint = "write a path that stays in the folder of this file, and put the picture there"
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
-            raise location.error("the path of the picture leads out of the folder", name, cure)
+            raise location.error("the path of the picture leads out of the folder", name, hint)
         if not path.is_file():
             raise location.error("there is no such picture", name, _suggest_hint(folder, name))
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a link to itself
         if isinstance(error, DataError):
             raise
-        raise location.error("the path of the picture cannot be followed", name, cure) from None
+        raise location.error("the path of the picture cannot be followed", name, hint) from None
     return path
 
 

@@ -46,16 +46,16 @@ def read_json_lines(source: SourceFile, request: ReadRequest) -> Iterator[Record
 
 
 def _parse_line(source: SourceFile, line: int, text: str) -> Record | DataError:
-    def bad(what: str, value: object, cure: str, at: int = 1) -> DataError:
-        return DataError(what, file=source.path, line=line, column=f"(character {at})", value=value, hint=cure)
+    def bad(what: str, value: object, hint: str, at: int = 1) -> DataError:
+        return DataError(what, file=source.path, line=line, column=f"(character {at})", value=value, hint=hint)
 
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg
-        cure = "the line is cut off: write the object whole, on one line" if cut else "write one JSON object a line"
+        hint = "the line is cut off: write the object whole, on one line" if cut else "write one JSON object a line"
         return bad(
-            f"not JSON: {error.msg}", text[max(0, error.pos - 20) : error.pos + 20].rstrip("\n"), cure, error.colno
+            f"not JSON: {error.msg}", text[max(0, error.pos - 20) : error.pos + 20].rstrip("\n"), hint, error.colno
         )
     except RecursionError:
         return bad("JSON nested too deeply", text[:40], NESTING_HINT)
@@ -102,32 +102,32 @@ def _parse_elements(source: SourceFile, text: str, start: int) -> Iterator[Recor
         if text[at : at + 1] == "]":
             return
         if at >= len(text):
-            cure = "the file is cut off: fetch it again or end it with ]"
-            raise DataError("the array is never closed", file=source.path, line=line, value=text[-30:], hint=cure)
+            hint = "the file is cut off: fetch it again or end it with ]"
+            raise DataError("the array is never closed", file=source.path, line=line, value=text[-30:], hint=hint)
         try:
             found, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             cut = error.pos >= len(text) - 1 or "Unterminated" in error.msg
-            cure = "the file is cut off: fetch it again" if cut else "correct it there"
+            hint = "the file is cut off: fetch it again" if cut else "correct it there"
             shown = text[max(at, error.pos - 20) : error.pos + 20]
             what = f"not JSON: {error.msg} (character {error.colno})"
-            raise DataError(what, file=source.path, line=error.lineno, value=shown, hint=cure) from None
+            raise DataError(what, file=source.path, line=error.lineno, value=shown, hint=hint) from None
         except RecursionError:
             raise DataError(
                 "JSON nested too deeply", file=source.path, line=line, value=text[at : at + 40], hint=NESTING_HINT
             ) from None
         except ValueError:
-            shown, cure = text[at : at + 40], "write numbers of at most a few hundred digits"
+            shown, hint = text[at : at + 40], "write numbers of at most a few hundred digits"
             raise DataError(
-                "a number too long to be read", file=source.path, line=line, value=shown, hint=cure
+                "a number too long to be read", file=source.path, line=line, value=shown, hint=hint
             ) from None
         if not isinstance(found, dict):
-            cure = 'write [{"text": ..., "label": ...}, ...]'
-            yield DataError("an object is needed for each record", file=source.path, line=line, value=found, hint=cure)
+            hint = 'write [{"text": ..., "label": ...}, ...]'
+            yield DataError("an object is needed for each record", file=source.path, line=line, value=found, hint=hint)
         elif "\\u" in text and _has_lone_surrogate(found):
-            cure = "write the character itself, in UTF-8"
+            hint = "write the character itself, in UTF-8"
             yield DataError(
-                "half a character (a lone surrogate)", file=source.path, line=line, value=text[at : at + 40], hint=cure
+                "half a character (a lone surrogate)", file=source.path, line=line, value=text[at : at + 40], hint=hint
             )
         else:
             yield Record(line, found)
@@ -140,21 +140,21 @@ def _find_array(source: SourceFile, text: str) -> tuple[str, int]:
         found = json.loads(text)
     except json.JSONDecodeError as error:
         shown = text[max(0, error.pos - 20) : error.pos + 20]
-        cure = "the file is cut off or is not JSON; fetch it again or correct it there"
+        hint = "the file is cut off or is not JSON; fetch it again or correct it there"
         what = f"not JSON: {error.msg} (character {error.colno})"
-        raise DataError(what, file=source.path, line=error.lineno, value=shown, hint=cure) from None
+        raise DataError(what, file=source.path, line=error.lineno, value=shown, hint=hint) from None
     except RecursionError:
         raise DataError(
             "JSON nested too deeply", file=source.path, line=1, value=text[:40], hint=NESTING_HINT
         ) from None
     except ValueError:
-        cure = "write numbers of at most a few hundred digits"
-        raise DataError("a number too long to be read", file=source.path, line=1, value=text[:40], hint=cure) from None
+        hint = "write numbers of at most a few hundred digits"
+        raise DataError("a number too long to be read", file=source.path, line=1, value=text[:40], hint=hint) from None
     for key, value in found.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             place = re.search(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*\[", text)
             if place:
                 return key, place.end() - 1
-    cure = 'write an array of objects, or an object a line: {"text": ..., "label": ...}'
+    hint = 'write an array of objects, or an object a line: {"text": ..., "label": ...}'
     keys = ", ".join(list(found)[:8])
-    raise DataError("no array of records in this object", file=source.path, line=1, value=keys, hint=cure)
+    raise DataError("no array of records in this object", file=source.path, line=1, value=keys, hint=hint)

@@ -92,9 +92,9 @@ def read_midi(source: SourceFile, request: ReadRequest) -> Iterator[Record | Dat
     role = request.roles[0].name
     raw = b"".join(read_unpacked(source))
     if len(raw) > MAX_FILE_BYTES:
-        cure = "cut the piece into several files"
+        hint = "cut the piece into several files"
         raise DataError(
-            f"a MIDI file of more than {MAX_FILE_BYTES >> 20} MB", file=source.path, value=len(raw), hint=cure
+            f"a MIDI file of more than {MAX_FILE_BYTES >> 20} MB", file=source.path, value=len(raw), hint=hint
         )
     try:
         score: Any = symusic.Score.from_midi(raw)
@@ -109,8 +109,8 @@ def read_midi(source: SourceFile, request: ReadRequest) -> Iterator[Record | Dat
         for n in track.notes
     ]
     if not found:
-        cure = "leave it out, or skip it with --on-bad-record skip"
-        yield DataError("a MIDI file without notes other than drums", file=source.path, value="MThd", hint=cure)
+        hint = "leave it out, or skip it with --on-bad-record skip"
+        yield DataError("a MIDI file without notes other than drums", file=source.path, value="MThd", hint=hint)
         return
     request.notes.append(
         f"{source.path.name}: MIDI, {len(found):,} notes; loudness, instruments and drums are left out."
@@ -130,8 +130,8 @@ def read_piano_rolls(source: SourceFile, request: ReadRequest) -> Iterator[Recor
     try:
         found = json.loads(read_whole_text(source))
     except (ValueError, RecursionError) as error:
-        cure = "write lists of lists of keys"
-        raise DataError(f"not JSON: {error}", file=source.path, line=1, value="", hint=cure) from None
+        hint = "write lists of lists of keys"
+        raise DataError(f"not JSON: {error}", file=source.path, line=1, value="", hint=hint) from None
     step = STEPS_PER_QUARTER // 4 if "16th" in name else STEPS_PER_QUARTER // 2 if "8th" in name else STEPS_PER_QUARTER
     pieces = [piece for split in found.values() for piece in split] if isinstance(found, dict) else found
     request.notes.append(f"{source.path.name}: piano rolls in JSON, a record for each piece, {step} steps to a moment.")
@@ -139,9 +139,9 @@ def read_piano_rolls(source: SourceFile, request: ReadRequest) -> Iterator[Recor
         try:
             yield Record(number, {role: notes_to_text(_parse_piano_roll(piece, step))})
         except (TypeError, ValueError):
-            cure = f"write each moment as a list of keys from 0 to {PITCH_COUNT - 1}, and at least one of them"
+            hint = f"write each moment as a list of keys from 0 to {PITCH_COUNT - 1}, and at least one of them"
             yield DataError(
-                "no piano roll", file=source.path, column=f"(piece {number})", value=str(piece)[:50], hint=cure
+                "no piano roll", file=source.path, column=f"(piece {number})", value=str(piece)[:50], hint=hint
             )
 
 

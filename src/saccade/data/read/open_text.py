@@ -164,8 +164,8 @@ def refuse_non_unicode_name(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        cure = "rename it, for example to letters and digits, or give another path to it"
-        raise DataError("the name of this file is not Unicode (UTF-8)", file=shown, hint=cure) from None
+        hint = "rename it, for example to letters and digits, or give another path to it"
+        raise DataError("the name of this file is not Unicode (UTF-8)", file=shown, hint=hint) from None
 
 
 def _suggest_path(path: Path) -> str:
@@ -227,13 +227,13 @@ def read_chunks(path: Path) -> Iterator[bytes]:
                     total += len(chunk)
                     if total > MAX_UNPACKED_BYTES or total > max(ALWAYS_ALLOWED_BYTES, MAX_GZIP_RATIO * size):
                         what = f"unpacks from {size:,} to more than {total:,} bytes, as no real text does"
-                        cure = f"unpack it yourself if you trust it: gunzip {path.name}"
-                        raise DataError(what, file=path, value=f"{total / size:.0f} times", hint=cure)
+                        hint = f"unpack it yourself if you trust it: gunzip {path.name}"
+                        raise DataError(what, file=path, value=f"{total / size:.0f} times", hint=hint)
                     yield chunk
             _cache_digest(path, plain, before)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        cure = "fetch it again; the file is damaged or was cut off"
-        raise DataError(f"is not whole gzip ({error})", file=path, value=path.name, hint=cure) from None
+        hint = "fetch it again; the file is damaged or was cut off"
+        raise DataError(f"is not whole gzip ({error})", file=path, value=path.name, hint=hint) from None
     except OSError as error:
         raise DataError(
             f"cannot be read: {error.strerror or error}", file=path, hint="check the disk and the rights"
@@ -310,7 +310,7 @@ def _decode_line(source: SourceFile, number: int, raw: bytes, end: str, characte
     if raw.endswith(b"\r") and (end or not character):
         raw = raw[:-1]
     if b"\0" in raw:
-        cure = "remove the NUL; perhaps the file is damaged"
+        hint = "remove the NUL; perhaps the file is damaged"
         at = raw.index(0)
         return DataError(
             "a NUL character",
@@ -318,16 +318,16 @@ def _decode_line(source: SourceFile, number: int, raw: bytes, end: str, characte
             line=number,
             column=f"(character {character + at + 1})",
             value=raw[max(0, at - 10) : at + 10],
-            hint=cure,
+            hint=hint,
         )
     try:
         return raw.decode("utf-8") + end
     except UnicodeDecodeError as error:
         around = raw[max(0, error.start - 10) : error.start + 10]
         guess = around.decode("cp1252", "replace")
-        cure = f"save it as UTF-8; in Windows-1252 it would read {guess!r}: iconv -f WINDOWS-1252 -t UTF-8 {source.path.name}"
+        hint = f"save it as UTF-8; in Windows-1252 it would read {guess!r}: iconv -f WINDOWS-1252 -t UTF-8 {source.path.name}"
         place = f"(byte {character + error.start + 1})"
-        return DataError("not UTF-8", file=source.path, line=number, column=place, value=around, hint=cure)
+        return DataError("not UTF-8", file=source.path, line=number, column=place, value=around, hint=hint)
 
 
 def read_whole_text(source: SourceFile, max_bytes: int = 1 << 28) -> str:
@@ -336,13 +336,13 @@ def read_whole_text(source: SourceFile, max_bytes: int = 1 << 28) -> str:
     for chunk in read_unpacked(source):
         size += len(chunk)
         if size > max_bytes:
-            cure = "turn it into JSON lines, one object a line, which are read one by one"
-            raise DataError(f"one JSON value of more than {max_bytes >> 20} MB", file=source.path, line=1, hint=cure)
+            hint = "turn it into JSON lines, one object a line, which are read one by one"
+            raise DataError(f"one JSON value of more than {max_bytes >> 20} MB", file=source.path, line=1, hint=hint)
         parts.append(chunk)
     raw = b"".join(parts).removeprefix(UTF8_BOM)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        around, cure = raw[max(0, error.start - 10) : error.start + 10], "save it as UTF-8"
-        raise DataError("not UTF-8", file=source.path, line=line, value=around, hint=cure) from None
+        around, hint = raw[max(0, error.start - 10) : error.start + 10], "save it as UTF-8"
+        raise DataError("not UTF-8", file=source.path, line=line, value=around, hint=hint) from None

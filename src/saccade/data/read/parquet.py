@@ -80,8 +80,8 @@ def _import_pyarrow(source: SourceFile) -> ModuleType:
     try:
         import pyarrow
     except ImportError:
-        cure = "install it with pip install 'saccade[data]', or write the data as CSV or JSON lines"
-        raise DataError("reading Parquet and Arrow needs pyarrow", file=source.path, hint=cure) from None
+        hint = "install it with pip install 'saccade[data]', or write the data as CSV or JSON lines"
+        raise DataError("reading Parquet and Arrow needs pyarrow", file=source.path, hint=hint) from None
     return pyarrow
 
 

@@ -90,9 +90,9 @@ def parse_line(value: Any, location: Location) -> str:
 
 
 def parse_label(value: Any, location: Location) -> str:
-    cure = "write a label or remove the record"
+    hint = "write a label or remove the record"
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        raise location.error("the label is missing", value, cure)
+        raise location.error("the label is missing", value, hint)
     if isinstance(value, list | Mapping | np.ndarray):
         raise location.error(
             f"one label is needed, not {_describe_type(value)}", value, "name one, or use the role labels for several"
@@ -101,7 +101,7 @@ def parse_label(value: Any, location: Location) -> str:
         return "true" if value else "false"
     found = str(value).strip()
     if not found or found.lower() == "nan":
-        raise location.error("the label is missing", value, cure)
+        raise location.error("the label is missing", value, hint)
     return found
 
 
@@ -123,12 +123,12 @@ def parse_number(value: Any, location: Location) -> float:
     try:
         found = float(value)
     except (ValueError, OverflowError):
-        cure = "write it with a point and without a unit"
+        hint = "write it with a point and without a unit"
         if isinstance(value, str) and re.fullmatch(r"\s*-?\d+,\d+\s*", value):
-            cure = "write a point for the decimal comma"
+            hint = "write a point for the decimal comma"
         elif not str(value).strip():
-            cure = "fill it in or remove the record"
-        raise location.error("a number is needed", value, cure) from None
+            hint = "fill it in or remove the record"
+        raise location.error("a number is needed", value, hint) from None
     if not math.isfinite(found):
         raise location.error("a finite number is needed", value, "fill it in or remove the record")
     return found

@@ -13,13 +13,13 @@ def read_plain_text(source: SourceFile, request: ReadRequest) -> Iterator[Record
     if len(request.roles) != 1:
         wanted = " and ".join(role.name for role in request.roles)
         shown = source.sample_lines()[0]
-        cure = f"give a CSV, TSV or JSONL file with a column for each of {wanted}; is a tab or a comma missing"
+        hint = f"give a CSV, TSV or JSONL file with a column for each of {wanted}; is a tab or a comma missing"
         raise DataError(
             f"this is plain text, one column, where {wanted} are needed",
             file=source.path,
             line=1,
             value=shown,
-            hint=cure,
+            hint=hint,
         )
     role = request.roles[0]
     request.notes.append(
@@ -64,6 +64,6 @@ def _make_pair(line: int, fields: dict[str, str], files: dict[str, SourceFile]) 
         if not text.strip():
             whole = next(text for text in fields.values() if text.strip())
             what = f"this side is empty; the other is {whole.strip()[:40]!r}"
-            cure = "fill it in, or remove the line from both files"
-            return DataError(what, file=files[name].path, line=line, column=name, value=text.strip("\n"), hint=cure)
+            hint = "fill it in, or remove the line from both files"
+            return DataError(what, file=files[name].path, line=line, column=name, value=text.strip("\n"), hint=hint)
     return Record(line, fields)

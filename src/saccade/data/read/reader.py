@@ -92,18 +92,18 @@ def stream_examples(
             rejects.append(item)
     if rejects and len(rejects) > max_bad_fraction * (good + len(rejects)):
         what = f"{len(rejects):,} of {good + len(rejects):,} records are bad, more than {max_bad_fraction:.1%}; the first: {rejects[0].problem}"
-        cure = f"{rejects[0].hint}; or allow more of them with --max-bad-fraction"
+        hint = f"{rejects[0].hint}; or allow more of them with --max-bad-fraction"
         raise DataError(
             what,
             file=rejects[0].file,
             line=rejects[0].line,
             column=rejects[0].column,
             value=rejects[0].value,
-            hint=cure,
+            hint=hint,
         )
     if not good:
-        cure = "give a file with at least one record below the header"
-        raise DataError("there are no records", file=paths[0], line=1, value="", hint=cure)
+        hint = "give a file with at least one record below the header"
+        raise DataError("there are no records", file=paths[0], line=1, value="", hint=hint)
 
 
 def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example | DataError]:
@@ -200,9 +200,9 @@ def _is_missing(record: Record, name: str, role: Role) -> bool:
 def _require_field(path: Path, record: Record, name: str) -> Any:
     found = get_field(record.fields, name)
     if found is MISSING:
-        there, cure = ", ".join(map(str, record.fields)), f"add {name!r} to this record"
+        there, hint = ", ".join(map(str, record.fields)), f"add {name!r} to this record"
         raise DataError(
-            f"this record has no {name}; it has {there}", file=path, line=record.line, column=name, value="", hint=cure
+            f"this record has no {name}; it has {there}", file=path, line=record.line, column=name, value="", hint=hint
         )
     return found
 
@@ -213,8 +213,8 @@ def _check_agreement(path: Path, record: Record, values: dict[str, Any], request
         words = values[request.find_roles("words")[0].name] if request.has_kind("words") else values[tags.name]
         if len(words) != len(values[tags.name]):
             what = f"{len(words)} words and {len(values[tags.name])} tags"
-            value, cure = values[tags.name], "give each word one tag"
-            raise DataError(what, file=path, line=record.line, column=tags.name, value=value, hint=cure)
+            value, hint = values[tags.name], "give each word one tag"
+            raise DataError(what, file=path, line=record.line, column=tags.name, value=value, hint=hint)
     for role in request.find_roles("answers"):
         place = Location(path, record.line, role.name)
         values[role.name] = locate_answers(values[role.name], str(values.get("context", "")), record.fields, place)

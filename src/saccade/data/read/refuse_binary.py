@@ -39,14 +39,14 @@ UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 def refuse_binary(path: Path, head: bytes) -> None:
     """Raise for what is no UTF-8 text, and say what it is; `head` is the beginning of the file, unpacked."""
-    for magic, what, cure in MAGIC_NUMBERS:
+    for magic, what, hint in MAGIC_NUMBERS:
         if head[: len(magic)].lower() == magic.lower():
             if magic == b"PK\x03\x04" and (b"xl/" in head or b"[Content_Types]" in head):
-                what, cure = "a spreadsheet or another Office document (a zip inside)", EXPORT_HINT
-            raise DataError(f"this is {what}, no text that can be read", file=path, value=head[:16], hint=cure)
+                what, hint = "a spreadsheet or another Office document (a zip inside)", EXPORT_HINT
+            raise DataError(f"this is {what}, no text that can be read", file=path, value=head[:16], hint=hint)
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
-        cure = "write the data as JSON lines; a pickle can run code when it is read, so it is never opened here"
-        raise DataError("this is a pickle", file=path, value=head[:16], hint=cure)
+        hint = "write the data as JSON lines; a pickle can run code when it is read, so it is never opened here"
+        raise DataError("this is a pickle", file=path, value=head[:16], hint=hint)
     zeros = head.count(0)
     if head[:2] in UTF_16_BOMS or zeros > 0.3 * len(head) >= 3:
         order = "UTF-16BE" if head[:2] == b"\xfe\xff" or head[:1] == b"\0" else "UTF-16LE"
@@ -55,8 +55,8 @@ def refuse_binary(path: Path, head: bytes) -> None:
             if head[:2] in UTF_16_BOMS or _has_alternating_zeros(head)
             else "this is a binary file"
         )
-        cure = f"turn it into UTF-8: iconv -f {order} -t UTF-8 {path.name} > new.txt"
-        raise DataError(what, file=path, line=1, value=head[:16], hint=cure if "UTF-16" in what else "give a text file")
+        hint = f"turn it into UTF-8: iconv -f {order} -t UTF-8 {path.name} > new.txt"
+        raise DataError(what, file=path, line=1, value=head[:16], hint=hint if "UTF-16" in what else "give a text file")
     control = sum(head.count(code) for code in (*range(1, 9), *range(14, 32)))
     if control + zeros > (0.3 if _is_utf8(head) else 0.1) * len(head) and len(head) >= 64:
         raise DataError("this is a binary file", file=path, value=head[:16], hint="give a text file in UTF-8")

@@ -53,17 +53,17 @@ def _parse_spans(text: str, spans: Any, location: Location) -> list[tuple[int, i
 
 
 def _parse_span(text: str, span: Any, location: Location) -> tuple[int, int, str]:
-    cure = 'write {"start": 0, "end": 5, "label": "PER"}, counted in characters, the end not included'
+    hint = 'write {"start": 0, "end": 5, "label": "PER"}, counted in characters, the end not included'
     if isinstance(span, Mapping):
         label = span.get("label", span.get("type", span.get("tag")))
         parts = [span.get("start", span.get("start_offset")), span.get("end", span.get("end_offset")), label]
     else:
         parts = list(span) if isinstance(span, list | tuple) else []
     if len(parts) != 3 or any(isinstance(x, bool) or not isinstance(x, int) for x in parts[:2]):
-        raise location.error("a span has a start, an end and a label", span, cure)
+        raise location.error("a span has a start, an end and a label", span, hint)
     start, end, label = parts
     if not isinstance(label, str) or not label.strip() or any(c.isspace() for c in label.strip()):
-        raise location.error("the label of a span is one word", span, cure)
+        raise location.error("the label of a span is one word", span, hint)
     if not 0 <= start < end <= len(text):
-        raise location.error(f"a span lies outside the text of {len(text)} characters", span, cure)
+        raise location.error(f"a span lies outside the text of {len(text)} characters", span, hint)
     return start, end, label.strip()

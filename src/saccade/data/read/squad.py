@@ -29,8 +29,8 @@ def read_questions(source: SourceFile, article: Record | DataError) -> Iterator[
         return
     title = article.fields.get("title")
 
-    def bad(what: str, value: object, cure: str) -> DataError:
-        return DataError(what, file=source.path, line=article.line, column="paragraphs", value=value, hint=cure)
+    def bad(what: str, value: object, hint: str) -> DataError:
+        return DataError(what, file=source.path, line=article.line, column="paragraphs", value=value, hint=hint)
 
     try:
         for paragraph in article.fields["paragraphs"]:
@@ -119,8 +119,8 @@ def _parse_start(value: Any, location: ErrorLocation) -> int | None:
             return int(found)
     except (ValueError, TypeError):
         pass
-    cure = "write the number of the character, or leave the column of starts out"
-    raise location.error("the start of the answer is no whole number", value, cure)
+    hint = "write the number of the character, or leave the column of starts out"
+    raise location.error("the start of the answer is no whole number", value, hint)
 
 
 def _format_id(fields: Mapping[str, Any]) -> str:

@@ -116,10 +116,10 @@ def convert_tags_to_bio(examples: Iterator[Example | DataError], request: ReadRe
         given = read(item[name])
         wrong = find_invalid_tag(given, known)
         if wrong is not None:
-            cure = "write O, or a prefix and a type, such as B-PER"
+            hint = "write O, or a prefix and a type, such as B-PER"
             line = item.line if "offsets" in item else item.line + wrong
             what = f"not a tag of {SCHEME_NAMES[known]}"
-            yield DataError(what, file=item.file, line=line, column=name, value=given[wrong], hint=cure)
+            yield DataError(what, file=item.file, line=line, column=name, value=given[wrong], hint=hint)
             continue
         tags, mended = to_bio(given, known)
         total += mended

@@ -1,4 +1,4 @@
-"""Tokens of a running text, written once into files that appear under their name only when they are whole."""
+"""Tokenize a text into token shards: written once, and visible under their final name only when they are complete."""
 
 import fcntl
 import hashlib
@@ -15,7 +15,7 @@ import numpy as np
 
 from saccade.data.streaming.token_shards import DTYPES, FORMAT_VERSION, TokenShards
 
-MAX_BUFFER_CHARACTERS = 2**20  # of text that are in memory, as text and as ids, at one time
+MAX_BUFFER_CHARACTERS = 2**20  # characters of text that are tokenized at a time
 
 EncodeTexts = Callable[[list[str]], list[list[int]]]
 
@@ -30,23 +30,23 @@ def tokenize_to_shards(
     key: str = "",
     shard_tokens: int = 50_000_000,
 ) -> Iterator[int | TokenShards]:
-    """Tokenise texts into a directory, or open it where the same `key` (see `fingerprint`) has done so already.
+    """Tokenize texts into a directory, or open it if its shards were written with the same `key` (see `fingerprint`).
 
-    Gives the number of tokens written so far, again and again, and then the shards. `separator` follows each text. What is
-    written appears under its name only when it is whole: an interrupted writing leaves nothing that could be mistaken for it,
-    and is redone.
+    Yields the number of tokens written so far after each chunk, and at last the shards. `separator` is the id that follows each
+    text. The directory gets its final name only when it is complete: an interrupted run leaves no partial shards, and starts
+    over.
     """
     directory = Path(directory)
     if shard_tokens < 1:
-        raise ValueError(f"shard_tokens is {shard_tokens}; a file holds one token at least.")
+        raise ValueError(f"shard_tokens is {shard_tokens}; it has to be 1 or more.")
     if separator is not None and not 0 <= separator < vocab:
-        raise ValueError(f"The separator {separator} is no id of a vocabulary of {vocab:,}.")
+        raise ValueError(f"The separator {separator} is not an id of a vocabulary of {vocab:,} tokens.")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    about = {"format": FORMAT_VERSION, "key": key, "vocab": vocab, "separator": separator}
+    header = {"format": FORMAT_VERSION, "key": key, "vocab": vocab, "separator": separator}
     with _lock_directory(directory):
-        known = _open_existing(directory, about) if key else None
-        if known is not None:
-            yield known
+        existing = _open_existing(directory, header) if key else None
+        if existing is not None:
+            yield existing
             return
         _refuse_foreign_directory(directory)
         part = directory.with_name(f".{directory.name}.part")
@@ -58,7 +58,7 @@ def tokenize_to_shards(
             for ids in _encode_in_chunks(texts, encode, vocab, separator):
                 writer.add(ids)
                 yield writer.token_count
-            writer.finish(about | {"dtype": dtype}, directory)
+            writer.finish(header | {"dtype": dtype}, directory)
         except BaseException:
             writer.close()
             shutil.rmtree(part, ignore_errors=True)
@@ -68,7 +68,7 @@ def tokenize_to_shards(
 
 
 class _TokenShardWriter:
-    """Files of equally many tokens, one open at a time."""
+    """Writes ids to shards of equal size, with one file open at a time."""
 
     def __init__(self, partial_dir: Path, dtype: np.dtype, shard_tokens: int):
         self.partial_dir, self.dtype, self.shard_tokens = partial_dir, dtype, shard_tokens
@@ -93,7 +93,7 @@ class _TokenShardWriter:
     def finish(self, header: dict[str, Any], directory: Path) -> None:
         self.close()
         if not self.token_count:
-            raise ValueError(f"There is no text to write to {directory}; give at least one text that is not empty.")
+            raise ValueError(f"No tokens to write to {directory}; give at least one text that is not empty.")
         with (self.partial_dir / "index.json").open("w", encoding="utf-8") as file:
             json.dump(header | {"tokens": self.token_count, "shards": self.shards}, file, indent=1)
             file.flush()
@@ -117,59 +117,63 @@ class _TokenShardWriter:
 def _encode_in_chunks(
     texts: Iterable[str], encode: EncodeTexts, vocab: int, separator: int | None
 ) -> Iterator[np.ndarray]:
-    """The ids of some texts at a time, checked, each text followed by the separator."""
-    seen = 0
-    end = [] if separator is None else [separator]
-    for some in _chunk_texts(texts):
-        rows = encode(some)
-        if len(rows) != len(some):
-            raise ValueError(f"encode gave {len(rows)} rows of ids for {len(some)} texts; one for each is needed.")
+    """The checked ids of a chunk of texts at a time, each text followed by the separator."""
+    text_count = 0
+    suffix = [] if separator is None else [separator]
+    for chunk in _chunk_texts(texts):
+        rows = encode(chunk)
+        if len(rows) != len(chunk):
+            raise ValueError(
+                f"encode returned {len(rows)} rows of ids for {len(chunk)} texts; one row per text is needed."
+            )
         for i, row in enumerate(rows):
             if row and not 0 <= min(row) <= max(row) < vocab:
                 wrong = next(id for id in row if not 0 <= id < vocab)
-                raise ValueError(f"Text {seen + i} has the id {wrong}, beyond a vocabulary of {vocab:,}.")
-        seen += len(some)
-        yield np.fromiter(chain.from_iterable(chain(row, end) for row in rows), dtype=np.int64)
+                raise ValueError(f"Text {text_count + i} has the id {wrong}, beyond a vocabulary of {vocab:,} tokens.")
+        text_count += len(chunk)
+        yield np.fromiter(chain.from_iterable(chain(row, suffix) for row in rows), dtype=np.int64)
 
 
 def _chunk_texts(texts: Iterable[str]) -> Iterator[list[str]]:
-    some, size = [], 0
+    chunk, size = [], 0
     for text in texts:
-        some.append(text)
-        size += len(text) + 1  # an empty text takes room, too
+        chunk.append(text)
+        size += len(text) + 1  # empty texts count as well
         if size >= MAX_BUFFER_CHARACTERS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 @contextmanager
 def _lock_directory(directory: Path) -> Iterator[None]:
-    """One writer at a time; the others wait, and find the work done. A killed writer's lock goes with it."""
+    """Lock the directory: other processes wait, and then find the shards. The lock of a killed process is released."""
     with directory.with_name(f".{directory.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _open_existing(directory: Path, header: dict[str, Any]) -> TokenShards | None:
-    """What was written before, if it is whole and of the same making."""
+    """The shards that are already there, if they are intact and have the same header."""
     try:
-        found = TokenShards(directory)
-        found.verify()
+        shards = TokenShards(directory)
+        shards.verify()
     except ValueError:
         return None
-    return found if all(found.index[name] == value for name, value in header.items()) else None
+    return shards if all(shards.index[name] == value for name, value in header.items()) else None
 
 
 def _refuse_foreign_directory(directory: Path) -> None:
-    ours = directory.is_dir() and ((directory / "index.json").exists() or not any(directory.iterdir()))
-    if directory.exists() and not ours:
-        raise ValueError(f"{directory} is something else than shards and is left alone; name another directory.")
+    replaceable = directory.is_dir() and ((directory / "index.json").exists() or not any(directory.iterdir()))
+    if directory.exists() and not replaceable:
+        raise ValueError(
+            f"{directory} exists and holds no token shards, so it is not overwritten; name another directory."
+        )
 
 
 def _replace_directory(partial_dir: Path, directory: Path) -> None:
-    """Give the finished directory its name, in the place of an older one."""
+    """Rename the complete directory to its final name, replacing an older one."""
     _sync_directory(partial_dir)
     old = directory.with_name(f".{directory.name}.old")
     shutil.rmtree(old, ignore_errors=True)
