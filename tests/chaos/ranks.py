@@ -14,7 +14,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,35 +33,63 @@ from saccade.training.loop import Learner, NonFiniteLoss
 from saccade.training.prepare import PreparedRun, prepare
 from saccade.training.run import Trainer, run_training
 
-LIMIT = 300.0  # seconds for what should take one, on a machine that is busy; whoever takes longer is told by `together`
+LIMIT = 300.0  # seconds for work that should take one second, on a busy machine
+PORTS = range(
+    20000, 32768
+)  # below the ports that Linux gives to outgoing connections, so that none of them takes a port first
 
 
 def together(size: int, work: Callable[[], Any], home: Path, *, kill: tuple[int, float] | None = None) -> list[Any]:
-    """What each of so many processes made of some work, by rank; what one raised is told as text.
+    """The result of `work` in each of `size` processes, by rank; an exception is returned as text.
 
-    `kill` is a rank and the seconds after which it is killed. If it had not met the others by then, they would wait for it as
-    long as torch does; the launcher ends them, and so does this. Once they have met, they must notice by themselves.
+    `kill` is a rank and the seconds after which it is killed. Processes that have met must notice by themselves that a peer is
+    lost. A process that has not met its peers would wait for them for half an hour, as torch does. A launcher ends it as soon
+    as one of them has ended, and so does this function.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    children = [_child(rank, size, port, work, home) for rank in range(size)]
-    limit = time.monotonic() + LIMIT
-    if kill is not None:
-        time.sleep(kill[1])
-        os.kill(children[kill[0]], signal.SIGKILL)  # a child that has ended is a zombie until it is waited for
-        if not _met(home, kill[0]).exists():
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-    for child in children:
-        while not os.waitpid(child, os.WNOHANG)[0]:
-            if time.monotonic() > limit:
-                for one in children:
-                    os.kill(one, signal.SIGKILL)
-                raise TimeoutError(f"process {child} of {children} did not end in {LIMIT:.0f} seconds")
+    port = free_port()
+    children = {rank: _child(rank, size, port, work, home) for rank in range(size)}
+    codes: dict[int, int] = {}
+    start = time.monotonic()
+    try:
+        while len(codes) < size:
+            now = time.monotonic() - start
+            if kill is not None and now >= kill[1]:
+                _kill({kill[0]} - {*codes}, children)
+                kill = None
+            for rank in sorted({*children} - {*codes}):
+                done, status = os.waitpid(children[rank], os.WNOHANG)
+                if done:
+                    codes[rank] = os.waitstatus_to_exitcode(status)
+                    if not _met(home, rank).exists():
+                        _kill({*children} - {*codes}, children)
+            if now > LIMIT:
+                raise TimeoutError(f"ranks {sorted({*children} - {*codes})} did not end in {LIMIT:.0f} seconds")
             time.sleep(0.005)
-    said = [home / f"said-{rank}.json" for rank in range(size)]
-    return [json.loads(path.read_text()) if path.exists() else "killed" for path in said]
+    finally:
+        _kill({*children} - {*codes}, children)
+    return [_result(home / f"said-{rank}.json", codes[rank]) for rank in range(size)]
+
+
+def free_port() -> str:
+    """A port that is free and stays free: rank 0 listens on it only when it has read its data, seconds later."""
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return str(port)
+    raise OSError(f"no free port in {PORTS}")
+
+
+def _kill(ranks: set[int], children: dict[int, int]) -> None:
+    """Kill processes that have not been waited for; one that has ended is a zombie until then."""
+    for rank in ranks:
+        os.kill(children[rank], signal.SIGKILL)
+
+
+def _result(path: Path, code: int) -> Any:
+    """What a process has written; if nothing, how it ended. Its heartbeat thread ends a process with code 5."""
+    if path.exists():
+        return json.loads(path.read_text())
+    return "killed" if code == -signal.SIGKILL else f"ended with code {code}"
 
 
 def _met(home: Path, rank: int) -> Path:
@@ -238,6 +268,22 @@ def disturbed(name: str, home: Path, draw: random.Random, kills: int, **train: A
     return {"codes": codes, "killed": killed, "wrong": wrong, "files": len(contents(home / "calm")), "seconds": whole}
 
 
+def lost_before_meeting(home: Path) -> Any:
+    """Two runs of three processes, one of which fails or is killed before it meets the others."""
+
+    def work(rank: str, lose: Callable[[], Any]) -> int:
+        if os.environ["RANK"] == rank:
+            lose()
+        with join_world("cpu") as world:
+            return world.size
+
+    def fail() -> None:
+        raise OSError("no data")
+
+    ways = {"fails": ("0", fail), "is killed": ("2", lambda: os.kill(os.getpid(), signal.SIGKILL))}
+    return {name: together(3, partial(work, *way), home) for name, way in ways.items()}
+
+
 # what is tried: name -> a function of a directory with data
 
 
@@ -316,7 +362,10 @@ def kills(home: Path, seed: int, count: int) -> Any:
     return told
 
 
-TRIED = {tried.__name__: tried for tried in (same_gradients, same_losses, uneven, not_finite, any_number)}
+TRIED = {
+    tried.__name__: tried
+    for tried in (same_gradients, same_losses, uneven, not_finite, any_number, lost_before_meeting)
+}
 
 if __name__ == "__main__":
     for late in ("torch._dynamo", "numpy.ctypeslib", "saccade.render.plot", "saccade.training.write_report"):

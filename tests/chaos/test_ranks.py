@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from ranks import LIMIT, PORTS
 
 pytestmark = pytest.mark.xdist_group("ranks")  # what all of them ask is made once
 
@@ -89,3 +91,13 @@ def test_any_number_of_processes_reads_what_two_have_saved(home):
     for name, (steps, unlike) in found.items():
         assert set(steps) == {6}, name
         assert unlike == [], name
+
+
+def test_processes_do_not_wait_for_one_that_ends_before_it_meets_them(home):
+    """Nor does a process of another program take the port on which they meet: Linux gives it to no outgoing connection."""
+    start = time.monotonic()
+    found = told(home, "lost_before_meeting")["lost_before_meeting"]
+    assert found == {"fails": ["OSError: no data", "killed", "killed"], "is killed": ["killed"] * 3}
+    assert time.monotonic() - start < LIMIT
+    ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    assert not ephemeral.exists() or int(ephemeral.read_text().split()[0]) >= PORTS.stop
