@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from saccade.explain.maps import ATTENTION_KINDS, AttentionMap, AttentionMaps
+from saccade.explain.maps import ATTENTION_KINDS, TEXT_AXIS_KINDS, AttentionMap, AttentionMaps
 
 MAJORITY_FRACTION = 0.5  # of the weight
 MAX_NEAR_DISTANCE = 2  # tokens to either side that count as near
@@ -195,9 +195,7 @@ def _key_fractions(weights: Tensor, attention_map: AttentionMap) -> dict[str, Te
 
 def _special_keys(attention_map: AttentionMap) -> Tensor:
     """True for keys that stand for no text, such as [CLS]; of a picture or of numbers, for none."""
-    return torch.tensor(attention_map.key.special_tokens_mask) & (
-        attention_map.key.kind in ("input", "decoder_input", "output")
-    )
+    return torch.tensor(attention_map.key.special_tokens_mask) & (attention_map.key.kind in TEXT_AXIS_KINDS)
 
 
 def _fraction_on(weights: Tensor, keys: Tensor) -> Tensor:

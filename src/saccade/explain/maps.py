@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,7 +12,13 @@ from torch import Tensor
 from saccade.errors import UsageError
 from saccade.explain.axis import Axis
 
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-not-found]  # an optional package
+    from matplotlib.figure import Figure
+
 ATTENTION_KINDS = ("self", "cross", "image")  # the kinds of maps that have heads and weigh keys
+HTML_SUFFIXES = (".html", ".htm")
+TEXT_AXIS_KINDS = ("input", "decoder_input", "output")  # the kinds of axes whose tokens are those of a text
 MAX_DENSE_WEIGHTS = 2**28  # numbers that a map of the largest weights may become when all are asked for: 1 GB
 
 
@@ -45,7 +52,7 @@ class AttentionMap:
     def _repr_html_(self) -> str:
         from saccade.explain.html_report import render_notebook_html  # which knows what looks are
 
-        return render_notebook_html(AttentionMaps(self.title, (self,), ()))
+        return render_notebook_html(self._as_maps())
 
     @property
     def query_names(self) -> list[str]:
@@ -131,6 +138,42 @@ class AttentionMap:
             raise UsageError(f"{self.title} has no value norms: {self._explain_no_norms()}.")
         return replace(self, weights=self.to_dense() * self.value_norms[:, None], key_index=None, value_norms=None)
 
+    def drop_special_tokens(self) -> "AttentionMap":
+        """The map without the tokens that stand for no text, such as [CLS] and [SEP], among queries and keys.
+
+        Heads put much of their weight on such tokens, and tables of the largest weights show little else. The other weights
+        stay as they are, so a row no longer sums to one. Cells of an image and units of a gate are kept.
+        """
+        if self.pooled:
+            raise UsageError(
+                f"{self.title} is pooled, so single tokens cannot be dropped; choose rows or reduce=KeepAll()."
+            )
+        query, key = (
+            [at for at, special in enumerate(_special_tokens(axis)) if not special] for axis in (self.query, self.key)
+        )
+        if len(query) == len(self.query) and len(key) == len(self.key):
+            return self
+        weights = self.weights[:, query] if len(key) == len(self.key) else self.to_dense()[:, query][:, :, key]
+        index = self.key_index[:, query] if self.key_index is not None and len(key) == len(self.key) else None
+        norms = None if self.value_norms is None else self.value_norms[:, key]
+        axes = {"query": self.query.select(query), "key": self.key.select(key)}
+        return replace(self, weights=weights, key_index=index, value_norms=norms, **axes)
+
+    def plot(self) -> "Figure":
+        """A matplotlib figure: a heat map with the names of all tokens for one head, else all heads side by side."""
+        return self._as_maps().plot()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the map by the suffix of the file, as `AttentionMaps.save` does: `head.png`, `head.html`, `head.safetensors`."""
+        return self._as_maps().save(path)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A table with a row for each weight, as `AttentionMaps.to_pandas`."""
+        return self._as_maps().to_pandas()
+
+    def _as_maps(self) -> "AttentionMaps":
+        return AttentionMaps(self.title, (self,), ())
+
     def _explain_no_norms(self) -> str:
         if self.kind in ("gate", "channel"):
             return f"a {self.kind} multiplies no value vectors"
@@ -148,6 +191,10 @@ class AttentionMap:
         counts = torch.tensor([len(group) for group in looking], dtype=weights.dtype)
         joined = (_sum_groups(weights, looking) / counts).transpose(1, 2)
         return replace(self, query=query, key=key, weights=joined, key_index=None, value_norms=None)
+
+
+def _special_tokens(axis: Axis) -> list[bool]:
+    return axis.special_tokens_mask if axis.kind in TEXT_AXIS_KINDS else [False] * len(axis)
 
 
 def _sum_groups(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
@@ -222,11 +269,50 @@ class AttentionMaps:
         """Sub-words joined to words in every map."""
         return replace(self, maps=tuple(m.merge_subwords(self.texts) for m in self.maps))
 
-    def save(self, path: str | Path) -> Path:
-        """Write one file, weights in half precision; `Looks.load` reads it."""
-        from saccade.explain.serialize import save_maps  # which knows what looks are
+    def drop_special_tokens(self) -> "AttentionMaps":
+        """Every map without tokens that stand for no text, such as [CLS], which win most tables of the largest weights."""
+        return replace(self, maps=tuple(m.drop_special_tokens() for m in self.maps))
 
-        return save_maps(self, Path(path))
+    def plot(self) -> "Figure":
+        """A matplotlib figure of all maps: one head with all names, all heads side by side, or an image under each row."""
+        from saccade.explain.plots import plot_attention  # which knows what looks are
+
+        return plot_attention(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write one file by its suffix: an image (.png, .svg, .pdf), a page (.html), else data that `AttentionMaps.load` reads.
+
+        The data are safetensors with weights in half precision.
+        """
+        from saccade.explain.plots import IMAGE_SUFFIXES, save_attention_plot
+        from saccade.explain.serialize import save_maps
+
+        path = Path(path)
+        if path.suffix.lower() in HTML_SUFFIXES:
+            return self.to_html(path)
+        return save_attention_plot(self, path) if path.suffix.lower() in IMAGE_SUFFIXES else save_maps(self, path)
+
+    def to_html(self, path: str | Path, *, title: str = "") -> Path:
+        """Write everything as one HTML page, which loads nothing from elsewhere."""
+        from saccade.explain.html_report import write_html_report
+
+        write_html_report(self, Path(path), title=title)
+        return Path(path)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A table with a row for each weight: side, layer, kind, head, query and key with their positions, and the weight.
+
+        Of maps that kept the largest weights alone (`TopK`), those are the rows. Needs the package pandas.
+        """
+        from saccade.explain.serialize import make_data_frame
+
+        return make_data_frame(self)
+
+    def summary(self) -> str:
+        """The prediction, and a line for each head: what it does, and its three strongest links."""
+        from saccade.explain.text_summary import format_summary
+
+        return "\n".join(format_summary(self))
 
     @staticmethod
     def load(path: str | Path) -> "AttentionMaps":

@@ -15,25 +15,29 @@ from saccade.render.colors import diverging_colormap, sequential_colormap
 from saccade.render.plot import save_figure
 from saccade.render.svg import display_width
 
+IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
 CELL_INCHES = 0.17  # of a cell that has a name, so that letters of eight points do not touch
 MAX_TICK_LABELS = 240  # names beyond this are left out: a picture has to open
 MAX_LABEL_COLUMNS = 24  # columns of a name
 
 
 def save_attention_plot(attention_maps: AttentionMaps, path: Path) -> Path:
-    """Draw what tells most, by the suffix of the file: what the picture showed, one head, or all heads and gates."""
+    """Write the figure of `plot_attention` as PNG, SVG or PDF, by the suffix of the file."""
+    return save_figure(plot_attention(attention_maps), path)
+
+
+def plot_attention(attention_maps: AttentionMaps) -> Figure:
+    """Draw what tells most: the image under each row of weights, one head with its names, or all heads and gates."""
     shown = [m for m in attention_maps.maps if m.kind in ATTENTION_KINDS]
     gates = [m for m in attention_maps.maps if m.kind in ("gate", "channel")]
     if not shown and not gates:
         raise UsageError("There is nothing to draw: every map was left out.")
     if render_overlays(attention_maps):
-        figure = _plot_image_overlays(attention_maps)
-    elif len(shown) == 1 and len(shown[0].heads) == 1 and not gates:
+        return _plot_image_overlays(attention_maps)
+    if len(shown) == 1 and len(shown[0].heads) == 1 and not gates:
         one = shown[0]
-        figure = plot_heatmap(one.to_dense()[0], one.query_names, one.key_names, f"{one.title}, {one.head_name(0)}")
-    else:
-        figure = plot_panels([*make_attention_groups(shown), *make_gate_groups(gates)])
-    return save_figure(figure, path)
+        return plot_heatmap(one.to_dense()[0], one.query_names, one.key_names, f"{one.title}, {one.head_name(0)}")
+    return plot_panels([*make_attention_groups(shown), *make_gate_groups(gates)])
 
 
 def save_alignment_plot(alignment: Alignment, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Looks on disk: one safetensors file, weights in half precision, all names as JSON in its header. No pickle."""
+"""Attention maps as data: a file of safetensors with all names as JSON in its header (no pickle), and a table of weights."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,50 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from saccade.errors import ModelError
+from saccade.errors import ModelError, ResourceError, UsageError
 from saccade.explain.axis import Axis, Token
 from saccade.explain.maps import AttentionMap, AttentionMaps
 
 FILE_FORMAT = "saccade attention-maps 1"
+MAX_TABLE_ROWS = 2**25  # weights in a table: some 2 GB
+TABLE_COLUMNS = ("side", "layer", "kind", "head", "query_position", "query", "key_position", "key", "weight")
 MAP_FIELDS = ("name", "kind", "side", "layer")
+
+
+def make_columns(attention_maps: AttentionMaps) -> dict[str, np.ndarray]:
+    """All weights as columns of a table, with a row for each: map by map, head by head, query by query."""
+    rows = sum(one.weights.numel() for one in attention_maps.maps)
+    if rows > MAX_TABLE_ROWS:
+        raise UsageError(
+            f"A table of all weights would have {rows:,} rows; choose layers, heads or queries, or keep fewer."
+        )
+    parts = [_make_map_columns(one) for one in attention_maps.maps]
+    return {name: np.concatenate([part[name] for part in parts]) if parts else np.array([]) for name in TABLE_COLUMNS}
+
+
+def _make_map_columns(one: AttentionMap) -> dict[str, np.ndarray]:
+    heads, queries, keys = one.weights.shape
+    index = torch.arange(keys).expand(one.weights.shape) if one.key_index is None else one.key_index
+    key_position, query_position = index.flatten().numpy(), np.tile(np.repeat(np.arange(queries), keys), heads)
+    constants = {"side": one.side, "layer": one.layer, "kind": one.kind}
+    return {name: np.full(len(key_position), value) for name, value in constants.items()} | {
+        "head": np.repeat(np.array(one.gates or one.heads), queries * keys),
+        "query_position": query_position,
+        "query": np.array(one.query_names, dtype=object)[query_position],
+        "key_position": key_position,
+        "key": np.array(one.key_names, dtype=object)[key_position],
+        "weight": one.weights.flatten().numpy(),
+    }
+
+
+def make_data_frame(attention_maps: AttentionMaps) -> Any:
+    """The columns as a pandas DataFrame, where that package is installed."""
+    try:
+        import pandas  # type: ignore[import-not-found]  # an optional package
+    except ImportError:
+        raise ResourceError("A table of weights needs pandas; install it with: pip install pandas") from None
+    frame = pandas.DataFrame(make_columns(attention_maps), columns=list(TABLE_COLUMNS))
+    return frame.astype(dict.fromkeys(("side", "kind", "query", "key"), "category"))
 
 
 def save_maps(attention_maps: AttentionMaps, path: Path) -> Path:
