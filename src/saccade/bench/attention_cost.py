@@ -40,9 +40,11 @@ class Growth:
 
 
 def resolve_mechanisms(plan: BenchPlan) -> list[str]:
-    """The mechanisms of the plan in the order of the table; an unknown name is an error that lists the known."""
+    """The mechanisms of the plan in the order of the registry; an unknown name is an error that lists the known ones."""
+    if "all" in plan.mechanisms:
+        return [entry.name for entry in MECHANISMS]
     wanted = {get_mechanism(name).name for name in plan.mechanisms}
-    return [entry.name for entry in MECHANISMS if entry.name in wanted or not wanted]
+    return [entry.name for entry in MECHANISMS if entry.name in wanted]
 
 
 def run_cases(plan: BenchPlan) -> Iterator[BenchRun]:

@@ -66,8 +66,8 @@ class BenchCase:
 class BenchPlan:
     """What to measure: every mechanism at every length, forward and in training, in several rounds."""
 
-    mechanisms: tuple[str, ...] = ()
-    """Attention mechanisms to measure, by name; default: all of them."""
+    mechanisms: tuple[str, ...] = ("all",)
+    """Attention mechanisms to measure, by name, or all of them."""
     lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))
     """Sequence lengths to measure, in tokens."""
     width: int = 512

@@ -1,17 +1,27 @@
 """Argument types that several commands share, each with the metavar that --help prints for its value."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+
+def optional_argument(value_name: str, **options: Any) -> Any:
+    """An argument that may be left out: its help says what happens then, so --help adds no `(default: '')`."""
+    return tyro.conf.arg(metavar=value_name, help_behavior_hint="", **options)
+
+
 RunArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-TextArguments = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")]
-FileFlag = Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")]
-ColumnsFlag = Annotated[str, tyro.conf.arg(metavar="ROLE=COLUMN,...")]
-DirectoryFlag = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
-NAME_REGISTRY = ConstructorRegistry()  # prints NAME, not STR, for strings: the text settings of a run are all names
+TextArguments = Annotated[
+    tuple[str, ...],
+    tyro.conf.Positional,
+    optional_argument("[TEXT ...]"),
+]
+FileFlag = Annotated[tuple[str, ...], optional_argument("FILE")]
+ColumnsFlag = Annotated[str, optional_argument("ROLE=COLUMN,...")]
+DirectoryFlag = Annotated[Path | None, optional_argument("DIR")]
+NAME_REGISTRY = ConstructorRegistry()  # prints the metavar NAME for strings: every text setting of a run is a name
 
 
 @NAME_REGISTRY.primitive_rule

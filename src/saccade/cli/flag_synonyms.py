@@ -1,91 +1,163 @@
-"""Flag names of other training tools (the Hugging Face Trainer, fairseq, spaCy, Lightning) and the flags of `saccade train` that do the same.
+"""Flags of other training tools, such as the Hugging Face Trainer, fairseq, spaCy and Lightning, and what they are called here.
 
-A setting of the table [train] may be given without its table: `--lr 1e-3` is `--train.lr 1e-3`. A flag of another tool is answered
-with ours: `--learning-rate` is an error that names `--train.lr`, because its meaning may differ in a detail.
+A setting of the table [train] may be given without its table: `--lr 1e-3` is `--train.lr 1e-3`. A flag of another tool is
+answered with the flag of saccade: `--learning-rate` is an error that names `--train.lr`, because its meaning may differ in a
+detail.
 """
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 
 from saccade.errors import UsageError
 
+_NO_WORKERS = "Batches are made in the training process, so there are no data loader workers; leave the flag out."
+_FIXED_BETAS = "The betas of AdamW are fixed at 0.9 and 0.98; leave the flag out."
+_ALWAYS_EVALUATES = "`saccade train` trains and evaluates; leave the flag out."
 SYNONYMS = {  # name in another tool -> our flag, or a sentence where there is none
     "accumulate-grad-batches": "--train.micro-batches",
-    "adam-beta1": "The betas of AdamW are fixed at 0.9 and 0.98.",
-    "adam-beta2": "The betas of AdamW are fixed at 0.9 and 0.98.",
+    "adam-beta1": _FIXED_BETAS,
+    "adam-beta2": _FIXED_BETAS,
+    "amp": "--train.precision bfloat16",
     "batch-tokens": "--train.batch-tokens",
+    "betas": _FIXED_BETAS,
     "bf16": "--train.precision bfloat16",
+    "checkpoint": "--model RUN",
     "checkpoint-every": "--train.save-every",
     "clip-norm": "--train.clip-grad-norm",
     "cpu": "--train.device cpu",
+    "cuda": "--train.device cuda",
+    "d-model": "--model.width",
+    "dataloader-num-workers": _NO_WORKERS,
     "dataset": "--data",
     "dataset-name": "--data",
-    "do-train": "`saccade train` trains and evaluates; leave the flag out.",
-    "do-eval": "`saccade train` trains and evaluates; leave the flag out.",
+    "dataset-path": "--data",
+    "devices": "--processes",
+    "do-eval": _ALWAYS_EVALUATES,
+    "do-predict": "Predictions are a command of their own: saccade predict RUN --data FILE",
+    "do-train": _ALWAYS_EVALUATES,
+    "early-stopping": "--train.patience",
     "early-stopping-patience": "--train.patience",
+    "ema-decay": "--train.ema",
+    "embed-dim": "--model.width",
+    "epoch": "--train.epochs",
+    "eval-batch-size": "--train.batch-size",
     "eval-steps": "--train.eval-every",
+    "eval-strategy": "--train.eval-every",
+    "evaluate-every": "--train.eval-every",
+    "evaluation-strategy": "--train.eval-every",
     "fp16": "--train.precision bfloat16",
+    "freeze": "--train.freeze-layers",
+    "gpu": "--train.device cuda",
+    "gpus": "--processes",
+    "grad-accum-steps": "--train.micro-batches",
+    "grad-clip": "--train.clip-grad-norm",
     "gradient-accumulation": "--train.micro-batches",
     "gradient-accumulation-steps": "--train.micro-batches",
     "gradient-clip-val": "--train.clip-grad-norm",
+    "gradient-clipping": "--train.clip-grad-norm",
+    "hidden-dim": "--model.width",
+    "hidden-size": "--model.width",
     "label-smoothing": "--task.label-smoothing",
     "label-smoothing-factor": "--task.label-smoothing",
+    "layerwise-lr-decay": "--train.layer-decay",
     "learning-rate": "--train.lr",
     "logging-steps": "The loss of every step is in metrics.jsonl of the run; leave the flag out.",
+    "lr-schedule": "--train.schedule",
     "lr-scheduler": "--train.schedule",
     "lr-scheduler-type": "--train.schedule",
     "max-epochs": "--train.epochs",
     "max-grad-norm": "--train.clip-grad-norm",
     "max-length": "--task.max-tokens",
     "max-seq-length": "--task.max-tokens",
+    "max-source-length": "--task.max-tokens",
+    "max-time": "--train.max-minutes",
     "max-tokens": "--task.max-tokens",
     "max-update": "--train.max-steps",
+    "mixed-precision": "--train.precision bfloat16",
     "model-name": "--model",
     "model-name-or-path": "--model",
     "n-epochs": "--train.epochs",
+    "n-heads": "--model.heads",
+    "n-layers": "--model.layers",
     "no-cuda": "--train.device cpu",
+    "nproc-per-node": "--processes",
+    "num-attention-heads": "--model.heads",
     "num-epochs": "--train.epochs",
+    "num-heads": "--model.heads",
+    "num-hidden-layers": "--model.layers",
+    "num-layers": "--model.layers",
     "num-train-epochs": "--train.epochs",
-    "num-workers": "Batches are made in the training process itself, so there are no data loader workers; leave the flag out.",
-    "dataloader-num-workers": "Batches are made in the training process itself, so there are no data loader workers; leave the flag out.",
+    "num-train-steps": "--train.max-steps",
+    "num-workers": _NO_WORKERS,
+    "optim": "--train.optimizer",
+    "optimizer-type": "--train.optimizer",
     "output": "--out",
     "output-dir": "--out",
+    "output-path": "--out",
     "overwrite-output-dir": "A finished run is never overwritten; give another directory with --out.",
+    "per-device-eval-batch-size": "--train.batch-size",
     "per-device-train-batch-size": "--train.batch-size",
     "random-seed": "--train.seed",
+    "report-to": "Training writes report.html, metrics.jsonl and config.toml into the run; leave the flag out.",
     "resume": "Run the same command again to resume; leave the flag out.",
     "resume-from-checkpoint": "Run the same command again to resume; leave the flag out.",
     "save-dir": "--out",
+    "save-interval": "--train.save-every",
     "save-steps": "--train.save-every",
+    "save-strategy": "--train.save-every",
+    "scheduler": "--train.schedule",
     "source-lang": "The columns of the file say what is the source: --columns source=en,target=de",
     "steps": "--train.max-steps",
     "target-lang": "The columns of the file say what is the target: --columns source=en,target=de",
+    "time-limit": "--train.max-minutes",
     "tokenizer-name": "--task.tokenizer",
     "train-batch-size": "--train.batch-size",
+    "train-data": "--data",
     "train-file": "--data",
+    "training-steps": "--train.max-steps",
     "update-freq": "--train.micro-batches",
-    "validation-file": "--data FILE FILE: a file named dev, valid or test is held out",
-    "warmup-steps": "--train.warmup",
+    "use-cpu": "--train.device cpu",
+    "val-check-interval": "--train.eval-every",
+    "validation-file": "Give it with --data; a file named dev, valid or test is held out: --data train.tsv dev.tsv",
+    "vocab-size": "--model.vocab",
+    "warmup-proportion": "--train.warmup",
     "warmup-ratio": "--train.warmup",
+    "warmup-steps": "--train.warmup",
+    "warmup-updates": "--train.warmup",
     "wd": "--train.weight-decay",
 }
 
 
 def normalize_flags(command: str, argv: Sequence[str], flag_class: type) -> list[str]:
-    """The arguments of a command that trains, with settings under their full flags; ends the command where a flag is another tool's."""
+    """The arguments of a command that trains, with settings under their full flags; an unknown flag ends the command."""
     from saccade.training.config import Config
 
     settings = [item.name for item in fields(Config)]
+    own = [item.name for item in fields(flag_class)]
     try:
-        return expand_train_flags(argv, settings, [item.name for item in fields(flag_class)])
+        return expand_train_flags(argv, settings, own)
+    except UnknownFlag as error:
+        task = argv[0] if argv and not argv[0].startswith("-") else "TASK"
+        hint = describe_unknown_flag(error.flag, [*own, *settings])
+        print(f"saccade {command}: {error}{hint} saccade {command} {task} --help lists all flags.", file=sys.stderr)
+        raise SystemExit(2) from None
     except UsageError as error:
         print(f"saccade {command}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
 
+class UnknownFlag(UsageError):
+    """A flag that neither saccade nor, as far as it is known here, another training tool has."""
+
+    def __init__(self, flag: str):
+        super().__init__(f"there is no flag {flag}")
+        self.flag = flag
+
+
 def expand_train_flags(argv: Sequence[str], settings: Collection[str], own: Collection[str]) -> list[str]:
-    """Settings of training that were given without their table, with it; a flag of another tool is refused with ours.
+    """Arguments with each setting of training under its full flag; refuse a flag of another tool and name the one of saccade.
 
     `settings` are the fields of the table [train], `own` the flags of the command itself.
 
@@ -94,7 +166,7 @@ def expand_train_flags(argv: Sequence[str], settings: Collection[str], own: Coll
     >>> expand_train_flags(["label", "--num_train_epochs", "3"], ("epochs",), ("out",))
     Traceback (most recent call last):
         ...
-    saccade.errors.UsageError: there is no flag --num_train_epochs; use --train.epochs
+    saccade.errors.UsageError: there is no flag --num_train_epochs; use --train.epochs.
     """
     mine = {name.replace("_", "-") for name in own}
     known = {name.replace("_", "-") for name in settings} - mine
@@ -104,11 +176,43 @@ def expand_train_flags(argv: Sequence[str], settings: Collection[str], own: Coll
         bare = name[2:].replace("_", "-") if name.startswith("--") else ""
         if bare in known or bare.removeprefix("no-") in known:
             out.append(f"--train.{bare}{equals}{value}")
-            continue
-        if bare in SYNONYMS and bare not in mine:
-            raise UsageError(f"there is no flag {name}; {describe_synonym(bare)}")
-        out.append(word)
+        elif not bare or bare in mine or bare == "help" or "." in bare:
+            out.append(word)
+        elif bare in SYNONYMS:
+            raise UsageError(f"there is no flag {name}{describe_synonym(bare)}")
+        else:
+            raise UnknownFlag(name)
     return out
+
+
+def describe_unknown_flag(flag: str, known: Collection[str]) -> str:
+    """The flag that was probably meant: a setting of that name in another table, or the nearest name.
+
+    >>> describe_unknown_flag("--width", ("out", "lr")), describe_unknown_flag("--ot", ("out", "lr"))
+    ('; use --model.width.', '; did you mean --out?')
+    >>> describe_unknown_flag("--lerning-rate", ("out", "lr"))
+    '; use --train.lr.'
+    """
+    from saccade.models.registry import FAMILIES
+    from saccade.tasks.registry import TASKS
+
+    bare = flag.removeprefix("--").replace("_", "-")
+    tables = {"task": [task.Config for task in TASKS], "model": [family.config_class for family in FAMILIES]}
+    settings = {
+        item.name.replace("_", "-"): f"--{table}.{item.name.replace('_', '-')}"
+        for table, classes in tables.items()
+        for config_class in classes
+        for item in fields(config_class)
+    }
+    if bare in settings:
+        return f"; use {settings[bare]}."
+    own = {name.replace("_", "-"): f"--{name.replace('_', '-')}" for name in known}
+    near = get_close_matches(bare, [*own, *settings, *SYNONYMS], n=1)
+    if not near:
+        return "."
+    if near[0] in own or near[0] in settings:
+        return f"; did you mean {own.get(near[0]) or settings[near[0]]}?"
+    return describe_synonym(near[0])
 
 
 def check_dotted_flags(dotted: Iterable[str], known: Collection[str]) -> None:
@@ -116,15 +220,16 @@ def check_dotted_flags(dotted: Iterable[str], known: Collection[str]) -> None:
     for word in dotted:
         name = word.partition("=")[0][2:].replace("_", "-") if word.startswith("--") else ""
         last = name.rpartition(".")[2]
-        exists = {one.replace("_", "-") for one in known}
+        exists = {item.replace("_", "-") for item in known}
         if name and not {name, name.replace(".no-", ".")} & exists and last in SYNONYMS:
-            raise UsageError(f"there is no flag --{name}; {describe_synonym(last)}")
+            raise UsageError(f"there is no flag --{name}{describe_synonym(last)}")
 
 
 def describe_synonym(name: str) -> str:
-    """
+    """The end of an error message about a flag of another tool.
+
     >>> describe_synonym("learning-rate"), describe_synonym("resume")
-    ('use --train.lr', 'Run the same command again to resume; leave the flag out.')
+    ('; use --train.lr.', '. Run the same command again to resume; leave the flag out.')
     """
-    found = SYNONYMS[name]
-    return f"use {found}" if found.startswith("--") else found
+    answer = SYNONYMS[name]
+    return f"; use {answer}." if answer.startswith("--") else f". {answer}"

@@ -61,7 +61,7 @@ def collect_completions(commands: Mapping[str, str]) -> Completions:
         "mechanisms": [entry.name for entry in MECHANISMS],
         "recipes": ["show"],
         "show": list(load_recipes()),
-        "data": ["check", "get"],
+        "data": ["check", "split", "get"],
         "get": list(SAMPLES),
         "bench": [*SUBJECTS, "quality"],
     }

@@ -2,15 +2,16 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from saccade.cli.argument_types import NAME_REGISTRY, ColumnsFlag, FileFlag
-from saccade.cli.flag_synonyms import check_dotted_flags
+from saccade.cli.argument_types import NAME_REGISTRY, ColumnsFlag, FileFlag, optional_argument
+from saccade.cli.flag_synonyms import check_dotted_flags, normalize_flags
 from saccade.errors import UsageError
 from saccade.recipes.recipe import SETTING_TABLES, Recipe, load_recipe, load_recipes
 
@@ -24,9 +25,12 @@ __all__ = [
     "Overrides",
     "Recipe",
     "TrainRequest",
+    "lacks_requirements",
     "load_recipe",
     "load_recipes",
     "make_request",
+    "parse_command",
+    "print_help",
     "split_dotted_flags",
 ]
 
@@ -43,7 +47,7 @@ class BaseTrainFlags:
     a recipe (saccade recipes) or a config.toml."""
     data: FileFlag = ()
     """Data files or directories; default: the built-in sample of the task."""
-    model: Annotated[str, tyro.conf.arg(metavar="FAMILY|RUN|NAME")] = ""
+    model: Annotated[str, optional_argument("FAMILY|RUN|NAME")] = ""
     """Model to train: a family (saccade models), a run or a hub name; default: a family that suits the task."""
     columns: ColumnsFlag = ""
     """Columns of the data by role, by name or number: text=review,label=2."""
@@ -53,12 +57,13 @@ class BaseTrainFlags:
     """Maximum fraction of bad records that may be skipped."""
     json: Flag = False
     """Print the result as JSON; everything else goes to standard error."""
-    list_settings: Flag = False
-    """List all settings of model, task and training as flags, with their defaults."""
 
     def log(self, text: str) -> None:
-        """Tell a person; a program that reads the result is not disturbed."""
+        """Print a line for a person: with --json to standard error, so that a program reads the result alone."""
         print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
+
+
+FlagsT = TypeVar("FlagsT", bound=BaseTrainFlags)
 
 
 def split_dotted_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -105,8 +110,36 @@ class TrainRequest:
         return ready
 
 
-def make_request(command: str, flags: BaseTrainFlags, dotted: list[str]) -> TrainRequest:
-    """What the recipe says, and over it what the flags say."""
+def parse_command(
+    command: str, argv: Sequence[str], flag_class: type[FlagsT], description: str
+) -> tuple[FlagsT, list[str], bool]:
+    """The flags of a command that trains, its dotted flags, and whether the call asks for the help of its task.
+
+    Without a task, --help prints the flags of the command alone and exits; it imports nothing of a model.
+    """
+    plain, dotted = split_dotted_flags(normalize_flags(command, argv, flag_class))
+    others = [word for word in plain if word not in ("-h", "--help")]
+    if others != plain:
+        with suppress(SystemExit):
+            return tyro.cli(flag_class, args=others, console_outputs=False), dotted, True
+    return tyro.cli(flag_class, prog=f"saccade {command}", description=description, args=plain), dotted, False
+
+
+def print_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> int:
+    """Print every flag of the command and every setting of its task, with the values that this call would use."""
+    from saccade.cli.train_help import print_train_help
+
+    return print_train_help(command, flags, dotted)
+
+
+def lacks_requirements(recipe: Recipe, model: str, data: Sequence[str]) -> bool:
+    """Whether a recipe needs data or weights that the call does not name."""
+    need = recipe.requirements
+    return bool((need.dataset and not data) or (need.weights and not model))
+
+
+def make_request(command: str, flags: BaseTrainFlags, dotted: list[str], *, complete: bool = True) -> TrainRequest:
+    """The settings of a recipe, overridden by those of flags; refuse a call that lacks what its recipe needs if `complete`."""
     from saccade.data.read import parse_columns
     from saccade.models.check_weights import check_fields
     from saccade.models.override import override_dropout
@@ -116,7 +149,7 @@ def make_request(command: str, flags: BaseTrainFlags, dotted: list[str]) -> Trai
     found = load_recipe(flags.task)
     model, data = flags.model or found.model, flags.data or found.data
     need = found.requirements
-    if (need.dataset and not data) or (need.weights and not model):
+    if complete and lacks_requirements(found, model, data):
         raise UsageError(f"the recipe {found.name} needs {need}.")
     data = need.select_files(tuple(data))
     _check_augment(found, dotted)
@@ -124,7 +157,8 @@ def make_request(command: str, flags: BaseTrainFlags, dotted: list[str]) -> Trai
     _check_recipe_settings(
         found, {name: config for name, config in usual.items() if name != "model" or not is_stored_model(model)}
     )
-    given = _parse_overrides(usual, dotted, prog=f"saccade {command} {flags.task}", show_help=flags.list_settings)
+    prog = f"saccade {command} {flags.task}" + (f" --model {flags.model}" if flags.model else "")
+    given = _parse_overrides(usual, dotted, prog=prog)
     columns = parse_columns(flags.columns) if flags.columns else found.columns
     tables = {name: {**found.tables[name], **given[name]} for name in SETTING_TABLES}
     if is_stored_model(model) and tables["model"]:
@@ -146,13 +180,13 @@ def make_request(command: str, flags: BaseTrainFlags, dotted: list[str]) -> Trai
     return TrainRequest(job, found, given)
 
 
-def _parse_overrides(defaults: Mapping[str, Any], dotted: list[str], *, prog: str, show_help: bool) -> Overrides:
-    """What the dotted flags set, by table; the help of the flags where `show` asks for it."""
-    whole = make_dataclass(
+def _parse_overrides(defaults: Mapping[str, Any], dotted: list[str], *, prog: str) -> Overrides:
+    """What the dotted flags set, by table; `prog` is the command whose --help lists them."""
+    settings_class = make_dataclass(
         "Settings", [(name, type(config), field(default=config)) for name, config in defaults.items()]
     )
     check_dotted_flags(dotted, [f"{name}.{item.name}" for name, config in defaults.items() for item in fields(config)])
-    parsed = tyro.cli(whole, prog=prog, args=["--help"] if show_help else dotted, registry=NAME_REGISTRY)
+    parsed = tyro.cli(settings_class, prog=prog, args=dotted, registry=NAME_REGISTRY)
     given: Overrides = {name: {} for name in SETTING_TABLES}
     for word in dotted:
         if word.startswith("--"):

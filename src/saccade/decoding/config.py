@@ -36,7 +36,7 @@ class GenerationConfig:
     """Early stopping, given a finished text per beam: at once (first), if better is unlikely (heuristic), impossible (exact)."""
     n_best: int = 1
     """Number of texts per input, best first: from beam search, or from as many samples."""
-    temperature: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
+    temperature: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
     """Sampling temperature: below 1 favors likely tokens, 0 is greedy; default: greedy, or 0.8 in `saccade generate`."""
     top_k: int = 0
     """Top-k sampling: sample from this many most likely tokens; 0 disables it."""
@@ -52,7 +52,7 @@ class GenerationConfig:
     """Minimum Bayes risk decoding: sample this many texts and keep the one most similar to the others; 0 disables it."""
     contrastive_alpha: float = 0.0
     """Contrastive search: penalty on similarity to the preceding tokens, from 0 (disabled) to 1."""
-    max_new_tokens: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    max_new_tokens: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Maximum number of tokens to generate; default: the limit of the task or command."""
     min_new_tokens: int = 0
     """Minimum number of tokens to generate; 0 sets no minimum."""
@@ -60,20 +60,20 @@ class GenerationConfig:
     """Never generate an n-gram of this size twice, prompt included; 0 allows repetition."""
     repetition_penalty: float = 1.0
     """Repetition penalty: above 1, tokens of the prompt and the text so far become less likely; 1.0 disables it."""
-    bad_words: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT")] = ()
+    bad_words: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT", help_behavior_hint="")] = ()
     """Bad words: words or phrases that are never generated."""
-    choices: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT")] = ()
+    choices: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT", help_behavior_hint="")] = ()
     """Constrained decoding: generate one of these texts and nothing else."""
-    regex: Annotated[str, tyro.conf.arg(metavar="EXPRESSION")] = ""
+    regex: Annotated[str, tyro.conf.arg(metavar="EXPRESSION", help_behavior_hint="")] = ""
     """Constrained decoding: generate a text that matches this regular expression from start to end."""
     schema: Annotated[
         str | PathLike[str] | Mapping[str, Any],
-        tyro.conf.arg(name="json-schema", metavar="FILE", constructor=str, help_behavior_hint="(default: '')"),
+        tyro.conf.arg(name="json-schema", metavar="FILE", constructor=str, help_behavior_hint=""),
     ] = ""
     """Constrained decoding: JSON that fits the JSON schema in this file; in Python, a path or the schema as a dictionary."""
-    stop: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT")] = ()
+    stop: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT", help_behavior_hint="")] = ()
     """Stop strings: end the text before the first of these."""
-    draft_model: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
+    draft_model: Annotated[str, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = ""
     """Speculative decoding: a smaller model with the same tokenizer drafts, this one verifies. Same greedy output, faster."""
     prompt_lookup: tyro.conf.FlagCreatePairsOff[bool] = False
     """Speculative decoding without a second model: draft tokens by n-gram lookup in the input. For texts that quote it."""

@@ -15,6 +15,7 @@ from saccade.data.streaming.token_shards import TokenShards
 from saccade.errors import UsageError
 from saccade.models.build import new
 from saccade.models.check_weights import copy_weights
+from saccade.models.family import Family
 from saccade.models.load import load, read_family_and_config
 from saccade.models.model import Model
 from saccade.suggest import suggest
@@ -178,6 +179,16 @@ def make_config(config_class: type, values: Mapping[str, Any], config_name: str)
     return config_class(**values)
 
 
+def make_model_config(family: Family, task: Task, defaults: Defaults, values: Mapping[str, Any]) -> Any:
+    """The config of a new model: the given values over the sizes that the task chooses, over the defaults of the family."""
+    suited = defaults.model if family.config_class is find_family(defaults.family, task).config_class else {}
+    config = make_config(family.config_class, {**suited, **values}, f"model {family.name}")
+    has_limit = "max_positions" in {item.name for item in fields(family.config_class)}
+    if has_limit and "max_positions" not in values and config.max_positions < task.token_limit:
+        config = replace(config, max_positions=task.token_limit)
+    return config
+
+
 def _check_model(job: Job, task: Task) -> None:
     """Refuse a family, or a stored model, that cannot do the task; of a model on the hub nothing but its config is fetched."""
     if is_stored_model(job.model):
@@ -215,10 +226,7 @@ def _build_model(job: Job, task: Task, defaults: Defaults, examples: Sequence[Ex
             given["pad_id"] = tokenizer.pad_id
         if "decoder_start_id" in known:
             given["decoder_start_id"] = tokenizer.bos_id
-    suited = defaults.model if family.config_class is find_family(defaults.family, task).config_class else {}
-    config = make_config(family.config_class, {**suited, **given}, f"model {family.name}")
-    if "max_positions" in known and "max_positions" not in given and config.max_positions < task.token_limit:
-        config = replace(config, max_positions=task.token_limit)
+    config = make_model_config(family, task, defaults, given)
     model = new(family, config, head=task.needs.head, labels=task.labels)
     model.tokenizer = tokenizer
     task.prepare_model(model, examples)

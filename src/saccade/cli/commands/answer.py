@@ -7,15 +7,15 @@ from typing import Annotated
 
 import tyro
 
-from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, optional_argument
 from saccade.cli.engine_flags import EngineFlags
 
 
 def main(
     run: RunArgument,
-    question: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[QUESTION ...]")] = (),
+    question: Annotated[tuple[str, ...], tyro.conf.Positional, optional_argument("[QUESTION ...]")] = (),
     *,
-    context: Annotated[str, tyro.conf.arg(metavar="FILE|TEXT")] = "",
+    context: Annotated[str, optional_argument("FILE|TEXT")] = "",
     data: FileFlag = (),
     columns: ColumnsFlag = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from saccade.cli.argument_types import ColumnsFlag, FileFlag
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, optional_argument
 from saccade.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,22 +26,22 @@ class AuditInputs:
     """Your own labeled data; default: the data of the run."""
     columns: ColumnsFlag = ""
     """Columns of the data by role: text=review,label=stars. Default: the columns that training used."""
-    group_by: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = ""
+    group_by: Annotated[str, optional_argument("COLUMN")] = ""
     """Disaggregated evaluation: also report scores for each value of this column of the data."""
     test_sentences: FileFlag = ()
     """Your own test sentences, in the format of the suite, such as CrowS-Pairs or StereoSet."""
-    bad_words: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    bad_words: Annotated[str, optional_argument("FILE")] = ""
     """File of bad words, one word or phrase per line, that are never generated in suites of generated text."""
-    regard_classifier: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
+    regard_classifier: Annotated[str, optional_argument("RUN")] = ""
     """Regard classifier: a run of saccade train label (negative, neutral, positive); default: the built-in one."""
-    compare_to: Annotated[str, tyro.conf.arg(metavar="RUN|FILE")] = ""
+    compare_to: Annotated[str, optional_argument("RUN|FILE")] = ""
     """Earlier audit to compare with: an audited run or its audit.json. Both results are shown in one table."""
 
 
 def main(
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN|TASK")],
     *,
-    suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SUITE")] = (),
+    suite: Annotated[tuple[str, ...], optional_argument("SUITE")] = (),
     inputs: tyro.conf.OmitArgPrefixes[AuditInputs] = AuditInputs(),
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:

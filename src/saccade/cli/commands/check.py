@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 
+from saccade.cli.argument_types import optional_argument
+
 Factory = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PACKAGE.MODULE:FACTORY")]]
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 
@@ -19,8 +21,8 @@ def main(
     causal: Flag = False,
     no_causal: Flag = False,
     padding: Literal["both", "right", "left", "none"] = "both",
-    vocab: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
-    width: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
+    vocab: Annotated[int | None, optional_argument("INT")] = None,
+    width: Annotated[int | None, optional_argument("INT")] = None,
     tokens: int = 11,
     json: Flag = False,
 ) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from saccade.cli.argument_types import ColumnsFlag, DirectoryFlag
+from saccade.cli.argument_types import ColumnsFlag, DirectoryFlag, optional_argument
 from saccade.cli.terminal import escape_output
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 REGARD_SET = "regard"
 REGARD_DESCRIPTION = "sentences about XYZ with labels of regard: the training data of the audit's regard classifier"
 Action = tyro.conf.Positional[Literal["check", "split", "get"]]
-FilesOrNames = tyro.conf.Positional[Annotated[list[str], tyro.conf.arg(metavar="FILE|NAME")]]
+FilesOrNames = tyro.conf.Positional[Annotated[list[str], optional_argument("FILE|NAME")]]
 
 
 @dataclass(frozen=True)
 class CheckFlags:
     """How files are read and reported."""
 
-    task: Annotated[str, tyro.conf.arg(metavar="TASK")] = ""
+    task: Annotated[str, optional_argument("TASK")] = ""
     """The task that the data is for, such as label, tag or translate; default: inferred from the file."""
     columns: ColumnsFlag = ""
     """Columns of the data by role, such as text=review,label=stars or text=1,label=2."""
@@ -32,7 +32,7 @@ class CheckFlags:
     """Bad records: stop at the first one (error), or write them to --rejects and continue (skip)."""
     max_bad_fraction: float = 0.01
     """Maximum fraction of bad records that may be skipped."""
-    max_words: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    max_words: Annotated[int | None, optional_argument("INT")] = None
     """Length limit in words, to report how many texts would be truncated; default: no limit."""
     rejects: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("bad_records.jsonl")
     """File that skipped records are written to."""
@@ -60,7 +60,7 @@ class SplitFlags:
     """Size of the test set in records."""
     train: int = 0
     """Maximum size of the training set in records; 0 keeps all that remain."""
-    group_column: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = ""
+    group_column: Annotated[str, optional_argument("COLUMN")] = ""
     """Group column, by name or number: each of its values goes to one split only; default: equal records stay together."""
     max_concat: int = 1
     """Concatenate 1 to this many random rows of a TSV file into one longer text; 1 disables it."""

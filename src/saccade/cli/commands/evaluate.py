@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
-from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, optional_argument
 from saccade.cli.engine_flags import EngineFlags
 
 BOOLEAN_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -19,7 +19,7 @@ def main(
     *,
     data: FileFlag = (),
     columns: ColumnsFlag = "",
-    overrides: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE")] = (),
+    overrides: Annotated[tuple[str, ...], optional_argument("NAME=VALUE", name="set")] = (),
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags("off"),  # noqa: B008 - frozen
 ) -> int:
@@ -39,7 +39,7 @@ def main(
         run: A run, or a model directory.
         data: Labeled data files; default: the held-out data of the run.
         columns: Columns of the data by role: text=review,label=stars. Default: the columns that training used.
-        overrides: Task settings to change for the evaluation; saccade train TASK --list-settings lists them.
+        overrides: Task settings to change for the evaluation; saccade train TASK --help lists them.
         json: Print the scores as JSON.
         engine: Engine and device of inference.
     """

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import tyro
 
-from saccade.cli.argument_types import RunArgument
+from saccade.cli.argument_types import RunArgument, optional_argument
 
 
 def main(
     run: RunArgument,
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
     *,
-    head: Annotated[str | None, tyro.conf.arg(metavar="HEAD")] = None,
-    unaudited: Annotated[str | None, tyro.conf.arg(metavar="REASON")] = None,
+    head: Annotated[str | None, optional_argument("HEAD")] = None,
+    unaudited: Annotated[str | None, optional_argument("REASON")] = None,
 ) -> int:
     """Export a model as a directory: config, safetensors, tokenizer and model card, in the published format if there is one.
 

@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from saccade.cli import train_flags as flags
-from saccade.cli.flag_synonyms import normalize_flags
+from saccade.cli.argument_types import optional_argument
 
 if TYPE_CHECKING:
     from saccade.training.lr_finder import SuggestedRate, Trial
@@ -22,7 +20,7 @@ saccade find-lr label --data reviews.tsv
 
 saccade find-lr translate --model rnn --model.width 128 --png rates.png
 
-Takes the flags of saccade train. Runs a hundred steps, each with a higher learning rate than the one before, until the loss
+Takes the settings of saccade train; saccade find-lr TASK --help lists them. Runs a hundred steps, each with a higher learning rate than the one before, until the loss
 diverges, and suggests the learning rate at which the loss falls fastest (Smith 2017). Only the plot of --png is written."""
 MIN_SECONDS_BETWEEN_LINES = 2.0  # seconds between lines of progress
 MAX_TABLE_ROWS = 13  # of the table: two for a tenfold of the rate
@@ -33,17 +31,16 @@ MAX_BAR_WIDTH = 40  # of the longest bar
 class FindLRFlags(flags.BaseTrainFlags):
     """Flags of `saccade find-lr`."""
 
-    png: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    png: Annotated[Path | None, optional_argument("FILE")] = None
     """Plot the loss over the learning rate to this file."""
 
 
 def call(name: str, argv: Sequence[str]) -> int:
     """Run the command; `argv` is what follows its name."""
-    plain, dotted = flags.split_dotted_flags(normalize_flags(name, argv, FindLRFlags))
-    asked = tyro.cli(FindLRFlags, prog=f"saccade {name}", description=HELP_TEXT, args=plain)
+    args, dotted, wants_help = flags.parse_command(name, argv, FindLRFlags, HELP_TEXT)
     from saccade.cli.exit_codes import run_command
 
-    return run_command(name, lambda: _find_lr(asked, dotted))
+    return run_command(name, lambda: flags.print_help(name, args, dotted) if wants_help else _find_lr(args, dotted))
 
 
 def _find_lr(args: FindLRFlags, dotted: list[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from saccade.cli.argument_types import RunArgument
+from saccade.cli.argument_types import RunArgument, optional_argument
 from saccade.cli.engine_flags import EngineFlags
 from saccade.decoding.config import GenerationConfig
 from saccade.errors import UsageError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from saccade.tasks.records.validity import RecordFormat, ValidityReport
     from saccade.tasks.runs.run import Run
 
-RecordFormatName = Literal["none", "smiles", "abc", "protein", "midi"]
+RecordFormatName = Literal["auto", "none", "smiles", "abc", "protein", "midi"]
 DEFAULT_MAX_NEW_TOKENS = 200  # tokens, where nobody says and records have no end
 
 
@@ -28,21 +28,21 @@ DEFAULT_MAX_NEW_TOKENS = 200  # tokens, where nobody says and records have no en
 class GenerateInputs:
     """Prompts and output format."""
 
-    data: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    data: Annotated[str, optional_argument("FILE")] = ""
     """File with one prompt per line; - is standard input, which is also read from a pipe if there is no text."""
     count: int = 1
     """Number of texts to generate."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
     """Report how many texts are valid, unique and novel, on standard error or in the object of --json."""
-    record_format: RecordFormatName | None = None
-    """Format of the records; default: task.record_format of the run."""
+    record_format: RecordFormatName = "auto"
+    """Format of the records to generate; auto: task.record_format of the run."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print one JSON object per prompt, with scores and log-probabilities; one in all for --count, --check, records."""
 
 
 def main(
     run: RunArgument,
-    text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT]")] = "",
+    text: Annotated[str, tyro.conf.Positional, optional_argument("[TEXT]")] = "",
     *,
     inputs: tyro.conf.OmitArgPrefixes[GenerateInputs] = GenerateInputs(),
     decoding: tyro.conf.OmitArgPrefixes[GenerationConfig] = GenerationConfig(),  # noqa: B008 - frozen
@@ -89,7 +89,8 @@ def main(
             found.model
         )  # in its place, so that a plain model does not stay beside its fast form
         ways = TextGenerator(chosen, found.model, tokenizer)
-        kind = get_record_format(inputs.record_format or task.record_format or "none")
+        name = task.record_format if inputs.record_format == "auto" else inputs.record_format
+        kind = get_record_format(name or "none")
         code = _generate(found, text, inputs, ways, kind)
         if ways.speculation_stats.model_steps:
             engine.log(

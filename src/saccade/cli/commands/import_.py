@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import tyro
 
+from saccade.cli.argument_types import optional_argument
 from saccade.cli.terminal import escape_output
 from saccade.errors import ModelError
 
@@ -23,9 +24,9 @@ def main(
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR|FILE|NAME")],
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     *,
-    tokenizer: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
-    head: Annotated[str | None, tyro.conf.arg(metavar="HEAD")] = None,
-    family: Annotated[str | None, tyro.conf.arg(metavar="FAMILY")] = None,
+    tokenizer: Annotated[Path | None, optional_argument("FILE")] = None,
+    head: Annotated[str | None, optional_argument("HEAD")] = None,
+    family: Annotated[str | None, optional_argument("FAMILY")] = None,
     convert_pickle: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Import a model as a run, from a Hugging Face directory, a hub name, or a single file.

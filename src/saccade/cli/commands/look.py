@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from saccade.cli.argument_types import FileFlag, RunArgument, TextArguments
+from saccade.cli.argument_types import FileFlag, RunArgument, TextArguments, optional_argument
 
 if TYPE_CHECKING:
     from saccade.explain.faithfulness import Faithfulness
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class LookOutputs:
     """Output files and formats, besides the summary."""
 
-    html: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    html: Annotated[str, optional_argument("FILE")] = ""
     """Self-contained HTML page with every attention map."""
-    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    png: Annotated[str, optional_argument("FILE")] = ""
     """Plot of the attention maps as .png, .svg or .pdf, by the suffix of the file."""
-    safetensors: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    safetensors: Annotated[str, optional_argument("FILE")] = ""
     """Attention maps as safetensors, for saccade.explain.maps.AttentionMaps.load."""
-    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    out: Annotated[str, optional_argument("DIR")] = ""
     """Output directory of the pruned model (--prune), which must not exist yet."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON: the prediction, the tokens, and every head in numbers."""
@@ -35,11 +35,11 @@ class LookOutputs:
 class LookSelection:
     """Layers, heads and tokens to show, and generation."""
 
-    layer: tuple[int, ...] = ()
+    layer: Annotated[tuple[int, ...], optional_argument("[INT ...]")] = ()
     """Layers to show, from 0; -1 is the last. Default: all."""
-    head: tuple[int, ...] = ()
+    head: Annotated[tuple[int, ...], optional_argument("[INT ...]")] = ()
     """Heads to show, from 0. Default: all."""
-    query: tuple[int, ...] = ()
+    query: Annotated[tuple[int, ...], optional_argument("[INT ...]")] = ()
     """Query tokens to show (rows of the map), from 0. Default: all."""
     merge_subwords: tyro.conf.FlagCreatePairsOff[bool] = False
     """Merge subword tokens into words."""
@@ -55,11 +55,11 @@ class LookExtras:
 
     align: tyro.conf.FlagCreatePairsOff[bool] = False
     """Word alignment of a translation: 0-0 1-2, and as a matrix in --html and --png."""
-    gold_alignments: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    gold_alignments: Annotated[str, optional_argument("FILE")] = ""
     """Gold alignments (source, target, alignment): align by the head of lowest error on them; without text, print the head."""
     faithfulness: tyro.conf.FlagCreatePairsOff[bool] = False
     """Faithfulness: does the prediction depend on the attended tokens, per layer? Measured by gradients and by deletion."""
-    compare_word: Annotated[str, tyro.conf.arg(metavar="WORD")] = ""
+    compare_word: Annotated[str, optional_argument("WORD")] = ""
     """Compare the representations of this word in two texts, layer by layer."""
     ablate: tyro.conf.FlagCreatePairsOff[bool] = False
     """Head ablation: the drop in the score of the run without each head and layer; takes no text."""
@@ -71,7 +71,7 @@ class LookExtras:
     """Number of bootstrap samples for the confidence intervals of --ablate."""
     architecture: tyro.conf.FlagCreatePairsOff[bool] = False
     """Plot the position encodings and the attention patterns of the model; takes no text."""
-    prune: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LAYER.HEAD")] = ()
+    prune: Annotated[tuple[str, ...], optional_argument("LAYER.HEAD")] = ()
     """Heads to prune, such as 0.3 1.2 or cross.1.0; takes no text, and writes a smaller model to --out."""
 
 

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import tyro
 
+from saccade.cli.argument_types import optional_argument
 from saccade.errors import UsageError
 
-Name = tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]]
+Name = tyro.conf.Positional[Annotated[str | None, optional_argument("[NAME]")]]
 
 
 def main(

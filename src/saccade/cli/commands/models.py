@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from saccade.cli.argument_types import optional_argument
+
 if TYPE_CHECKING:
     from saccade.models.family import Family
 
-Name = tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]]
+Name = tyro.conf.Positional[Annotated[str | None, optional_argument("[NAME]")]]
 
 
 def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, TextArguments
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, TextArguments, optional_argument
 
 
 def main(
@@ -20,8 +20,8 @@ def main(
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("images"),
     data: FileFlag = (),
     columns: ColumnsFlag = "",
-    seed: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
-    temperature: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None,
+    seed: Annotated[int | None, optional_argument("INT")] = None,
+    temperature: Annotated[float | None, optional_argument("FLOAT")] = None,
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Text-to-image generation: one PNG file per text, named after the text.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, TextArguments
+from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, TextArguments, optional_argument
 from saccade.cli.engine_flags import EngineFlags
 from saccade.cli.generate_texts import Inputs, print_generated_texts
 from saccade.decoding.config import GenerationConfig
@@ -28,11 +28,11 @@ GOLD_ALIGNMENTS_HELP = (
 class FewShotFlags:
     """Few-shot prompting of a language model that was not trained for the task; no weights change."""
 
-    few_shot: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    few_shot: Annotated[str, optional_argument("FILE")] = ""
     """Few-shot examples: a file of labeled examples that is put before each text."""
-    labels: Annotated[str, tyro.conf.arg(metavar="LABEL,...")] = ""
+    labels: Annotated[str, optional_argument("LABEL,...")] = ""
     """Labels to choose from, with or without examples: good,bad."""
-    template: Annotated[str, tyro.conf.arg(metavar="TEMPLATE")] = ""
+    template: Annotated[str, optional_argument("TEMPLATE")] = ""
     """Prompt template of an example: "{text} is {label}.\\n"."""
     length_normalize: tyro.conf.FlagCreatePairsOff[bool] = False
     """Length normalization: compare labels by the mean log-probability of their tokens, not the sum."""
@@ -106,7 +106,7 @@ def call(verb: str, argv: Sequence[str]) -> int:
         columns: ColumnsFlag = "",
         json: tyro.conf.FlagCreatePairsOff[bool] = False,
         align: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=ALIGN_HELP)] = False,
-        gold_alignments: Annotated[str, tyro.conf.arg(metavar="FILE", help=GOLD_ALIGNMENTS_HELP)] = "",
+        gold_alignments: Annotated[str, optional_argument("FILE", help=GOLD_ALIGNMENTS_HELP)] = "",
         decoding: tyro.conf.OmitArgPrefixes[GenerationConfig] = GenerationConfig(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
     ) -> int:

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from saccade.cli.argument_types import optional_argument
+
 if TYPE_CHECKING:
     from saccade.recipes.recipe import Recipe
     from saccade.recipes.record import Record
 
 
-def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[show NAME]")] = ()) -> int:
+def main(show: Annotated[tuple[str, ...], tyro.conf.Positional, optional_argument("[show NAME]")] = ()) -> int:
     """List the training recipes with their promised and measured results, or show one.
 
     saccade recipes

@@ -6,14 +6,16 @@ from typing import Annotated
 
 import tyro
 
+from saccade.cli.argument_types import optional_argument
+
 DEFAULT_PORT = 8111
 
 
 def main(
-    run: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (),
+    run: Annotated[tuple[str, ...], tyro.conf.Positional, optional_argument("[RUN ...]")] = (),
     *,
     port: int = DEFAULT_PORT,
-    runs: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    runs: Annotated[Path | None, optional_argument("DIR")] = None,
     open_browser: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Web viewer for models: attention maps of your texts, disabling heads, comparison; lessons; learning curves of runs.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import tyro
 
-from saccade.cli.argument_types import DirectoryFlag, FileFlag
+from saccade.cli.argument_types import DirectoryFlag, FileFlag, optional_argument
 from saccade.studies.registry import STUDIES, load_study
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def main(
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help=STUDIES_HELP)],
     *,
     data: FileFlag = (),
-    trained_runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")] = (),
+    trained_runs: Annotated[tuple[str, ...], optional_argument("RUN")] = (),
     out: DirectoryFlag = None,
     minutes: float = 0.0,
     seed: int = 0,

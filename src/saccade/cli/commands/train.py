@@ -9,11 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tyro
-
 from saccade.cli import train_flags as flags
 from saccade.cli.argument_types import DirectoryFlag
-from saccade.cli.flag_synonyms import normalize_flags
 from saccade.errors import UsageError
 from saccade.training import exit_report
 
@@ -31,8 +28,8 @@ saccade train translate --data train.en train.de --model rnn --model.width 128
 saccade train tag --data wnut17/ --model runs/minilm --train.epochs 5 --train.lr 2e-4
 
 Without --data, a task trains on its built-in sample. A file named dev, valid or test is held out; without one, a tenth of the
-data is. --model is a family (saccade models), a run, or a hub name. Every setting has a flag: saccade train TASK --list-settings
-lists them."""
+data is. --model is a family (saccade models), a run, or a hub name. Settings of the model, the task and training have
+flags, too: saccade train TASK --help lists them with their values."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,14 @@ def call(name: str, argv: Sequence[str]) -> int:
     if ended is not None and ended.is_final:  # started again by a launcher, though there is nothing to be done any more
         return ended.exit_code
     exit_report.stop_with_launcher()
-    plain, dotted = flags.split_dotted_flags(normalize_flags(name, argv, TrainFlags))
-    asked = tyro.cli(TrainFlags, prog="saccade train", description=HELP_TEXT, args=plain)
+    args, dotted, wants_help = flags.parse_command(name, argv, TrainFlags, HELP_TEXT)
     from saccade.cli.exit_codes import run_command
 
-    if asked.processes != 1 and not (asked.dry_run or asked.print_config or asked.list_settings):
-        return run_command("train", lambda: _launch_processes(asked, dotted, argv))
-    code = run_command("train", lambda: _prepare_and_train(asked, dotted))
+    if wants_help:
+        return run_command(name, lambda: flags.print_help(name, args, dotted))
+    if args.processes != 1 and not (args.dry_run or args.print_config):
+        return run_command("train", lambda: _launch_processes(args, dotted, argv))
+    code = run_command("train", lambda: _prepare_and_train(args, dotted))
     if code in (130, 143):
         exit_report.write_exit_report(exit_report.ExitReport(code))
     return code

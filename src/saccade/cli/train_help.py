@@ -1,0 +1,261 @@
+"""`saccade train TASK --help`: every setting of this call, with the value that training would use and where it comes from."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import tyro
+
+from saccade.cli.argument_types import NAME_REGISTRY
+from saccade.cli.train_flags import SETTING_TABLES, BaseTrainFlags, TrainRequest, lacks_requirements, make_request
+from saccade.data import Example
+from saccade.errors import DataError, SaccadeError
+from saccade.tasks.base import Defaults, Task
+
+if TYPE_CHECKING:
+    from saccade.models.family import Family
+
+# the flags and settings that most runs change; the help lists them first
+MAIN_FLAGS = ("data", "model", "columns", "out")
+MAIN_SETTINGS = ("epochs", "max_minutes", "batch_size", "batch_tokens", "lr", "seed")
+TOKENIZER_SETTINGS = ("vocab", "pad_id", "decoder_start_id")  # of a new model: those of the tokenizer that is trained
+MAX_EXAMPLES_READ = 20  # examples of the data that the help reads, to choose sizes that depend on them
+DATA_DEFAULT = "(default: chosen from the data)"
+
+
+@dataclass(frozen=True)
+class SettingHelp:
+    """What --help prints of a setting: type, description, and in parentheses its value in this call."""
+
+    annotation: Any
+    description: str
+    value: Any
+    hint: str
+
+
+def print_train_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> int:
+    """Print the help of a call that trains: the main settings, then those of the command, the model, the task and training."""
+    notes = []
+    try:
+        request, settings = _resolve_call(command, flags, dotted)
+    except DataError as error:  # a file that cannot be read is no reason to withhold the help
+        notes.append(f"{error} The values below are those of the built-in sample.")
+        request, settings = _resolve_call(command, replace(flags, data=(), columns=""), dotted)
+    recipe = request.recipe
+    if lacks_requirements(recipe, request.job.model, request.job.data):
+        notes.append(f"The recipe {recipe.name} needs {recipe.requirements}.")
+    prog = f"saccade {command} {flags.task}" + (f" --model {flags.model}" if flags.model else "")
+    description = "\n\n".join([_describe_call(command, flags, request), *notes])
+    tyro.cli(
+        _make_help_class(flags, request, settings),
+        prog=prog,
+        description=description,
+        args=["--help"],
+        registry=NAME_REGISTRY,
+    )
+    return 0
+
+
+def _resolve_call(
+    command: str, flags: BaseTrainFlags, dotted: list[str]
+) -> tuple[TrainRequest, dict[str, dict[str, SettingHelp]]]:
+    """The settings of a call; without those of the model where they are the settings of weights that the call does not name."""
+    request = make_request(command, flags, dotted, complete=False)
+    settings = resolve_settings(request)
+    if request.recipe.requirements.weights and not request.job.model:
+        settings.pop("model")
+    return request, settings
+
+
+def _describe_call(command: str, flags: BaseTrainFlags, request: TrainRequest) -> str:
+    from saccade.tasks.registry import task_class
+
+    recipe = request.recipe
+    name, description = ("Recipe " + recipe.name, recipe.description) if recipe.name else ("Task " + recipe.task, "")
+    description = description or task_class(recipe.task).description
+    return (
+        f"{name}: {description.rstrip('.')}.\n\n"
+        "The value that each setting has in this call stands in parentheses. It depends on the other arguments: for the settings "
+        f"of another model, for example, use saccade {command} {flags.task} --model FAMILY --help."
+    )
+
+
+def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]:
+    """Every setting by table, as training would resolve it; reads some examples of the data, and trains no tokenizer."""
+    from saccade.models.load import read_family_and_config
+    from saccade.tasks.needs import find_family
+    from saccade.tasks.registry import task_class
+    from saccade.training.config import Config
+    from saccade.training.prepare import is_stored_model, make_config, make_model_config
+
+    job = request.job
+    kind = task_class(job.task)
+    task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
+    stored = is_stored_model(job.model)
+    before = task.config
+    examples = _read_some_examples(task, job.data, job.columns)
+    chosen = task.defaults(examples, stored)
+    unsettled = _find_unsettled(chosen, task.defaults(examples[: len(examples) // 2], stored))
+    unsettled |= {("task", name) for name, value in vars(before).items() if getattr(task.config, name) != value}
+    configs: dict[str, Any] = {
+        "task": task.config,
+        "train": make_config(Config, {**chosen.train, **job.train_fields}, "train"),
+    }
+    if stored:
+        if Path(job.model).exists() or job.model_fields:
+            configs["model"] = replace(read_family_and_config(job.model)[1], **job.model_fields)
+    else:
+        family: Family = find_family(job.model or chosen.family, task)
+        configs["model"] = make_model_config(family, task, chosen, job.model_fields)
+        unsettled |= {("model", name) for name in TOKENIZER_SETTINGS if hasattr(configs["model"], name)}
+
+    def describe(table: str, name: str, value: Any) -> str:
+        shown = _format_value(value)
+        if name in request.overrides[table]:
+            return f"(your value: {shown})"
+        if name in request.recipe.tables[table]:
+            return f"(recipe {request.recipe.name}: {shown})" if request.recipe.name else f"(recipe: {shown})"
+        if (table, name) in unsettled:
+            return DATA_DEFAULT
+        if table == "model" and stored:
+            return f"(value of {job.model}: {shown})"
+        if value != getattr(type(configs[table])(), name):
+            return f"(default for {task.name}: {shown})"
+        return "" if value is None else f"(default: {shown})"
+
+    resolved: dict[str, dict[str, SettingHelp]] = {}
+    for table in (name for name in SETTING_TABLES if name in configs):
+        config = configs[table]
+        types, docs = get_type_hints(type(config), include_extras=True), read_field_docs(type(config))
+        resolved[table] = {
+            name: SettingHelp(types[name], docs.get(name, ""), value, describe(table, name, value))
+            for name, value in vars(config).items()
+        }
+    return resolved
+
+
+def _read_some_examples(task: Task, data: Sequence[str], columns: Mapping[str, str]) -> list[Example]:
+    """The first examples of the data or of the built-in sample, with the task settled by them (texts or images)."""
+    from saccade.data.samples import get_sample
+    from saccade.tasks.runs.read_data import stream_task_examples
+
+    roles = task.roles(data)
+    if data:
+        task.column_names = columns
+        examples = list(islice(stream_task_examples(task, data, roles, columns), MAX_EXAMPLES_READ))
+    else:
+        sample = get_sample(task.sample).make(MAX_EXAMPLES_READ, 0)
+        examples = [example for example in sample if all(role.name in example for role in roles if role.required)]
+    with suppress(SaccadeError):  # so few examples may all have the same label
+        task.fit(examples)
+    return examples
+
+
+def _find_unsettled(chosen: Defaults, of_fewer: Defaults) -> set[tuple[str, str]]:
+    """The settings whose default depends on how many examples there are, so that some examples do not tell it."""
+    pairs = {"model": (chosen.model, of_fewer.model), "train": (chosen.train, of_fewer.train)}
+    return {(table, name) for table, (many, few) in pairs.items() for name in many if many[name] != few.get(name)}
+
+
+def _format_value(value: Any) -> str:
+    """
+    >>> _format_value((1, 2)), _format_value(True), _format_value(None), _format_value("")
+    ('1 2', 'True', 'not set', "''")
+    """
+    if value is None:
+        return "not set"
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value) if value != "" else "''"
+
+
+def _make_help_class(
+    flags: BaseTrainFlags, request: TrainRequest, settings: Mapping[str, Mapping[str, SettingHelp]]
+) -> type:
+    """A class whose help is that of the call: a group of the main flags, and a group for the rest of each table."""
+    own = dict(_flag_fields(flags, request))
+    own.pop("task")
+    tables = {
+        table: {
+            name: _make_field(
+                f"{table}.{name.replace('_', '-')}", item.annotation, item.description, item.hint, item.value
+            )
+            for name, item in found.items()
+        }
+        for table, found in settings.items()
+    }
+    main = [own.pop(name) for name in MAIN_FLAGS if name in own]
+    main += [tables["train"].pop(name) for name in MAIN_SETTINGS]
+    groups = {
+        "main": ("Data, model, length of training, batch size and learning rate.", main),
+        "command": ("Other options of the command.", own.values()),
+        "model": ("Architecture of the model.", tables.pop("model", {}).values()),
+        "task": (f"Data processing, loss and metrics of the task {request.job.task}.", tables["task"].values()),
+        "train": ("Optimization, evaluation, checkpoints and hardware.", tables["train"].values()),
+    }
+    members = []
+    for name, (described, items) in groups.items():
+        if items:
+            group = make_dataclass(name, list(items), frozen=True)
+            members.append((name, Annotated[group, tyro.conf.arg(help=described)], field(default=group())))
+    return make_dataclass("Settings", members, frozen=True)
+
+
+def _flag_fields(flags: BaseTrainFlags, request: TrainRequest) -> Iterator[tuple[str, tuple[str, Any, Any]]]:
+    """The flags of the command itself as fields of a help class."""
+    hints, docs = get_type_hints(type(flags), include_extras=True), read_field_docs(type(flags))
+    for item in fields(flags):
+        value = getattr(flags, item.name)
+        default = None if item.name == "task" else item.default
+        hint = f"(your value: {_format_value(value)})" if value != default else None
+        if item.name == "model" and not flags.model and not request.job.model:
+            hint = f"(default for {request.job.task}: {_default_family(request)})"
+        if item.name == "out" and not value:
+            hint = f"(default: {Path('runs') / (request.recipe.name or request.job.task)})"
+        yield (
+            item.name,
+            _make_field(item.name.replace("_", "-"), hints[item.name], docs.get(item.name, ""), hint, value),
+        )
+
+
+def _default_family(request: TrainRequest) -> str:
+    from saccade.tasks.registry import task_class
+
+    task = task_class(request.job.task)
+    made = task(task.Config(**request.job.task_fields))
+    made.roles(request.job.data)
+    return made.default_family()
+
+
+def _make_field(flag: str, annotation: Any, description: str, hint: str | None, value: Any) -> tuple[str, Any, Any]:
+    found = tyro.conf.arg(name=flag, help=description, help_behavior_hint=hint, prefix_name=False)
+    return flag.replace("-", "_").replace(".", "_"), Annotated[annotation, found], field(default=value)
+
+
+def read_field_docs(config_class: type) -> dict[str, str]:
+    """The description of each field of a dataclass, as tyro prints it: the string below the field, or the comment after it.
+
+    >>> from saccade.training.config import Config
+    >>> read_field_docs(Config)["lr"]
+    'Peak learning rate, reached at the end of warmup.'
+    """
+    docs: dict[str, str] = {}
+    for base in reversed(config_class.__mro__):
+        if not is_dataclass(base):
+            continue
+        source = textwrap.dedent(inspect.getsource(base))
+        lines, (definition, *_) = source.splitlines(), ast.parse(source).body
+        assert isinstance(definition, ast.ClassDef)
+        for node, following in zip(definition.body, [*definition.body[1:], None], strict=True):
+            if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)):
+                continue
+            text = lines[(node.end_lineno or 0) - 1].encode()[node.end_col_offset :].decode().partition("#")[2]
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                text = str(following.value.value)
+            if text.strip():
+                docs[node.target.id] = " ".join(text.split())
+    return docs
