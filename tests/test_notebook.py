@@ -22,7 +22,7 @@ SCORE = Score("accuracy", 0.8934, 0.8791, 0.9072, 1821, "engine:plain")
 
 
 def cells(html: str) -> list[str]:
-    return re.findall(r"<td>(.*?)</td>", html)
+    return re.findall(r"<td[^>]*><bdi>(.*?)</bdi></td>", html)
 
 
 def test_a_score_is_a_row_and_a_result_a_table():
@@ -55,8 +55,9 @@ def test_a_look_says_its_sizes_and_draws_the_mean_of_its_heads():
     with watch(mechanism := ScaledDot()) as looks:
         mechanism(q, k, v, Sight(CAUSAL))
     assert repr(looks[0]) == f"Look({looks[0].name}: batch 1, head 2, query 5, key 5)"
-    shown = re.findall(r'title="(.*?)"', looks[0]._repr_html_())
-    assert shown == [f"{value:.3f}" for value in mechanism.weights(q, k, Sight(CAUSAL))[0].mean(0).flatten().tolist()]
+    shown = re.findall(r"<title>(\d) → (\d): (.*?)</title>", looks[0]._repr_html_())
+    weights = mechanism.weights(q, k, Sight(CAUSAL))[0].mean(0).tolist()
+    assert shown == [(str(i), str(j), f"{w:.3f}") for i, row in enumerate(weights) for j, w in enumerate(row)]
     assert "the mean of 2 heads" in looks[0]._repr_html_()
 
 
@@ -68,11 +69,11 @@ def test_one_map_of_a_model_is_shown_by_itself():
     assert "<svg" in seen._repr_html_()
 
 
-def test_a_large_heatmap_says_what_it_leaves_out():
+def test_a_large_heatmap_is_an_image_and_a_small_one_has_a_tooltip_for_each_cell():
     large = html_heatmap([[0.5] * 100] * 40, caption="weights")
-    assert "weights; darkest: 0.5; the first 32 of 40 rows and 32 of 100 columns" in large
-    assert large.count("<tr>") == 32
-    assert html_heatmap([[0.0, 0.0]], caption="none").count("0.00)") == 2
+    assert "40 rows and 100 columns; full color is 0.500" in large
+    assert large.count("<image") == 1
+    assert html_heatmap([[0.0, 0.0]], caption="none").count(": 0.000</title>") == 2
 
 
 class Display:
@@ -92,7 +93,7 @@ def test_training_shows_its_progress_in_a_notebook_only(tmp_path, monkeypatch):
     monkeypatch.setattr("saccade.training.api.get_notebook_display", lambda: display)
     monkeypatch.setattr(showing, "MIN_SECONDS_BETWEEN_UPDATES", 0.0)
     result = saccade.train("regress", **asked)
-    assert display.shown[0].startswith("<pre")
+    assert re.match(r"<div[^>]*>\s*<pre", display.shown[0])
     assert any("step 3, epoch" in one for one in display.shown)
     assert "on held-out data" in display.shown[-1]
     assert result.scores["dev"][0].name in display.shown[-1]

@@ -1,49 +1,45 @@
-"""Small HTML forms for notebooks: tables, text and heat maps; it needs nothing of the library, so that every part may use it."""
+"""HTML for the `_repr_html_` of notebook cells: tables, preformatted text and heat maps, as reports have them.
+
+Every package may import this module; the templates and drawings of `saccade.render` are loaded when a cell is displayed.
+"""
 
 import sys
 from collections.abc import Sequence
-from html import escape
 from typing import Any
-
-MAX_CELLS = 32  # rows and columns of a heat map that are drawn
-CELL_STYLE = "width:10px;height:10px;min-width:10px;padding:0;border:1px solid #ddd"
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> str:
     """A table whose cells are text.
 
-    >>> html_table(["a"], [["<b>"]])
-    '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    >>> "<bdi>&lt;b&gt;</bdi>" in html_table(["a"], [["<b>"]])
+    True
     """
-    title = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in headers)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    from saccade.render.page import Block, Paragraph, Table, render_notebook_cell
+
+    title: list[Block] = [Paragraph(caption)] if caption else []
+    return render_notebook_cell([*title, Table(headers, [[str(cell) for cell in row] for row in rows])])
 
 
 def html_text(text: str) -> str:
-    """Text with its lines and spaces as they are."""
-    return f'<pre style="line-height:1.2">{escape(text)}</pre>'
+    """Preformatted text."""
+    from saccade.render.page import CodeBlock, render_notebook_cell
+
+    return render_notebook_cell([CodeBlock(text)])
 
 
 def html_heatmap(values: Sequence[Sequence[float]], *, caption: str) -> str:
-    """Numbers from 0 as cells between white and blue; the caption says how large the darkest is, and what was left out."""
-    drawn = [list(row[:MAX_CELLS]) for row in values[:MAX_CELLS]]
-    most = max((value for row in drawn for value in row), default=0.0)
-    shade = lambda value: 0.0 if most <= 0 else max(0.0, min(1.0, value / most))
-    cell = lambda value: (
-        f'<td title="{value:.3f}" style="{CELL_STYLE};background:rgba(33,92,168,{shade(value):.2f})"></td>'
+    """A matrix as a heat map whose rows and columns are numbered from 0."""
+    from saccade.render.page import Figure, Paragraph, render_notebook_cell
+    from saccade.render.raster import render_heatmap
+
+    rows, columns = ([str(i) for i in range(count)] for count in (len(values), len(values[0])))
+    return render_notebook_cell(
+        [Paragraph(caption), Figure(render_heatmap(values, rows, columns, title=caption), caption)]
     )
-    body = "".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in drawn)
-    rows, columns = len(values), len(values[0]) if len(values) else 0
-    cut = f"; the first {len(drawn)} of {rows} rows and {len(drawn[0])} of {columns} columns" if drawn else ""
-    cut = cut if max(rows, columns) > MAX_CELLS else ""
-    said = escape(f"{caption}; darkest: {most:.3g}{cut}")
-    return f'<p>{said}</p><table style="border-collapse:collapse"><tbody>{body}</tbody></table>'
 
 
 def get_notebook_display() -> Any:
-    """IPython's `display` where this process is the kernel of a notebook; None in a script or on a terminal."""
+    """IPython's `display` if this process is the kernel of a notebook, None in a script or a terminal."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is None:
         return None

@@ -12,8 +12,8 @@ from saccade.cli.drawing import report_missing_fonts
 from saccade.explain import plots
 from saccade.explain.axis import Axis, Token, make_numbered_axis
 from saccade.explain.maps import AttentionMap, AttentionMaps
-from saccade.explain.panel_grid import Panel, PanelGroup, make_shared_scale, plot_panels
 from saccade.render import fonts
+from saccade.render.panel_grid import Panel, PanelGroup, make_shared_scale, plot_heatmap, plot_panels
 
 WORDS = ("the", "cat", "$at", "")
 
@@ -74,13 +74,20 @@ def test_gates_are_drawn_beside_attention_with_a_scale_of_their_own(tmp_path, mo
 
 def test_names_are_thinned_before_they_touch_and_that_is_said():
     many = [f"w{i}" for i in range(90)]
-    panel = Panel("head 0", torch.eye(90), many, many)
-    figure = plot_panels([PanelGroup("layer 0", [panel], make_shared_scale("weight", [panel.values]))])
+    heads = [Panel(f"head {head}", torch.eye(90), many, many) for head in range(2)]
+    figure = plot_panels([PanelGroup("layer 0", heads, make_shared_scale("weight", [heads[0].values]))])
     across, up = names(panels(figure)[0])
     every = int(across[1].removeprefix("w"))
     assert across == up == many[::every]
     assert every > 1
-    assert any(f"of {every} tokens" in text.get_text() for text in figure.texts)
+    assert any(f"one of {every} tokens is labeled" in text.get_text() for text in figure.texts)
+
+
+def test_one_head_alone_has_all_its_names():
+    many = [f"w{i}" for i in range(90)]
+    figure = plot_heatmap(torch.eye(90), many, many, "layer 0, head 0")
+    assert names(panels(figure)[0]) == (many, many)
+    assert not any("labeled" in text.get_text() for text in figure.texts)
 
 
 def test_a_scale_ends_at_the_largest_of_all():

@@ -14,14 +14,15 @@ from saccade.explain.architecture_maps import build_architecture_maps
 from saccade.explain.faithfulness import Faithfulness
 from saccade.explain.report_sections import (
     make_faithfulness_section,
-    make_importance_panels,
+    make_importance_heatmaps,
     make_importance_sections,
-    make_word_panels,
+    make_word_charts,
 )
 from saccade.explain.word_contexts import LayerComparison
 from saccade.models.build import new
 from saccade.models.families import rnn
 from saccade.models.families.transformer import Config
+from saccade.render.page import render_page
 from saccade.render.plot import save_panels
 from saccade.text import train_tokenizer
 
@@ -60,11 +61,12 @@ def test_agreement_stands_on_the_page_with_its_label(run, tmp_path):
     page = tmp_path / "agree.html"
     assert main(["look", run, ONE, "--faithfulness", "--html", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert "Does the answer depend on it?" in text
+    assert "Does the prediction depend on it?" in text
     assert text.count(" evidence: ") == 2  # one for each layer
-    ((_, section),) = make_faithfulness_section([Faithfulness(HOSTILE, 0.1, float("nan"))])
+    section = render_page("t", make_faithfulness_section([Faithfulness(HOSTILE, 0.1, float("nan"))]))
     assert "weak evidence" in section
     assert "–" in section
+    assert "&lt;script" in section
     assert "<script" not in section
 
 
@@ -72,13 +74,13 @@ def test_what_heads_are_worth_is_drawn_where_they_stand():
     """Two layers of two heads, of which one was not asked about: it has no colour, and no number."""
     some = [(0, 0, 0.1), (0, 1, -0.2), (1, 1, 0.4), (1, None, 0.5)]
     found = [HeadImportance(HeadRef(("m",), "self", "", *at), "accuracy", 0.5, loss, loss, loss) for *at, loss in some]
-    (panel,) = make_importance_panels(found)
+    (panel,) = make_importance_heatmaps(found)
     assert panel.tick_labels == (["0", "1"], ["all", "0", "1"])
     wanted = [[float("nan"), 0.1, -0.2], [0.5, float("nan"), 0.4]]
     np.testing.assert_allclose(panel.matrix.numpy(), np.array(wanted, dtype=np.float32))
-    drawn = dict(make_importance_sections(found))
-    assert "1 → 1: 0.400" in drawn["Layers and heads"]
-    assert drawn["One by one"].count("<tr>") == 5
+    figures, rows = (render_page("t", [section]) for section in make_importance_sections(found))
+    assert "1 → 1: 0.400" in figures
+    assert rows.count("<tr>") == 5
 
 
 def test_a_picture_has_room_for_what_is_no_number(tmp_path):
@@ -87,7 +89,7 @@ def test_a_picture_has_room_for_what_is_no_number(tmp_path):
         HeadImportance(switch, "f1", 0.5, 0.2, 0.1, 0.3),
         HeadImportance(HeadRef(("m",), "self", "", 1, 1), "f1", 1, 1, 1, 1),
     ]
-    with Image.open(save_panels(tmp_path / "worth.png", make_importance_panels(found))) as image:
+    with Image.open(save_panels(tmp_path / "worth.png", make_importance_heatmaps(found))) as image:
         assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
 
 
@@ -125,7 +127,7 @@ def test_the_positions_and_patterns_of_a_model_are_drawn(run, tmp_path, capsys):
 
 def test_a_word_of_dollars_is_no_formula(tmp_path):
     steps = [LayerComparison(0, 1.0, 0.0), LayerComparison(1, 0.9, 0.3)]
-    assert save_panels(tmp_path / "dollar.png", make_word_panels(steps, r"$\frac$")).is_file()
+    assert save_panels(tmp_path / "dollar.png", make_word_charts(steps, r"$\frac$")).is_file()
 
 
 def test_rows_are_chosen_by_the_command_and_what_makes_no_sense_is_said(run, capsys):

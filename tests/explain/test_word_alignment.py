@@ -158,7 +158,7 @@ def test_characters_are_linked_where_a_script_has_no_spaces():
 def test_where_nothing_is_written_nothing_is_aligned(translator, tmp_path):
     found = align_words(saccade.look(translator, ("a1 a2", "")))
     assert (found.target, found.to_pharaoh()) == ((), "")
-    with pytest.raises(ValueError, match="no word was read, or none was written"):
+    with pytest.raises(ValueError, match="the source or the target has no words"):
         save_alignment_plot(found, tmp_path / "none.png")
 
 

@@ -1,4 +1,4 @@
-"""Drawings for a page: every value that is drawn, said or coloured is read back and compared with what came in."""
+"""SVG charts and heat maps: every value that is drawn, colored or shown as a tooltip is read back and compared with the input."""
 
 import math
 import random
@@ -12,12 +12,12 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
-from saccade.explain.plots import plot_heatmap
 from saccade.render import fonts
 from saccade.render.charts import downsample, fit_axis, render_line_chart
 from saccade.render.grid import COLOR_LEVELS, choose_text_color, class_to_colors
 from saccade.render.heatmap import render_confusion_matrix, render_vector_heatmap
-from saccade.render.plot import Heatmap, save_panels
+from saccade.render.panel_grid import plot_heatmap
+from saccade.render.plot import Heatmap, LineChart, save_panels
 from saccade.render.svg import format_token
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,7 +38,7 @@ def test_a_heat_map_says_its_weights():
     picture = ElementTree.fromstring(svg)
     assert picture.get("role") == "img"
     best = "tuvwxyz"[int(weights[2].argmax())]
-    assert f"c looks most at {best}" in picture.findtext(f"{SVG}desc", "")
+    assert f"c attends most to {best}" in picture.findtext(f"{SVG}desc", "")
 
 
 def test_colours_order_as_weights_do():
@@ -96,7 +96,7 @@ def test_a_confusion_matrix_says_its_counts():
     names = ["ham", "spam", "eggs"]
     said = tips(render_confusion_matrix(counts, names, title="t"), "rect")
     wanted = [
-        f"{names[i]}, answered {names[j]}: {n} ({n / sum(line):.1%})"
+        f"{names[i]}, predicted {names[j]}: {n} ({n / sum(line):.1%})"
         for i, line in enumerate(counts)
         for j, n in enumerate(line)
     ]
@@ -151,10 +151,10 @@ def test_what_is_no_number_leaves_a_gap():
     points = [(1.0, 2.0), (2.0, 3.0), (3.0, math.nan), (4.0, math.inf), (5.0, 1.0)]
     svg = render_line_chart({"a": points}, title="t", x="step", y="y")
     assert svg.count("<polyline") == 2
-    assert "2 points are no finite numbers" in svg
+    assert "2 points are not finite numbers" in svg
     many = [(float(i), math.nan if i % 2 else 1.0 * i) for i in range(9000)]
     assert len(tips(render_line_chart({"a": many}, title="t", x="step", y="y"), "circle")) <= 500
-    with pytest.raises(ValueError, match="no point to draw among 1"):
+    with pytest.raises(ValueError, match="no point to draw, as none of 1 is a finite number"):
         render_line_chart({"a": [(1.0, math.nan)]}, title="t", x="step", y="y")
 
 
@@ -219,7 +219,27 @@ def test_letters_that_no_font_has_are_named_with_the_package_that_brings_them(tm
     assert not fonts.format_missing_glyphs(fonts.find_covering_fonts("√2 → é м")[1])
 
 
-def test_panels_end_where_they_are_told_to():
+def test_one_description_is_drawn_on_a_page_and_in_a_file(tmp_path):
+    """The tooltips of the page and the pixels of the file come from the same matrix and the same lines."""
+    heatmap = Heatmap("t", torch.tensor([[0.0, 0.25]]), "layer", "head", vmax=1.0, tick_labels=(["q"], ["a", "b"]))
+    assert tips(heatmap.to_svg(), "rect") == ["q → a: 0.000", "q → b: 0.250"]
+    assert ">layer ↓</text>" in heatmap.to_svg()
+    assert tips(Heatmap("t", torch.eye(1)).to_svg(), "rect") == ["0 → 0: 1.000"]
+    chart = LineChart("t", torch.tensor([1.0, 2.0]), {"a": torch.tensor([0.5, 4.0])}, axis_labels=("layer", ""))
+    assert tips(chart.to_svg(), "circle") == ["a, layer 1: 0.5", "a, layer 2: 4"]
+    save_panels(tmp_path / "both.png", [heatmap, chart])
+    with pytest.raises(ValueError, match="neither a logarithmic axis nor separate data points"):
+        LineChart("t", chart.x, chart.lines, log_y=True).to_svg()
+
+
+def test_a_large_heat_map_is_one_image_with_the_names_of_both_axes():
+    svg = Heatmap("t", torch.rand(5, 60)).to_svg()
+    assert svg.count("<image") == 1
+    assert "query ↓, key →; no color is 0" in svg
+    assert ">59</text>" in svg
+
+
+def test_the_color_scale_of_a_panel_ends_at_vmax():
     figure = Figure()
     for most, end in ((None, 0.25), (1.0, 1.0)):
         axis = figure.subplots()

@@ -17,7 +17,7 @@ from saccade.render.colors import (
     weights_to_rgba,
 )
 from saccade.render.grid import COLOR_LEVELS, class_to_colors
-from saccade.render.page import render_page
+from saccade.render.page import Paragraph, Section, render_page
 
 
 def lightness(color: str) -> float:
@@ -29,7 +29,7 @@ def lightness(color: str) -> float:
 
 def test_the_grounds_are_those_of_the_pages():
     style = (files("saccade.viewer") / "style.css").read_text(encoding="utf-8")
-    for text in (style, render_page("x", [("a", "b")])):
+    for text in (style, render_page("x", [Section("a", [Paragraph("b")])])):
         assert re.findall(r"--ground: (#\w+)", text)[:2] == [LIGHT_BACKGROUND, DARK_BACKGROUND]
 
 

@@ -14,7 +14,7 @@ from saccade.data.example import CAPTION, IMAGE, Records
 from saccade.data.samples import get_sample
 from saccade.data.splits import Splits
 from saccade.errors import DataError
-from saccade.explain.look_maps import collect_attention_maps
+from saccade.explain.look import collect_attention_maps
 from saccade.tasks.caption import Caption, Config, get_captions, infer_image_sizes
 from saccade.tasks.infer_task import infer_task
 from saccade.tasks.losses import seq2seq_loss

@@ -136,7 +136,7 @@ def test_many_classes_show_those_with_most_mistakes(tmp_path):
     counts = [[9 if i == j else 0 for j in range(count)] for i in range(count)]
     counts[123][251] = 4
     page = write(tmp_path / "report.html", confusion=([f"c{i}" for i in range(count)], counts), maps=[])
-    assert "c123, answered c251: 4" in page
+    assert "c123, predicted c251: 4" in page
     assert "40 of 300 classes" in page
     assert len(page) < 1_000_000
 

@@ -12,8 +12,8 @@ from saccade.audit.card_sections import make_card_sections
 from saccade.audit.gate import missing_items, missing_statements, missing_suites
 from saccade.audit.render import (
     CardBanner,
+    CardSection,
     FrontMatterValue,
-    Section,
     render_front_matter,
     render_html,
     render_markdown,
@@ -68,7 +68,7 @@ def write_card(records: RunRecords, task: Task | None) -> list[Path]:
     """README.md beside the weights, with a picture of where the model looks, and card.html beside the report."""
     drawn = write_card_figure(records, task)
     readme, web = records.model_directory / README_FILE, records.directory / "card.html"
-    made: Sequence[Section] = make_card_sections(records, task)
+    made: Sequence[CardSection] = make_card_sections(records, task)
     write_page(readme, build_card(records, task))
     write_page(web, render_html(card_title(records), make_banner(records, task), made))
     return [readme, web] if drawn is None else [readme, drawn, web]

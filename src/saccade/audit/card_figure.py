@@ -7,7 +7,9 @@ from pathlib import Path
 from saccade.audit.render import CardImage
 from saccade.audit.run_records import RunRecords
 from saccade.explain.look import look
-from saccade.explain.plots import plot_heatmap, save_attention_plot, save_figure
+from saccade.explain.plots import save_attention_plot
+from saccade.render.panel_grid import plot_heatmap
+from saccade.render.plot import save_figure
 from saccade.tasks.base import Task
 from saccade.text.language_id import load_languages
 

@@ -10,11 +10,12 @@ from saccade.audit.card_figure import read_card_figure
 from saccade.audit.compare import COMPARISON_WARNING
 from saccade.audit.fingerprints import MAX_DIGEST_CHARACTERS_SHOWN, AuditRecord, count_weights
 from saccade.audit.registry import inapplicable_suites
-from saccade.audit.render import CardBlock, CodeBlock, FactList, Heading, Section
+from saccade.audit.render import CardBlock, CardSection
 from saccade.audit.run_records import RunRecords
 from saccade.audit.statements import NOT_STATED, QUESTIONS
 from saccade.audit.stats import score_interval
 from saccade.audit.suite import AuditTable, Estimate, SuiteResult
+from saccade.render.page import CodeBlock, FactList, Heading
 from saccade.tasks.base import Task
 from saccade.tasks.counterfactual_augment import SWAP_ORDER
 
@@ -30,20 +31,21 @@ MODALITIES = {
 }
 
 
-def make_card_sections(records: RunRecords, task: Task | None) -> list[Section]:
+def make_card_sections(records: RunRecords, task: Task | None) -> list[CardSection]:
     """All sections in order."""
     return [
-        Section("The model", (_model_facts(records, task),)),
-        Section("Use", (_statement_facts(records, "model", ("intended_use", "out_of_scope")),)),
-        Section(
-            "Training data", (FactList(_data_facts(records, task).entries + _statement_facts(records, "data").entries),)
+        CardSection("The model", (_model_facts(records, task),)),
+        CardSection("Use", (_statement_facts(records, "model", ("intended_use", "out_of_scope")),)),
+        CardSection(
+            "Training data",
+            (FactList((*_data_facts(records, task).entries, *_statement_facts(records, "data").entries)),),
         ),
-        Section("Harms", (_statement_facts(records, "harm"),)),
-        Section("Scores", tuple(_score_blocks(records))),
-        Section("Audits", tuple(_audit_blocks(records, task))),
-        Section("Training and its cost", tuple(_training_blocks(records))),
-        Section("Looking inside", tuple(_attention_blocks(records))),
-        Section("Settings, and making it again", tuple(_reproduction_blocks(records))),
+        CardSection("Harms", (_statement_facts(records, "harm"),)),
+        CardSection("Scores", tuple(_score_blocks(records))),
+        CardSection("Audits", tuple(_audit_blocks(records, task))),
+        CardSection("Training and its cost", tuple(_training_blocks(records))),
+        CardSection("Looking inside", tuple(_attention_blocks(records))),
+        CardSection("Settings, and making it again", tuple(_reproduction_blocks(records))),
     ]
 
 

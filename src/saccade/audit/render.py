@@ -7,31 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.audit.suite import AuditTable
-from saccade.render.page import render_definition_list, render_figure, render_page, render_paragraph, render_table
-from saccade.render.svg import escape
+from saccade.render.page import Block, CodeBlock, FactList, Heading, ImageFigure, Paragraph, Section, Table, render_page
 
 FrontMatterValue = str | float | bool | Sequence[Any] | dict[str, Any]
-
-
-@dataclass(frozen=True)
-class FactList:
-    """Names and what they stand for."""
-
-    entries: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The title of what follows within a section."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class CodeBlock:
-    """Lines to be copied as they are."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -48,7 +26,7 @@ CardBlock = str | FactList | AuditTable | CodeBlock | Heading | CardImage
 
 
 @dataclass(frozen=True)
-class Section:
+class CardSection:
     title: str
     blocks: tuple[CardBlock, ...]
 
@@ -61,7 +39,7 @@ class CardBanner:
     text: str
 
 
-def render_markdown(title: str, banner: CardBanner, sections: Sequence[Section]) -> str:
+def render_markdown(title: str, banner: CardBanner, sections: Sequence[CardSection]) -> str:
     """The card as Markdown, without its front matter."""
     lines = [f"**{banner.headline}** {escape_markdown(banner.text)}", "", f"# {escape_markdown(title)}", ""]
     for section in sections:
@@ -103,30 +81,23 @@ def _escape_cell(text: str) -> str:
     return escape_markdown(text).replace("|", "\\|") or " "
 
 
-def render_html(title: str, banner: CardBanner, sections: Sequence[Section]) -> str:
+def render_html(title: str, banner: CardBanner, sections: Sequence[CardSection]) -> str:
     """The same as a page that needs nothing else."""
-    made = [(section.title, "\n".join(map(_block_to_html, section.blocks))) for section in sections]
-    return render_page(title, [(banner.headline, render_paragraph(banner.text)), *made])
+    page = [Section(banner.headline, [Paragraph(banner.text)])]
+    page += [Section(one.title, [made for block in one.blocks for made in _page_blocks(block)]) for one in sections]
+    return render_page(title, page)
 
 
-def _block_to_html(block: CardBlock) -> str:
+def _page_blocks(block: CardBlock) -> list[Block]:
     if isinstance(block, str):
-        return render_paragraph(block)
-    if isinstance(block, CodeBlock):
-        return f'<pre class="scroll" tabindex="0">{escape(block.text)}</pre>'
-    if isinstance(block, Heading):
-        return f"<h3>{escape(block.text)}</h3>"
-    if isinstance(block, FactList):
-        return render_definition_list(block.entries)
+        return [Paragraph(block)]
     if isinstance(block, CardImage):
-        drawn = f'<img src="{block.data_uri}" alt="{escape(block.title)}">'
-        return render_paragraph(block.title) + render_figure(drawn, name=block.title, caption=block.caption)
-    head = render_paragraph(block.title, css_class="soft") if block.title else ""
-    return (
-        head + render_figure(render_table(block.columns, block.rows), name=block.title or "a table")
-        if block.rows
-        else head
-    )
+        return [Paragraph(block.title), ImageFigure(block.data_uri, block.title, block.caption)]
+    if isinstance(block, AuditTable):
+        title: list[Block] = [Paragraph(block.title, "soft")] if block.title else []
+        label = block.title or "a table"
+        return [*title, Table(block.columns, block.rows, label=label)] if block.rows else title
+    return [block]
 
 
 def render_front_matter(values: dict[str, FrontMatterValue]) -> str:

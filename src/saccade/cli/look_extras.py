@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from saccade.cli.commands.look import LookExtras, LookSelection
+    from saccade.render.page import Section
     from saccade.render.plot import Heatmap, LineChart
 
 
 def compare_word_contexts(run: str, text: Sequence[str], word: str, html: str, png: str, *, as_json: bool) -> int:
     """A line for each layer."""
     from saccade.explain import word_contexts as words
-    from saccade.explain.report_sections import make_word_panels, make_word_sections
+    from saccade.explain.report_sections import make_word_charts, make_word_sections
 
     steps = words.compare_contexts(run, text[0], text[1], word)
     _write_files(
@@ -22,7 +23,7 @@ def compare_word_contexts(run: str, text: Sequence[str], word: str, html: str, p
         html,
         png,
         lambda: make_word_sections(steps, word, text),
-        lambda: make_word_panels(steps, word),
+        lambda: make_word_charts(steps, word),
     )
     if as_json:
         print(json.dumps([vars(step) for step in steps], ensure_ascii=False))
@@ -37,7 +38,7 @@ def print_head_importance(
     """A line for each head and layer, the most useful first."""
     from saccade.data.read import read_examples
     from saccade.explain.ablate import list_heads, measure_head_importance
-    from saccade.explain.report_sections import make_importance_panels, make_importance_sections
+    from saccade.explain.report_sections import make_importance_heatmaps, make_importance_sections
     from saccade.tasks.runs.run import open_run
 
     opened = open_run(run)
@@ -59,7 +60,7 @@ def print_head_importance(
         html,
         png,
         lambda: make_importance_sections(found),
-        lambda: make_importance_panels(found),
+        lambda: make_importance_heatmaps(found),
     )
     for one in found:
         print(json.dumps(vars(one) | {"head_ref": str(one.head_ref)}) if as_json else one, flush=True)
@@ -71,21 +72,12 @@ def show_architecture(run: str, html: str, png: str, *, as_json: bool) -> int:
     from saccade.attention.ascii_heatmap import ascii_heatmap
     from saccade.explain.architecture_maps import build_architecture_maps
     from saccade.explain.inputs import open_with_task
-    from saccade.render.page import render_figure
-    from saccade.render.raster import render_heatmap
+    from saccade.render.page import Figure, Section
 
     panels = build_architecture_maps(open_with_task(run)[1])
 
-    def sections() -> list[tuple[str, str]]:
-        drawn = []
-        for one in panels:
-            names = [[str(i) for i in range(count)] for count in one.matrix.shape]
-            axes = (f"{one.row_label} ↓", f"{one.column_label} →")
-            matrix = one.matrix if one.vmax is None else one.matrix.clamp(-one.vmax, one.vmax)
-            drawn.append(
-                (one.title, render_figure(render_heatmap(matrix, *names, title=one.title, axes=axes), name=one.title))
-            )
-        return drawn
+    def sections() -> list[Section]:
+        return [Section(one.title, [Figure(one.to_svg(), one.title)]) for one in panels]
 
     _write_files("How it knows order", html, png, sections, lambda: panels)
     if as_json:
@@ -100,7 +92,7 @@ def _write_files(
     title: str,
     html: str,
     png: str,
-    sections: Callable[[], list[tuple[str, str]]],
+    sections: "Callable[[], list[Section]]",
     panels: "Callable[[], Sequence[Heatmap | LineChart]]",
 ) -> None:
     """The files that were asked for."""

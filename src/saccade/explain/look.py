@@ -11,6 +11,7 @@ knows, and is then watched while it reads what it wrote.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,11 +22,12 @@ from saccade.decoding.config import GenerationConfig
 from saccade.errors import UsageError
 from saccade.explain.axis import Axis
 from saccade.explain.build_maps import Selection, build_maps
-from saccade.explain.inputs import LookInput, RawInput, make_input, open_with_task
-from saccade.explain.maps import ATTENTION_KINDS, AttentionMaps
+from saccade.explain.inputs import LookInput, RawInput, make_input, make_input_from_batch, open_with_task
+from saccade.explain.maps import ATTENTION_KINDS, AttentionMap, AttentionMaps
 from saccade.explain.target import DecoderTarget, make_target, max_output_tokens
 from saccade.explain.watched_modules import MapAxes, WatchedModule, list_watched_modules
 from saccade.models.model import Model
+from saccade.tasks.base import Item, Task
 from saccade.tasks.predict import check_answers
 from saccade.tasks.runs.run import task_from_model
 
@@ -96,6 +98,18 @@ def _explain_no_answer(look_input: LookInput, target: DecoderTarget | None) -> s
         return "it paints a picture instead of writing" if paints else "the text that it wrote is empty"
     task = look_input.task or task_from_model(look_input.model)
     return NO_HEAD_MESSAGE if task is None else task.no_prediction_reason
+
+
+def collect_attention_maps(task: Task, model: Model, item: Item, target: list[int] | None = None) -> list[AttentionMap]:
+    """All attention maps for one item of a task, as reports draw them.
+
+    A model that generates text is watched while it reads the tokens `target`, by default the gold target of the item.
+    """
+    look_input = make_input_from_batch(task, model, task.batch([item]))
+    if model.capabilities.is_autoregressive:
+        ids = target if target is not None else [] if item.target is None else item.target.tolist()
+        look_input = replace(look_input, target=tuple(ids) if ids or look_input.continues_input else (0,))
+    return [m for m in look_at(replace(look_input, task=None)).maps if m.kind in ATTENTION_KINDS]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What is found out besides maps, for a page and for a picture: agreement, a word in two contexts, what heads are worth."""
+"""Sections and plots of further analyses: faithfulness, a word in two contexts, and head importance."""
 
 from collections.abc import Sequence
 
@@ -7,39 +7,33 @@ import torch
 from saccade.explain.ablate import HeadImportance
 from saccade.explain.faithfulness import Faithfulness
 from saccade.explain.word_contexts import LayerComparison, WeightedWords
-from saccade.render.charts import render_line_chart
-from saccade.render.page import render_definition_list, render_figure, render_paragraph, render_table
+from saccade.render.page import FactList, Figure, Paragraph, Section, Table
 from saccade.render.plot import Heatmap, LineChart
-from saccade.render.raster import render_heatmap
 from saccade.render.svg import format_token
 
-HtmlSections = list[tuple[str, str]]
 MAX_WORD_COLUMNS = 24  # columns of a word
 FAITHFULNESS_NOTE = (
-    "Gradients are the rank correlation with integrated gradients; deletion is how much further the answer moves without what "
-    "a map points at than without random tokens. Both are about 0 for a map that points anywhere, and at most 1."
+    "Gradients: rank correlation of the attention weights with integrated gradients. Deletion: how much more the prediction "
+    "changes when the attended tokens are removed than when random tokens are removed. Both are about 0 for a map that points at "
+    "random tokens, and at most 1."
 )
-IMPORTANCE_NOTE = "What the score loses without a head, and where that lies with 95 % over draws of the examples; above 0 it was of use."
+IMPORTANCE_NOTE = "The drop of the score when a head is switched off, with a 95 % bootstrap interval. Above 0, the head helps the model."
 
 
-def make_faithfulness_section(results: Sequence[Faithfulness]) -> HtmlSections:
-    """Each map with how well it agrees with what the answer depends on, and a plain label."""
+def make_faithfulness_section(results: Sequence[Faithfulness]) -> list[Section]:
+    """How well each map agrees with what the prediction depends on, in numbers and in words."""
     if not results:
         return []
     rows = [
         [one.title, _format_number(one.gradient_correlation), _format_number(one.deletion_score), one.label]
         for one in results
     ]
-    return [
-        (
-            "Does the answer depend on it?",
-            render_paragraph(FAITHFULNESS_NOTE) + render_table(("map", "gradients", "deletion", "evidence"), rows),
-        )
-    ]
+    table = Table(("map", "gradients", "deletion", "evidence"), rows)
+    return [Section("Does the prediction depend on it?", [Paragraph(FAITHFULNESS_NOTE), table])]
 
 
-def make_word_sections(steps: Sequence[LayerComparison], word: str, texts: Sequence[str]) -> HtmlSections:
-    """A word in two contexts, layer by layer: how alike its vectors are, and what it looks at in each."""
+def make_word_sections(steps: Sequence[LayerComparison], word: str, texts: Sequence[str]) -> list[Section]:
+    """A word in two contexts, layer by layer: the similarity of its two vectors, and what it attends to in each context."""
     rows = [
         [
             str(one.layer),
@@ -50,40 +44,26 @@ def make_word_sections(steps: Sequence[LayerComparison], word: str, texts: Seque
         ]
         for one in steps
     ]
-    heads = ("layer", "cosine", "apart", "looks at in the first", "looks at in the second")
+    headers = ("layer", "cosine similarity", "relative distance", "attends to in the first", "attends to in the second")
     facts = [("word", word), ("first text", texts[0]), ("second text", texts[1])]
+    charts = [Figure(chart.to_svg(), chart.title) for chart in make_word_charts(steps, word)]
+    return [Section("Input", [FactList(facts)]), Section("Layer by layer", [*charts, Table(headers, rows)])]
+
+
+def make_word_charts(steps: Sequence[LayerComparison], word: str) -> list[LineChart]:
+    """Similarity and distance of the two vectors of a word, by layer."""
     lines = {
-        "cosine": [(one.layer, one.cosine_similarity) for one in steps],
-        "apart": [(one.layer, one.relative_distance) for one in steps],
+        "cosine similarity": torch.tensor([one.cosine_similarity for one in steps]),
+        "relative distance": torch.tensor([one.relative_distance for one in steps]),
     }
-    title = f"{format_token(word, MAX_WORD_COLUMNS)}, its vectors in both"
-    drawn = render_figure(render_line_chart(lines, title=title, x="after layer", y=""), name=title)
-    return [("What was asked", render_definition_list(facts)), ("Layer by layer", drawn + render_table(heads, rows))]
+    layers = torch.tensor([float(one.layer) for one in steps])
+    title = f"{format_token(word, MAX_WORD_COLUMNS)} in two contexts"
+    return [LineChart(title, layers, lines, axis_labels=("after layer", ""))]
 
 
-def make_word_panels(steps: Sequence[LayerComparison], word: str) -> list[LineChart]:
-    """The same as two curves."""
-    lines = {
-        "cosine of its two vectors": torch.tensor([one.cosine_similarity for one in steps]),
-        "distance by their length": torch.tensor([one.relative_distance for one in steps]),
-    }
-    at = torch.tensor([float(one.layer) for one in steps])
-    return [
-        LineChart(f"{format_token(word, MAX_WORD_COLUMNS)} in two contexts", at, lines, axis_labels=("after layer", ""))
-    ]
-
-
-def make_importance_sections(importances: Sequence[HeadImportance]) -> HtmlSections:
-    """A picture of every kind of attention, layers by heads, and a line for each head, the most useful first."""
-    drawn = []
-    for one in make_importance_panels(importances):
-        assert one.tick_labels is not None, "layers and heads have numbers"
-        drawn.append(
-            render_figure(
-                render_heatmap(one.matrix, *one.tick_labels, title=one.title, axes=("layer ↓", "head →")),
-                name=one.title,
-            )
-        )
+def make_importance_sections(importances: Sequence[HeadImportance]) -> list[Section]:
+    """A heat map for every kind of attention, layers by heads, and a row for each head, the most important first."""
+    figures = [Figure(one.to_svg(), one.title) for one in make_importance_heatmaps(importances)]
     rows = [
         [
             str(one.head_ref),
@@ -95,28 +75,28 @@ def make_importance_sections(importances: Sequence[HeadImportance]) -> HtmlSecti
         ]
         for one in importances
     ]
-    heads = ("without", "score", "is then", "loses", "at least", "at most")
+    table = Table(("head switched off", "metric", "score without it", "drop", "low", "high"), rows)
     return [
-        ("Layers and heads", "".join(drawn)),
-        ("One by one", render_paragraph(IMPORTANCE_NOTE) + render_table(heads, rows)),
+        Section("Layers and heads", figures),
+        Section("Importance of each head", [Paragraph(IMPORTANCE_NOTE), table]),
     ]
 
 
-def make_importance_panels(importances: Sequence[HeadImportance]) -> list[Heatmap]:
-    """What the score loses without each head, a map for each side and kind; what was not asked is no number."""
-    panels = []
+def make_importance_heatmaps(importances: Sequence[HeadImportance]) -> list[Heatmap]:
+    """The drop of the score without each head, a heat map for each side and kind; heads that were not measured are nan."""
+    heatmaps = []
     for side, kind in dict.fromkeys((one.head_ref.side, one.head_ref.kind) for one in importances):
-        some = [one for one in importances if (one.head_ref.side, one.head_ref.kind) == (side, kind)]
-        layers = sorted({one.head_ref.layer for one in some})
-        heads = sorted({-1 if one.head_ref.head is None else one.head_ref.head for one in some})
+        group = [one for one in importances if (one.head_ref.side, one.head_ref.kind) == (side, kind)]
+        layers = sorted({one.head_ref.layer for one in group})
+        heads = sorted({-1 if one.head_ref.head is None else one.head_ref.head for one in group})
         matrix = torch.full((len(layers), len(heads)), float("nan"))
-        for one in some:
+        for one in group:
             head = -1 if one.head_ref.head is None else one.head_ref.head
             matrix[layers.index(one.head_ref.layer), heads.index(head)] = one.score_drop
         names = [str(layer) for layer in layers], ["all" if head < 0 else str(head) for head in heads]
-        title = f"{side} {kind}: {some[0].metric} lost".strip()
-        panels.append(Heatmap(title, matrix, "layer", "head", signed=True, tick_labels=names))
-    return panels
+        title = f"{side} {kind}: drop of {group[0].metric}".strip()
+        heatmaps.append(Heatmap(title, matrix, "layer", "head", signed=True, tick_labels=names))
+    return heatmaps
 
 
 def _format_number(value: float) -> str:

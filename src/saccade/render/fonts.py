@@ -1,7 +1,7 @@
-"""Fonts for the text of a figure: one of this machine for every script that the usual font lacks, or a warning that says which.
+"""Font fallback for matplotlib figures: finds system fonts for scripts that the default font lacks, or warns which are missing.
 
-matplotlib draws with the fonts it is told of and puts a box where they have no glyph. Here the fonts of the system are searched,
-those that were installed since matplotlib made its list too, so a sentence in Chinese is drawn wherever any font can draw it.
+matplotlib draws a box for every character that its font has no glyph for. Here all system fonts are searched, even if
+they were installed after matplotlib built its font cache, so Chinese text is drawn if any installed font has its characters.
 """
 
 import unicodedata
@@ -14,7 +14,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 
 DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
-PREFERRED_FONTS = (  # sans-serif fonts with Chinese, Japanese, Korean and Indian letters, as systems name them
+PREFERRED_FONTS = (  # sans-serif fonts with Chinese, Japanese, Korean and Indic characters, by family name
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
     "Source Han Sans SC",
@@ -29,7 +29,7 @@ PREFERRED_FONTS = (  # sans-serif fonts with Chinese, Japanese, Korean and India
     "Arial Unicode MS",
     "Unifont",
 )
-CJK_NAME_PREFIXES = (
+CJK_NAME_PREFIXES = (  # of the Unicode names of characters
     "CJK",
     "HANGUL",
     "HIRAGANA",
@@ -37,20 +37,17 @@ CJK_NAME_PREFIXES = (
     "BOPOMOFO",
     "FULLWIDTH",
     "IDEOGRAPHIC",
-)  # how Unicode's names begin
-FONT_PACKAGES = {
-    True: "fonts-noto-cjk",
-    False: "fonts-noto-core",
-}  # of Debian and Ubuntu, for those and for all other letters
-MAX_CHARACTERS_SHOWN = 5  # missing characters that are named
+)
+CJK_FONT_PACKAGE, OTHER_FONT_PACKAGE = "fonts-noto-cjk", "fonts-noto-core"  # of Debian and Ubuntu
+MAX_CHARACTERS_SHOWN = 5  # missing characters that a warning lists
 
 
 class FontWarning(UserWarning):
-    """Some characters of a figure are drawn as boxes, since no font of this machine has them."""
+    """Warning that some characters of a figure are drawn as boxes, because no font on this machine has them."""
 
 
 def choose_fonts(figure: Figure) -> str:
-    """Set fonts that can draw every text of a figure; returns a warning where some characters stay boxes, else nothing."""
+    """Set fonts that can draw all text of a figure; returns a warning if some characters remain boxes, else an empty string."""
     texts = figure.findobj(Text)
     families, missing = find_covering_fonts("".join(text.get_text() for text in texts))  # type: ignore[attr-defined]
     for text in texts:
@@ -59,53 +56,55 @@ def choose_fonts(figure: Figure) -> str:
 
 
 def find_covering_fonts(text: str) -> tuple[list[str], list[str]]:
-    """The font families that together draw a text, the usual one first, and the characters that none of them has.
+    """The font families that together cover a text, the default font first, and the characters that no font has.
 
     >>> find_covering_fonts("Zeit fließt √2 → 3")
     (['DejaVu Sans'], [])
     """
-    known = load_glyphs(font_manager.findfont(DEFAULT_FONT))
-    needed = {c for c in text if c.isprintable() and not c.isspace() and ord(c) not in known}
+    default = load_glyphs(font_manager.findfont(DEFAULT_FONT))
+    missing = {c for c in text if c.isprintable() and not c.isspace() and ord(c) not in default}
     families = [DEFAULT_FONT]
-    for family, path in list_system_fonts() if needed else ():
-        drawn = {c for c in needed if ord(c) in load_glyphs(path)}
-        if drawn:
+    for family, path in list_system_fonts() if missing else ():
+        covered = {c for c in missing if ord(c) in load_glyphs(path)}
+        if covered:
             families.append(family)
-            needed -= drawn
-        if not needed:
+            missing -= covered
+        if not missing:
             break
-    return families, sorted(needed)
+    return families, sorted(missing)
 
 
 @cache
 def list_system_fonts() -> tuple[tuple[str, str], ...]:
-    """Family and file of every upright font of normal weight on this machine, the preferred ones first."""
+    """Family and file of every upright font of regular weight on this machine, the preferred families first."""
     manager = font_manager.fontManager
-    known = {entry.fname for entry in manager.ttflist}
+    cached = {entry.fname for entry in manager.ttflist}
     for path in font_manager.findSystemFonts():
-        if path not in known:  # installed after matplotlib made its list
+        if path not in cached:  # installed after matplotlib built its font cache
             try:
                 manager.addfont(path)
-            except (OSError, RuntimeError):  # not a font that can be read
+            except (OSError, RuntimeError):  # not a readable font file
                 continue
-    plain = {e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.weight in (400, "normal", "regular")}
-    for name in (DEFAULT_FONT, *(name for name in plain if "lastresort" in name.lower().replace(" ", ""))):
-        plain.pop(name, None)  # the last resort has a box for every character
-    first = [name for name in PREFERRED_FONTS if name in plain]
-    return tuple((name, plain[name]) for name in [*first, *sorted(set(plain) - set(first))])
+    regular = {
+        e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.weight in (400, "normal", "regular")
+    }
+    for name in (DEFAULT_FONT, *(name for name in regular if "lastresort" in name.lower().replace(" ", ""))):
+        regular.pop(name, None)  # the last-resort font has a box for every character
+    first = [name for name in PREFERRED_FONTS if name in regular]
+    return tuple((name, regular[name]) for name in [*first, *sorted(set(regular) - set(first))])
 
 
 @cache
 def load_glyphs(path: str) -> frozenset[int]:
-    """The characters that a font file can draw, by their numbers."""
+    """The code points that a font file has glyphs for."""
     try:
         return frozenset(FT2Font(path).get_charmap())
-    except (OSError, RuntimeError):  # such as a font of coloured bitmaps
+    except (OSError, RuntimeError):  # for example a font of color bitmaps
         return frozenset()
 
 
 def format_missing_glyphs(missing: Iterable[str]) -> str:
-    """What is missing, and the package that brings it.
+    """A warning that names missing characters and the package that has them; empty if none is missing.
 
     >>> format_missing_glyphs("年日").split("; ")[0]
     'No font on this machine has 年 日'
@@ -113,11 +112,16 @@ def format_missing_glyphs(missing: Iterable[str]) -> str:
     missing = list(missing)
     if not missing:
         return ""
-    left = len(missing) - MAX_CHARACTERS_SHOWN
-    more = f" and {left:,} other character{'s' if left > 1 else ''}" if left > 0 else ""
-    packages = sorted({FONT_PACKAGES[unicodedata.name(c, "").startswith(CJK_NAME_PREFIXES)] for c in missing})
-    named = f"the package{'s' if len(packages) > 1 else ''} {' and '.join(packages)}"
+    others = len(missing) - MAX_CHARACTERS_SHOWN
+    more = f" and {others:,} other character{'s' if others > 1 else ''}" if others > 0 else ""
+    packages = sorted({_font_package(c) for c in missing})
+    names = f"the package{'s' if len(packages) > 1 else ''} {' and '.join(packages)}"
     return (
-        f"No font on this machine has {' '.join(missing[:MAX_CHARACTERS_SHOWN])}{more}; boxes are drawn instead. Install a font that has "
-        f"them, such as {named} on Debian or Ubuntu, and draw again."
+        f"No font on this machine has {' '.join(missing[:MAX_CHARACTERS_SHOWN])}{more}; boxes are drawn instead. "
+        f"Install a font that has them, such as {names} on Debian or Ubuntu, and plot again."
     )
+
+
+def _font_package(character: str) -> str:
+    is_cjk = unicodedata.name(character, "").startswith(CJK_NAME_PREFIXES)
+    return CJK_FONT_PACKAGE if is_cjk else OTHER_FONT_PACKAGE

@@ -1,117 +1,185 @@
-"""One HTML file that needs nothing else: its style, its tables, and a policy that forbids any request."""
+"""HTML reports: pages of sections and blocks, rendered by Jinja2 templates into one file that makes no requests.
+
+Training reports, model cards, attention maps and the pages of the server are all lists of `Section`; `render_page` puts them into
+templates/report.html, which extends templates/base.html. Templates escape every value (autoescape), and control characters and
+invisible characters are made visible first, so a block takes plain text. Only SVG that this package has drawn is inserted as is.
+"""
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, ClassVar
 
-from saccade.render.svg import escape, shorten
+import jinja2
+from markupsafe import Markup
 
-MAX_TEXT_COLUMNS = 600  # columns of a text in a table
+from saccade.render.svg import make_visible, shorten
+
+MAX_CELL_COLUMNS = 600  # columns of a text in a table
+MAX_TITLE_COLUMNS = 200
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 )
-PAGE_CSS = """
-:root { color-scheme: light dark; --ground: #fdfcf9; --ink: #1d2025; --soft: #5c6068; --line: #dcdad3; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ground: #16181b; --ink: #e6e3dd; --soft: #a3a5aa; --line: #3a3d42; }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 64rem; padding: 2.5rem 1.25rem 4rem; background: var(--ground); color: var(--ink);
-  font: 1.0625rem/1.55 Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.9rem; line-height: 1.2; font-weight: 600; margin: 0 0 1.5rem; }
-h2 { font-size: 1.25rem; font-weight: 600; margin: 3rem 0 .75rem; padding-top: .75rem; border-top: 1px solid var(--line); }
-h3 { font-size: 1.0625rem; font-weight: 600; margin: 2.25rem 0 .5rem; }
-p, figcaption { max-width: 42rem; margin: 0 0 1rem; }
-figcaption, p.soft { color: var(--soft); font-size: .9375rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.5rem; margin: 0; }
-dt { color: var(--soft); }
-dd { margin: 0; white-space: pre-wrap; font-variant-numeric: tabular-nums lining-nums; }
-.scores { list-style: none; margin: 0; padding: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums lining-nums; }
-.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 2rem; }
-figure { margin: 0 0 2rem; break-inside: avoid; }
-.curves figure { margin: 0; }
-.curves svg { width: 100%; height: auto; max-width: 34rem; }
-.scroll { overflow-x: auto; margin: 0 0 1rem; padding-bottom: .25rem; }
-.scroll svg { display: block; }
-.scroll table { min-width: 42rem; }
-:focus-visible { outline: 2px solid var(--ink); outline-offset: 2px; }
-table { border-collapse: collapse; width: 100%; font-size: .9375rem; line-height: 1.4; }
-th, td { text-align: left; vertical-align: top; padding: .4rem 1rem .4rem 0; border-bottom: 1px solid var(--line); }
-th { font-weight: 400; color: var(--soft); border-bottom-color: var(--soft); overflow-wrap: normal; }
-td { white-space: pre-wrap; min-width: 4rem; }
-.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums lining-nums; }
-@media (max-width: 40rem) {
-  dl { grid-template-columns: 1fr; gap: 0; }
-  dd { margin-bottom: .6rem; }
-  .cards thead { position: absolute; clip-path: inset(50%); height: 1px; overflow: hidden; }
-  .cards, .cards tbody, .cards tr, .cards td { display: block; text-align: left; border: 0; padding: 0; }
-  .cards tr { border-bottom: 1px solid var(--line); padding: .75rem 0; }
-  .cards td::before { content: attr(data-label) ": "; color: var(--soft); }
-}
-@media print {
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  .scroll { overflow: visible; }
-  .scroll table { min-width: 0; }
-  .scroll svg { max-width: 100%; height: auto; }
-  .curves { grid-template-columns: 1fr 1fr; }
-  h2 { break-after: avoid; }
-  tr { break-inside: avoid; }
-}
-"""
 
 
-def render_page(title: str, sections: Sequence[tuple[str, str]]) -> str:
-    """A whole page of sections, each a heading and its HTML; those that are empty are left out."""
-    title = escape(shorten(title, 200))
-    body = "".join(f"<section>\n<h2>{escape(head)}</h2>\n{html}\n</section>\n" for head, html in sections if html)
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of text; the class `soft` is for notes."""
+
+    kind: ClassVar[str] = "paragraph"
+    text: str
+    css_class: str = ""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading inside a section."""
+
+    kind: ClassVar[str] = "heading"
+    text: str
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """Preformatted text, such as a command to copy."""
+
+    kind: ClassVar[str] = "code"
+    text: str
+
+
+@dataclass(frozen=True)
+class ScoreList:
+    """Scores in large type, one per line."""
+
+    kind: ClassVar[str] = "score_list"
+    scores: Sequence[str]
+
+
+@dataclass(frozen=True)
+class FactList:
+    """Names and values, as a definition list."""
+
+    kind: ClassVar[str] = "fact_list"
+    entries: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text. Columns of numbers are right-aligned; the class `cards` stacks the cells of a row on a narrow screen."""
+
+    kind: ClassVar[str] = "table"
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    css_class: str = ""
+    label: str = ""  # accessible name of the box in which a wide table scrolls; "" adds no box
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """The header of each column, and whether all its cells are numbers."""
+        return [(name, all(_is_number(row[i]) for row in self.rows)) for i, name in enumerate(self.headers)]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An SVG drawing in a box that scrolls, also by keyboard, where it is wider than the page."""
+
+    kind: ClassVar[str] = "figure"
+    svg: Markup
+    name: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class ImageFigure:
+    """A PNG image as a data URL."""
+
+    kind: ClassVar[str] = "image"
+    data_url: str
+    name: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class ChartGrid:
+    """Line charts in two columns where the page is wide enough."""
+
+    kind: ClassVar[str] = "chart_grid"
+    charts: Sequence[Markup]
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small image in a gallery, with a caption below and its name as tooltip."""
+
+    data_url: str
+    name: str
+    caption: str
+    size: tuple[int, int] | None = None  # width and height in CSS pixels; None: those of the image
+    smooth: bool = False  # whether the browser interpolates between pixels
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Thumbnails in rows."""
+
+    kind: ClassVar[str] = "gallery"
+    thumbnails: Sequence[Thumbnail]
+
+
+Block = Paragraph | Heading | CodeBlock | ScoreList | FactList | Table | Figure | ImageFigure | ChartGrid | Gallery
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the blocks below it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@cache
+def load_templates() -> jinja2.Environment:
+    """The Jinja2 environment of all pages: values are escaped, and an undefined name is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("saccade.render"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_make_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"shorten": shorten, "shorten_cell": _shorten_cell}
+    return environment
+
+
+def _make_printable(value: Any) -> Any:
+    """Text with its control characters made visible; what a template or a drawing has made is left as it is."""
+    return make_visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _shorten_cell(text: str) -> str:
+    return shorten(text[: 2 * MAX_CELL_COLUMNS], MAX_CELL_COLUMNS)
+
+
+def render_page(title: str, sections: Sequence[Section]) -> str:
+    """A complete HTML document; sections without blocks are left out."""
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n<link rel="icon" href="data:,">\n'
-        f"<title>{title}</title>\n<style>{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}"
-        "</main>\n</body>\n</html>\n"
+        load_templates()
+        .get_template("report.html")
+        .render(
+            title=shorten(title, MAX_TITLE_COLUMNS),
+            sections=[section for section in sections if section.blocks],
+            content_security_policy=CONTENT_SECURITY_POLICY,
+        )
     )
 
 
-def render_paragraph(text: str, *, css_class: str = "") -> str:
-    """A paragraph."""
-    return f'<p class="{css_class}">{escape(text)}</p>' if css_class else f"<p>{escape(text)}</p>"
-
-
-def render_figure(drawing: str, *, name: str, caption: str = "") -> str:
-    """A drawing that scrolls by itself where it is wider than the page, by keyboard too."""
-    said = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    name = escape(shorten(name, 120))
-    return f'<figure><div class="scroll" tabindex="0" role="group" aria-label="{name}">{drawing}</div>{said}</figure>'
-
-
-def render_definition_list(facts: Sequence[tuple[str, str]]) -> str:
-    """Names and what they stand for."""
-    lines = (f"<dt>{escape(name)}</dt><dd>{_render_cell(value)}</dd>\n" for name, value in facts)
-    return f"<dl>\n{''.join(lines)}</dl>" if facts else ""
-
-
-def render_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, css_class: str = "") -> str:
-    """A table; columns of numbers stand on the right, and a table of the kind `cards` stands on end on a phone."""
-    right = [all(_is_number(row[i]) for row in rows) for i in range(len(headers))]
-    classes = [' class="number"' if number else "" for number in right]
-    head = "".join(f'<th scope="col"{c}>{escape(name)}</th>' for name, c in zip(headers, classes, strict=True))
-    lines = []
-    for row in rows:
-        fields = zip(headers, row, classes, strict=True)
-        lines.append(
-            "".join(f'<td{c} data-label="{escape(name)}">{_render_cell(value)}</td>' for name, value, c in fields)
-        )
-    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
-    return f'<table class="{css_class}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>'
-
-
-def _render_cell(text: str) -> str:
-    """A text of a bounded length, in its own direction of writing."""
-    short = shorten(text[: 2 * MAX_TEXT_COLUMNS], MAX_TEXT_COLUMNS)
-    more = f" ({len(text):,} characters)" if len(short) < len(text) else ""
-    return f"<bdi>{escape(short)}</bdi>{more}"
+def render_notebook_cell(blocks: Sequence[Block]) -> str:
+    """Blocks as an HTML fragment with its own style, for the output of a notebook cell."""
+    return load_templates().get_template("notebook.html").render(content=blocks)
 
 
 def _is_number(text: str) -> bool:
@@ -123,14 +191,14 @@ def _is_number(text: str) -> bool:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all: who reads it meanwhile finds the old one."""
+    """Write a file atomically: whoever reads it at the same time gets the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(beside, "w", encoding="utf-8", newline="\n") as file:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

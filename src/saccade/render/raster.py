@@ -1,4 +1,4 @@
-"""Heat maps of any size: the cells as one small picture inside an SVG, with a name for each row and column."""
+"""Heat maps of any size: above a limit the cells are one PNG image inside the SVG, with a label for each row and column."""
 
 import base64
 import io
@@ -6,18 +6,19 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
 
 from saccade.render.colors import weights_to_rgba
 from saccade.render.grid import FONT_SIZE, HEATMAP_CSS
 from saccade.render.heatmap import MAX_LABEL_COLUMNS, QUERY_KEY_AXES, Matrix, matrix_to_lists, render_vector_heatmap
-from saccade.render.svg import escape, format_coordinate, format_token, render_svg_document, render_text, text_width
+from saccade.render.svg import format_coordinate, format_token, render_svg_document, render_text, text_width
 
-MAX_VECTOR_CELLS = 44  # rows and columns up to which a cell is drawn by itself and answers to the pointer
-MAX_LABELS_PER_SIDE = 400  # beyond, names would make a picture of many metres
-CELL_PIXELS = 13  # of a cell, in pixels: a line of small letters
-MAX_IMAGE_PIXELS = 1200  # pixels of a picture without names
+MAX_VECTOR_CELLS = 44  # rows and columns up to which each cell is an element with a tooltip
+MAX_LABELS_PER_SIDE = 400  # with more rows or columns there are no labels, as the drawing would be meters long
+CELL_PIXELS = 13  # side of a labeled cell: the height of a small line of text
+MAX_IMAGE_PIXELS = 1200  # longer side of an image without labels
 
 
 def render_heatmap(
@@ -28,68 +29,70 @@ def render_heatmap(
     title: str,
     axes: tuple[str, str] = QUERY_KEY_AXES,
     vmax: float | None = None,
-) -> str:
-    """A heat map as SVG: with cells that answer to the pointer, or beyond 44 tokens as a picture with all names."""
-    if max(len(rows), len(columns)) <= MAX_VECTOR_CELLS:
-        return render_vector_heatmap(weights, rows, columns, title=title, axes=axes, vmax=vmax)
-    return render_raster_heatmap(weights, rows, columns, title=title, vmax=vmax)
+) -> Markup:
+    """A heat map as SVG: up to 44 tokens with a tooltip for each cell, beyond as an image with all labels."""
+    render = render_vector_heatmap if max(len(rows), len(columns)) <= MAX_VECTOR_CELLS else render_raster_heatmap
+    return render(weights, rows, columns, title=title, axes=axes, vmax=vmax)
 
 
 def render_raster_heatmap(
-    weights: Matrix, rows: Sequence[str], columns: Sequence[str], *, title: str, vmax: float | None = None
-) -> str:
-    """A heat map whose cells are the pixels of one picture."""
+    weights: Matrix,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str,
+    axes: tuple[str, str] = QUERY_KEY_AXES,
+    vmax: float | None = None,
+) -> Markup:
+    """A heat map whose cells are the pixels of one image."""
     values = np.array(matrix_to_lists(weights, len(rows), len(columns)))
-    named = max(values.shape) <= MAX_LABELS_PER_SIDE
-    side = CELL_PIXELS if named else max(1.0, MAX_IMAGE_PIXELS / max(values.shape))
-    up, across = (
-        [format_token(name, MAX_LABEL_COLUMNS) for name in names] if named else [] for names in (rows, columns)
+    has_labels = max(values.shape) <= MAX_LABELS_PER_SIDE
+    side = CELL_PIXELS if has_labels else max(1.0, MAX_IMAGE_PIXELS / max(values.shape))
+    row_labels, column_labels = (
+        [format_token(name, MAX_LABEL_COLUMNS) for name in names] if has_labels else [] for names in (rows, columns)
     )
-    left = 12 + math.ceil(max((text_width(name, FONT_SIZE) for name in up), default=20))
-    top = 40 + math.ceil(max((text_width(name, FONT_SIZE) for name in across), default=0))
-    wide, high = side * values.shape[1], side * values.shape[0]
+    left = 12 + math.ceil(max((text_width(name, FONT_SIZE) for name in row_labels), default=20))
+    top = 40 + math.ceil(max((text_width(name, FONT_SIZE) for name in column_labels), default=0))
+    width, height = side * values.shape[1], side * values.shape[0]
     body = [render_text(0, 14, title, css_class="name")]
-    body += [render_text(left - 6, top + (i + 0.5) * side + 4, name, css_class="end") for i, name in enumerate(up)]
-    for j, name in enumerate(across):
-        at = f"translate({format_coordinate(left + (j + 0.5) * side + 4)} {format_coordinate(top - 6)}) rotate(-90)"
-        body.append(f'<g transform="{at}">{render_text(0, 0, name)}</g>')
-    size = f'x="{format_coordinate(left)}" y="{format_coordinate(top)}" width="{format_coordinate(wide)}" height="{format_coordinate(high)}"'
-    body.append(
-        f'<image {size} preserveAspectRatio="none" style="image-rendering:pixelated" href="{matrix_to_data_url(values, vmax=vmax)}"/>'
+    body += [
+        render_text(left - 6, top + (i + 0.5) * side + 4, name, css_class="end") for i, name in enumerate(row_labels)
+    ]
+    body += [
+        render_text(left + (j + 0.5) * side + 4, top - 6, name, rotation=-90) for j, name in enumerate(column_labels)
+    ]
+    place = (
+        f'x="{format_coordinate(left)}" y="{format_coordinate(top)}" '
+        f'width="{format_coordinate(width)}" height="{format_coordinate(height)}"'
     )
-    body.append(f'<rect {size} class="rim"/>')
+    image = f'style="image-rendering:pixelated" href="{matrix_to_data_url(values, vmax=vmax)}"'
     vmax = vmax or float(np.nanmax(np.abs(values)))
-    body.append(render_text(left, top + high + 18, f"no color is 0, full color is {vmax:.3f}", css_class="soft"))
-    about = f"{values.shape[0]:,} rows and {values.shape[1]:,} columns; the largest weight is {vmax:.3f}."
+    note = f"{axes[0]}, {axes[1]}; no color is 0, full color is {vmax:.3f}"
+    body += [
+        f'<image {place} preserveAspectRatio="none" {image}/>',
+        f'<rect {place} class="rim"/>',
+        render_text(left, top + height + 18, note, css_class="soft"),
+    ]
     return render_svg_document(
         body,
         css_class="heat",
         title=title,
-        description=about,
-        width=left + wide + 40,
-        height=top + high + 28,
+        description=f"{values.shape[0]:,} rows and {values.shape[1]:,} columns; full color is {vmax:.3f}.",
+        width=left + max(width, text_width(note, FONT_SIZE)) + 40,
+        height=top + height + 28,
         style=HEATMAP_CSS,
     )
 
 
 def matrix_to_data_url(values: np.ndarray | Tensor, *, vmax: float | None = None) -> str:
-    """A matrix as a PNG inside an address, a pixel for each number; zero is transparent, and negative numbers are blue."""
+    """A matrix as a PNG data URL with a pixel for each value: zero is transparent, `vmax` opaque, negative values blue."""
     array = np.nan_to_num(np.asarray(values, dtype=np.float64))
-    most = (vmax or float(np.abs(array).max(initial=0.0))) or 1.0
-    return image_to_data_url(Image.fromarray(weights_to_rgba(array / most)))
+    end = (vmax or float(np.abs(array).max(initial=0.0))) or 1.0
+    return image_to_data_url(Image.fromarray(weights_to_rgba(array / end)))
 
 
 def image_to_data_url(image: Image.Image) -> str:
-    """A picture as an address that needs no file."""
+    """An image as a PNG data URL."""
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def render_thumbnail(
-    values: np.ndarray | Tensor, name: str, caption: str, *, width: int = 96, vmax: float | None = None
-) -> str:
-    """One small picture with its name on hovering and a line under it; `top` is the number that full color stands for."""
-    said = escape(name)
-    image = f'<img src="{matrix_to_data_url(values, vmax=vmax)}" alt="{said}" title="{said}" style="width:{width}px;height:{width}px">'
-    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -10,8 +10,7 @@ from typing import Any
 from saccade.errors import UsageError
 from saccade.models.io.model_dir import stat_files
 from saccade.render.charts import downsample
-from saccade.render.page import render_page
-from saccade.render.svg import escape
+from saccade.render.page import CodeBlock, Section, render_page
 from saccade.serving.report_parser import parse_samples
 from saccade.tasks.runs.run import Run
 
@@ -48,7 +47,7 @@ class RunFolder:
         if os.path.isfile(self._find_run(name) / "card.html"):
             return self._find_file(name, "card.html").read_text(encoding="utf-8", errors="replace")
         text = self._find_file(name, "model/README.md").read_text(encoding="utf-8", errors="replace")
-        return render_page(f"The card of {name}", [("README.md", f"<pre>{escape(text)}</pre>")])
+        return render_page(f"The card of {name}", [Section("README.md", [CodeBlock(text)])])
 
     def _find_run(self, name: str) -> Path:
         path = {display_name(one): one for one in self._list_run_paths()}.get(name)

@@ -6,17 +6,22 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from markupsafe import Markup
+
 from saccade.render.charts import Point, render_line_chart
 from saccade.render.heatmap import Matrix, matrix_to_lists, render_confusion_matrix, render_vector_heatmap
 from saccade.render.page import (
-    render_definition_list,
-    render_figure,
+    Block,
+    ChartGrid,
+    FactList,
+    Figure,
+    Paragraph,
+    ScoreList,
+    Section,
+    Table,
     render_page,
-    render_paragraph,
-    render_table,
     write_page,
 )
-from saccade.render.svg import escape
 
 HeatmapData = tuple[
     str, Matrix, Sequence[str], Sequence[str]
@@ -50,19 +55,14 @@ def write_report(
     numbers by name. `confusion` is the names of the classes and, for each gold class, how often each was answered.
     """
     sections = [
-        ("What was trained", render_definition_list(facts)),
-        ("Score", _render_scores(scores)),
-        ("Training", _render_curves(metrics)),
-        ("Classes", _render_classes(*confusion) if confusion and confusion[0] else ""),
-        ("Worst examples", _render_examples(examples)),
-        ("Where it looked", _render_maps(maps)),
+        Section("What was trained", [FactList(facts)] if facts else []),
+        Section("Score", [ScoreList(scores)] if scores else []),
+        Section("Training", _curve_blocks(metrics)),
+        Section("Classes", _class_blocks(*confusion) if confusion and confusion[0] else []),
+        Section("Worst examples", _example_blocks(examples)),
+        Section("Where it looked", _map_blocks(maps)),
     ]
     write_page(path, render_page(title, sections))
-
-
-def _render_scores(scores: Sequence[str]) -> str:
-    lines = "".join(f"<li>{escape(score)}</li>\n" for score in scores)
-    return f'<ul class="scores">\n{lines}</ul>' if scores else ""
 
 
 def metric_points(metrics: Sequence[Mapping[str, Any]], key: str) -> list[Point]:
@@ -104,7 +104,7 @@ def smooth_points(points: Sequence[Point], width: int) -> list[Point]:
     return line
 
 
-def _render_curves(metrics: Sequence[Mapping[str, Any]]) -> str:
+def _curve_blocks(metrics: Sequence[Mapping[str, Any]]) -> list[Block]:
     steps = [float(row["step"]) for row in metrics if _is_number(row.get("step"))]
     whole = (0.0, max(steps, default=0.0))  # all curves run over the same steps
     drawn = [_render_smoothed_curve(metric_points(metrics, "loss"), "Training loss", "loss", whole)]
@@ -114,21 +114,21 @@ def _render_curves(metrics: Sequence[Mapping[str, Any]]) -> str:
     drawn.append(
         _render_smoothed_curve(metric_points(metrics, "tokens_per_second"), "Throughput", "tokens per second", whole)
     )
-    figures = "\n".join(f"<figure>{drawing}</figure>" for drawing in drawn if drawing)
+    charts = [chart for chart in drawn if chart is not None]
     said = "Hover over a point for its numbers. Long curves keep the lowest and the highest of every stretch."
-    return f'{render_paragraph(said, css_class="soft")}\n<div class="curves">\n{figures}\n</div>' if figures else ""
+    return [Paragraph(said, "soft"), ChartGrid(charts)] if charts else []
 
 
-def _render_curve(points: list[Point], title: str, name: str, steps: tuple[float, float]) -> str:
+def _render_curve(points: list[Point], title: str, name: str, steps: tuple[float, float]) -> Markup | None:
     if not _has_drawable_point(points):
-        return ""
+        return None
     heights = {value for _, value in points}
     # one score has no range of its own: a share is shown between nothing and all
     share = (0.0, 1.0) if len(heights) == 1 and title.startswith("Dev: ") and 0 <= min(heights) <= 1 else ()
     return render_line_chart({name: points}, title=title, x="step", y=name, axis_limits=(steps, share))
 
 
-def _render_smoothed_curve(points: list[Point], title: str, name: str, steps: tuple[float, float]) -> str:
+def _render_smoothed_curve(points: list[Point], title: str, name: str, steps: tuple[float, float]) -> Markup | None:
     """As it was measured, faint, and smoothed over a twenty-fifth of the run."""
     width = len(points) // 25
     if width < 3 or not _has_drawable_point(points):
@@ -141,7 +141,7 @@ def _has_drawable_point(points: list[Point]) -> bool:
     return any(abs(value) < 1e300 for _, value in points)
 
 
-def _render_classes(names: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
+def _class_blocks(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list[Block]:
     """The matrix, and for each class how well it is found, the worst first."""
     values = matrix_to_lists(counts, len(names), len(names))
     wrong = [sum(line) - line[i] + sum(other[i] for other in values) - line[i] for i, line in enumerate(values)]
@@ -154,14 +154,13 @@ def _render_classes(names: Sequence[str], counts: Sequence[Sequence[int]]) -> st
         said += f" The {len(drawn)} of {len(names):,} classes with the most mistakes are drawn; shares are among them."
     rows = sorted((_class_row(i, names, values) for i in range(len(names))), key=lambda row: row[0])
     heads = ["class", "examples", "answers", "precision", "recall", "F1", "most often taken for"]
-    more = (
-        render_paragraph(f"The worst {MAX_CLASS_ROWS} of {len(names):,} classes.", css_class="soft")
-        if len(names) > MAX_CLASS_ROWS
-        else ""
-    )
-    lines = render_table(heads, [row for _, row in rows[:MAX_CLASS_ROWS]])
-    scrolling = f'<div class="scroll" tabindex="0" role="group" aria-label="classes">{lines}</div>'
-    return f"{render_figure(picture, name=title, caption=said)}\n{scrolling}{more}"
+    blocks: list[Block] = [
+        Figure(picture, title, said),
+        Table(heads, [row for _, row in rows[:MAX_CLASS_ROWS]], label="classes"),
+    ]
+    if len(names) > MAX_CLASS_ROWS:
+        blocks.append(Paragraph(f"The worst {MAX_CLASS_ROWS} of {len(names):,} classes.", "soft"))
+    return blocks
 
 
 def _class_row(i: int, names: Sequence[str], values: list[list[float]]) -> tuple[float, list[str]]:
@@ -174,33 +173,28 @@ def _class_row(i: int, names: Sequence[str], values: list[list[float]]) -> tuple
     return f1, [names[i], f"{gold:,.0f}", f"{answered:,.0f}", *shares, f"{f1:.3f}", taken]
 
 
-def _render_examples(examples: Sequence[Mapping[str, str]]) -> str:
+def _example_blocks(examples: Sequence[Mapping[str, str]]) -> list[Block]:
     heads = list(dict.fromkeys(key for row in examples for key in row))
+    if not heads:
+        return []
     rows = [[row.get(head, "") for head in heads] for row in examples[:MAX_EXAMPLES_SHOWN]]
-    more = (
-        render_paragraph(f"{MAX_EXAMPLES_SHOWN} of {len(examples):,} are shown.", css_class="soft")
-        if len(examples) > MAX_EXAMPLES_SHOWN
-        else ""
-    )
-    return render_table(heads, rows, css_class="cards") + more if heads else ""
+    blocks: list[Block] = [Table(heads, rows, css_class="cards")]
+    if len(examples) > MAX_EXAMPLES_SHOWN:
+        blocks.append(Paragraph(f"{MAX_EXAMPLES_SHOWN} of {len(examples):,} are shown.", "soft"))
+    return blocks
 
 
-def _render_maps(maps: Sequence[HeatmapData]) -> str:
+def _map_blocks(maps: Sequence[HeatmapData]) -> list[Block]:
     drawn = [drawing for drawing in maps if len(drawing[2]) and len(drawing[3])]
-    figures = [
-        render_figure(
-            render_vector_heatmap(weights, rows, columns, title=title),
-            name=title,
-            caption=_describe_row_sums(weights, rows, columns),
-        )
-        for title, weights, rows, columns in drawn[:MAX_MAPS]
-    ]
-    more = (
-        [render_paragraph(f"{MAX_MAPS} of {len(drawn)} pictures are shown.", css_class="soft")]
-        if len(drawn) > MAX_MAPS
-        else []
-    )
-    return "\n".join([render_paragraph(HEATMAP_HELP), *figures, *more]) if figures else ""
+    if not drawn:
+        return []
+    blocks: list[Block] = [Paragraph(HEATMAP_HELP)]
+    for title, weights, rows, columns in drawn[:MAX_MAPS]:
+        svg = render_vector_heatmap(weights, rows, columns, title=title)
+        blocks.append(Figure(svg, title, _describe_row_sums(weights, rows, columns)))
+    if len(drawn) > MAX_MAPS:
+        blocks.append(Paragraph(f"{MAX_MAPS} of {len(drawn)} pictures are shown.", "soft"))
+    return blocks
 
 
 def _describe_row_sums(weights: Matrix, rows: Sequence[str], columns: Sequence[str]) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from saccade.data import Example
-from saccade.explain.look_maps import AttentionMap, collect_attention_maps
+from saccade.explain.look import collect_attention_maps
+from saccade.explain.maps import AttentionMap
 from saccade.metrics import confusion_matrix
 from saccade.models.model import Model
 from saccade.tasks.base import Item, Task

@@ -173,7 +173,7 @@ def check_date(source: str, answer: str) -> str:
 def translate_and_plot(run_path: Path, image_path: Path, title: str) -> list[str]:
     """Translate a few dates and draw where it looked; every line and title says whether the answer is right."""
     from saccade.data import Example
-    from saccade.explain.look_maps import collect_attention_maps
+    from saccade.explain.look import collect_attention_maps
     from saccade.render.plot import Heatmap, save_panels
     from saccade.render.svg import format_token
     from saccade.tasks.predict import predict
