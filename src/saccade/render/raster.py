@@ -78,7 +78,7 @@ def render_raster_heatmap(
         css_class="heat",
         title=title,
         description=f"{values.shape[0]:,} rows and {values.shape[1]:,} columns; full color is {vmax:.3f}.",
-        width=left + max(width, text_width(note, FONT_SIZE)) + 40,
+        width=max(left + max(width, text_width(note, FONT_SIZE)) + 40, text_width(title, 13)),
         height=top + height + 28,
         style=HEATMAP_CSS,
     )
