@@ -155,7 +155,7 @@ class RowCallback:
         return None, None
 
 
-Reducer = KeepAll | TopK | Downsample | RowCallback
+Reducer = Callable[[WeightChunks, int, int], ReducedWeights]  # KeepAll, TopK, Downsample, RowCallback or a function
 
 
 def watchable_modules(model: nn.Module) -> dict[str, nn.Module]:

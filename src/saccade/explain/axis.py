@@ -143,10 +143,10 @@ def make_input_axis(tokenizer: Any, encoded: Encoding, texts: Sequence[str], *, 
             continue
         said = texts[part][slice(*span)]
         tokens.append(Token(said or spelt, span, first_text_index + part))
-    return Axis("input", tuple(_name_byte_tokens(tokens, tokenizer, encoded.ids)))
+    return Axis("input", tuple(name_byte_tokens(tokens, tokenizer, encoded.ids)))
 
 
-def _name_byte_tokens(tokens: Sequence[Token], tokenizer: Any, ids: Sequence[int]) -> list[Token]:
+def name_byte_tokens(tokens: Sequence[Token], tokenizer: Any, ids: Sequence[int]) -> list[Token]:
     """Tokens that share one character, its bytes, keep the names that the vocabulary has for them."""
     often = Counter((token.text_index, token.span) for token in tokens)
     shared = [token.text_index is not None and often[token.text_index, token.span] > 1 for token in tokens]

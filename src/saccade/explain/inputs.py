@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image as Pillow
+from torch import nn
 
 from saccade.data import Batch, Example, Features, Image, Text
 from saccade.errors import UsageError
@@ -50,7 +51,7 @@ class LookInput:
         return self.model.capabilities.is_decoder_only
 
 
-def open_with_task(model: Model | str | os.PathLike[str]) -> tuple[Task | None, Model]:
+def open_with_task(model: nn.Module | str | os.PathLike[str]) -> tuple[Task | None, Model]:
     """A run with its task, or a model and the task that it looks made for; a bare reader has none."""
     if isinstance(model, Model):
         return task_from_model(model), model

@@ -2,7 +2,8 @@
 
     looks = saccade.look("runs/reviews", "What a lovely film.")
     looks = saccade.look(model, ("the cat sat", "le chat était assis"))        # what it would look at in writing this
-    looks.pick("cross", layers=[-1]).to_words()[0].weights                    # (heads, written, read)
+    looks.select("cross", layers=[-1]).merge_subwords()[0].weights            # (heads, written, read)
+    looks = saccade.look(hf_model, "What a lovely film.", tokenizer=tokenizer)  # a model of transformers
 
 Weights are computed beside the fused kernels, whose answer stays as it is. A writer first writes, in any way that `Decoding`
 knows, and is then watched while it reads what it wrote.
@@ -15,7 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
+from saccade.attention.hf.modules import find_transformers_model
 from saccade.attention.watch import Downsample, KeepAll, Reducer, watch, watchable_modules
 from saccade.data import Text
 from saccade.decoding.config import GenerationConfig
@@ -39,9 +42,10 @@ NO_HEAD_MESSAGE = "the model has no output head, so it only encodes what it read
 
 
 def look(
-    model: Model | str | os.PathLike[str],
+    model: Model | nn.Module | str | os.PathLike[str],
     input: RawInput,
     *,
+    tokenizer: Any = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     queries: Sequence[int] | None = None,
@@ -52,9 +56,19 @@ def look(
 
     `model` is a Model or the path of a run. `input` is a text, two texts (a pair, or for a writer what it reads and what it is
     to write), a picture (file, array or Pillow image), a record as its task takes it, or a Batch, of which the first row
-    counts. `layers` (-1 is the last), `heads` and `rows` of queries choose; `reduce` keeps less of each map (Top, Pooled), and
-    where nobody says, long inputs are pooled to 256 x 256 points.
+    counts. `layers` (-1 is the last), `heads` and `queries` (row numbers) choose; `reduce` keeps less of each map (`TopK`,
+    `Downsample`), and by default long inputs are downsampled to 256 x 256 points.
+
+    `model` can also be a model of the package transformers (version 5 or later), with its `tokenizer` or processor; `input` is
+    then a text, two texts, an image, or a mapping of the arguments of its forward pass. A decoder-only model is looked at while
+    it reads the text; with `GenerationConfig(max_new_tokens=...)` it continues the text first.
     """
+    if isinstance(model, nn.Module) and not isinstance(model, Model) and find_transformers_model(model) is not None:
+        from saccade.explain.hf.look import look_at_transformers_model  # which uses this module
+
+        return look_at_transformers_model(model, input, tokenizer, Selection(layers, heads, queries, reduce), decoding)
+    if tokenizer is not None:
+        raise UsageError("tokenizer is for a model of transformers; a model of saccade has its own.")
     return look_at(make_input(*open_with_task(model), input), Selection(layers, heads, queries, reduce), decoding)
 
 
@@ -67,11 +81,11 @@ def look_at(
     with eval_mode(look_input.model):
         written = make_target(look_input, decoding) if look_input.is_autoregressive else None
         sides = _make_map_axes(look_input, written)
-        chosen = _select_layers(list_watched_modules(look_input.model, sides), selection.layers)
-        _check_queries(chosen, selection.queries)
-        reduce = selection.reduce or _choose_reducer(chosen, selection.queries)
+        chosen = select_layers(list_watched_modules(look_input.model, sides), selection.layers)
+        check_queries(chosen, selection.queries)
+        reduce = selection.reduce or choose_reducer(chosen, selection.queries)
         with ExitStack() as stack:
-            looks = [stack.enter_context(each) for each in _watch_groups(look_input.model, chosen, selection, reduce)]
+            looks = [stack.enter_context(each) for each in watch_groups(look_input.model, chosen, selection, reduce)]
             answer = _run_forward(look_input, written, chosen)
     seen = build_maps([one for some in looks for one in some], chosen, selection, sides.global_positions)
     texts = look_input.texts if written is None or not written.text else _join_texts(look_input, written)
@@ -113,15 +127,16 @@ def collect_attention_maps(task: Task, model: Model, item: Item, target: list[in
 
 
 @contextmanager
-def eval_mode(model: Model) -> Iterator[None]:
-    """The model in evaluation and without gradients, and afterwards as it was."""
-    training = model.training
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode and without gradients, and afterwards every module in the mode that it had."""
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        for module in training:
+            module.training = True
 
 
 def _join_texts(look_input: LookInput, target: DecoderTarget) -> tuple[str, ...]:
@@ -148,7 +163,7 @@ def _make_map_axes(look_input: LookInput, target: DecoderTarget | None) -> MapAx
     return MapAxes(look_input.input_axis, given, target.axis, at)
 
 
-def _select_layers(modules: list[WatchedModule], layers: Sequence[int] | None) -> list[WatchedModule]:
+def select_layers(modules: list[WatchedModule], layers: Sequence[int] | None) -> list[WatchedModule]:
     """The modules of the layers that are meant; of each side and kind, -1 is the last."""
     if layers is None:
         return modules
@@ -163,7 +178,7 @@ def _select_layers(modules: list[WatchedModule], layers: Sequence[int] | None) -
     return [place for place in modules if place.layer in meant(place)]
 
 
-def _check_queries(modules: list[WatchedModule], queries: Sequence[int] | None) -> None:
+def check_queries(modules: list[WatchedModule], queries: Sequence[int] | None) -> None:
     """Maps have rows of their own number, so some may lack a row; one that none has is a mistake."""
     most = max((len(place.query) for place in modules), default=0)
     if queries is not None and most and (not queries or min(queries) < 0 or min(queries) >= most):
@@ -171,7 +186,7 @@ def _check_queries(modules: list[WatchedModule], queries: Sequence[int] | None) 
         raise UsageError(f"There are {most} rows, numbered from 0; {asked}.")
 
 
-def _choose_reducer(modules: list[WatchedModule], queries: Sequence[int] | None) -> Reducer:
+def choose_reducer(modules: list[WatchedModule], queries: Sequence[int] | None) -> Reducer:
     """What is kept where nobody says: everything, unless the rows that are looked at make too much of it."""
     size = 0
     for place in modules:
@@ -185,7 +200,9 @@ def _choose_reducer(modules: list[WatchedModule], queries: Sequence[int] | None)
     return Downsample(POOLED_SIZE) if size > MAX_UNPOOLED_WEIGHTS else KeepAll()
 
 
-def _watch_groups(model: Model, modules: list[WatchedModule], selection: Selection, reduce: Reducer) -> Iterator[Any]:
+def watch_groups(
+    model: nn.Module, modules: list[WatchedModule], selection: Selection, reduce: Reducer
+) -> Iterator[Any]:
     """A watch for each lot of modules that are asked for the same rows and in the same way."""
     lots: dict[tuple[tuple[int, ...] | None, bool], list[str]] = {}
     for place in modules:
@@ -203,7 +220,7 @@ class _StopForward(Exception):
 
 
 @contextmanager
-def _stop_after_last_module(model: Model, modules: Sequence[WatchedModule]) -> Iterator[None]:
+def stop_after_last_module(model: nn.Module, modules: Sequence[WatchedModule]) -> Iterator[None]:
     """End a pass whose answer nobody waits for after the last module that is looked at, where each is asked once."""
 
     def stop(*given: object) -> None:
@@ -227,7 +244,7 @@ def _run_forward(look_input: LookInput, target: DecoderTarget | None, modules: S
     batch = look_input.batch.to(next(model.parameters()).device)
     if target is None:
         if task is None or not batch.items or not task.predicts_per_example:
-            with _stop_after_last_module(model, modules):
+            with stop_after_last_module(model, modules):
                 model(batch)
             return ""
         item, answers = batch.items[0], task.answer(model, batch)

@@ -57,10 +57,12 @@ class InterfaceCall:
         precision = torch.promote_types(self.query.dtype, torch.float32)
         query = self.query.index_select(2, rows).to(precision)
         heads, groups = query.size(1), self.key.size(1)
-        query = query.reshape(query.size(0), groups, -1, query.size(-1))  # (B, G, H / G * rows, D)
+        query = query.reshape(
+            query.size(0), groups, heads // groups * len(rows), query.size(-1)
+        )  # (B, G, H / G * rows, D)
         scale = self.options.get("scaling")
         scores = query @ self.key.to(precision).transpose(-1, -2) * (query.size(-1) ** -0.5 if scale is None else scale)
-        scores = scores.reshape(scores.size(0), heads, len(rows), -1)
+        scores = scores.reshape(scores.size(0), heads, len(rows), scores.size(-1))
         softcap = self.options.get("softcap")
         return scores if softcap is None else torch.tanh(scores / softcap) * softcap
 
