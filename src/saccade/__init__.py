@@ -9,28 +9,42 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _LAZY_IMPORTS = {
-    "watch": "saccade.attention",
-    "check": "saccade.checking",
     "load": "saccade.models.load",
+    "new": "saccade.models.build",
+    "open_run": "saccade.api.run",
+    "predict": "saccade.api.run",
+    "evaluate": "saccade.api.run",
+    "train": "saccade.api.train",
+    "generate": "saccade.api.generate",
     "encode": "saccade.models.embed_texts",
     "embed": "saccade.models.embed_texts",
-    "generate": "saccade.decoding",
-    "fast": "saccade.engine",
     "look": "saccade.explain.look",
-    "train": "saccade.training.api",
+    "watch": "saccade.attention",
+    "check": "saccade.checking",
+    "fast": "saccade.engine",
+    "Run": "saccade.api.run",
+    "Predictions": "saccade.tasks.predictions",
+    "Evaluation": "saccade.training.evaluation",
+    "GenerationConfig": "saccade.decoding.config",
+    "TrainConfig": "saccade.training.config",
     "SaccadeError": "saccade.errors",
     "UsageError": "saccade.errors",
     "DataError": "saccade.errors",
     "ModelError": "saccade.errors",
     "ResourceError": "saccade.errors",
     "DivergedError": "saccade.errors",
-    "evaluate": "saccade.training.evaluate",
 }
 
 if TYPE_CHECKING:
+    from saccade.api.generate import generate as generate
+    from saccade.api.run import Run as Run
+    from saccade.api.run import evaluate as evaluate
+    from saccade.api.run import open_run as open_run
+    from saccade.api.run import predict as predict
+    from saccade.api.train import train as train
     from saccade.attention import watch as watch
     from saccade.checking import check as check
-    from saccade.decoding import generate as generate
+    from saccade.decoding.config import GenerationConfig as GenerationConfig
     from saccade.engine import fast as fast
     from saccade.errors import DataError as DataError
     from saccade.errors import DivergedError as DivergedError
@@ -39,16 +53,18 @@ if TYPE_CHECKING:
     from saccade.errors import SaccadeError as SaccadeError
     from saccade.errors import UsageError as UsageError
     from saccade.explain.look import look as look
+    from saccade.models.build import new as new
     from saccade.models.embed_texts import embed as embed
     from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
-    from saccade.training.api import train as train
-    from saccade.training.evaluate import evaluate as evaluate
+    from saccade.tasks.predictions import Predictions as Predictions
+    from saccade.training.config import Config as TrainConfig  # noqa: F401
+    from saccade.training.evaluation import Evaluation as Evaluation
 
 
 def __getattr__(name: str):
     if name in _LAZY_IMPORTS:
-        return getattr(import_module(_LAZY_IMPORTS[name]), name)
+        return getattr(import_module(_LAZY_IMPORTS[name]), "Config" if name == "TrainConfig" else name)
     raise AttributeError(f"module 'saccade' has no attribute {name!r}; it has {', '.join(sorted(_LAZY_IMPORTS))}")
 
 

@@ -18,7 +18,7 @@ from torch.testing import assert_close
 from saccade import text
 from saccade.cli import main
 from saccade.cli.generate_texts import format_example_texts
-from saccade.cli.progress_bar import ProgressBar
+from saccade.progress import ProgressBar
 from saccade.data import Batch, Example, Text
 from saccade.decoding import BeamConfig, GenerationConfig, Sampler, StoppingCriteria, beam_search, generate_hypotheses
 from saccade.decoding.batch_generate import generate_many, plan_batches
@@ -377,7 +377,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(("terminal", "after", "shown"), [(True, 0.0, True), (True, 9.0, False), (False, 0.0, False)])
 def test_only_who_waits_long_at_a_terminal_sees_a_bar(terminal, after, shown, monkeypatch):
-    monkeypatch.setattr("saccade.cli.progress_bar.MIN_SECONDS_BEFORE_BAR", after)
+    monkeypatch.setattr("saccade.progress.MIN_SECONDS_BEFORE_BAR", after)
     stream = Terminal(terminal)
     with ProgressBar(stream) as waiting:
         waiting.update(3, 7)

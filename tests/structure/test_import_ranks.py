@@ -22,6 +22,7 @@ RANKS = {
     "explain": 6,
     "training": 7,
     "audit": 7,
+    "api": 8,
     "bench": 8,
     "recipes": 8,
     "studies": 9,

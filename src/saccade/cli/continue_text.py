@@ -4,7 +4,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from saccade.cli.progress_bar import ProgressBar
+from saccade.progress import ProgressBar
 from saccade.data import Batch, Text
 from saccade.decoding.batch_generate import fit_to_context, generate_many
 from saccade.decoding.beam import Hypothesis

@@ -4,12 +4,12 @@ saccade.generate(model, "Once upon a time", max_new_tokens=50)
 saccade.generate(translator, ["Good morning.", "Where is it?"], decoding=GenerationConfig(beams=4))
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal, overload
 
 from saccade.data import Batch, Text
 from saccade.decoding import loop
-from saccade.decoding.batch_generate import MAX_PROMPTS_PER_BATCH, generate_many
+from saccade.decoding.batch_generate import MAX_PROMPTS_PER_BATCH, fit_to_context, generate_many
 from saccade.decoding.config import GenerationConfig
 from saccade.decoding.generator import TextGenerator
 from saccade.decoding.logits_processors import LogitsProcessor
@@ -148,3 +148,33 @@ def leading_space(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[
     last, first = list(prompt[-MAX_CONTEXT_TOKENS:]), list(tokens[:1])
     rest = tokenizer.decode(last + first).removeprefix(tokenizer.decode(last))
     return " " if rest.startswith(" ") and not tokenizer.decode(first).startswith(" ") else ""
+
+
+def stream(
+    model: Any, prompt: str, *, decoding: GenerationConfig | None = None, max_new_tokens: int = 100
+) -> Iterator[str]:
+    """Yield the text of `generate` in pieces, as it is generated; put together, they are the whole text.
+
+    The strategy has to choose token by token, greedily or by sampling: beams and samples are ranked when they are finished.
+    """
+    tokenizer = _require_tokenizer(model)
+    generator = TextGenerator(decoding or GenerationConfig(), model, tokenizer.target)
+    if not generator.decoding.can_stream:
+        raise UsageError("Text is streamed token by token; beam search, several samples and drafts need stream=False.")
+    is_continuation = model.capabilities.is_decoder_only
+    ids = encode_prompt(prompt, tokenizer) if is_continuation else tokenizer.encode(prompt).ids
+    ids, room = fit_to_context(ids, max_new_tokens, model.max_positions) if is_continuation else (ids, max_new_tokens)
+    if not is_continuation and model.max_positions is not None:
+        ids, room = ids[: model.max_positions], min(room, model.max_positions)
+    continues = is_continuation and not generator.decoding.outputs_json
+    if continues:
+        yield prompt
+    cutters = generator.make_cutters()
+    batch = Batch(Text.pad([ids])).to(next(model.parameters()).device)
+    criteria = cutters.with_stop_condition(generator.make_criteria(room))
+    for number, step in enumerate(loop.token_steps(model, batch, criteria, generator.sampler)):
+        front = leading_space(tokenizer, ids, step.tokens.tolist()) if number == 0 and continues else ""
+        if piece := front + cutters.feed(step)[0]:
+            yield piece
+    if rest := cutters.finish()[0]:
+        yield rest

@@ -5,6 +5,8 @@ are a thousand weighted sums: no metric is ever computed on texts twice.
 """
 
 from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -106,15 +108,29 @@ def bootstrap(
     >>> bootstrap(lambda sums: sums[:, 0] / 4, np.array([[1.0], [1.0], [1.0], [1.0]]))
     Interval(low=1.0, high=1.0)
     """
+    return _percentile_interval(resample(statistic, units, bootstrap_samples=bootstrap_samples, seed=seed))
+
+
+def resample(
+    statistic: Statistic,
+    units: np.ndarray | IndicatorTable,
+    *,
+    bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
+    seed: int = 0,
+) -> np.ndarray:
+    """The value of a function of sums for each bootstrap sample; the same seed and number of examples give the same draws."""
     if bootstrap_samples < 1:
         raise ValueError(
             f"bootstrap_samples is {bootstrap_samples}; an interval needs one draw at least, and some hundreds to mean something."
         )
     count, width = len(units), units.shape[1]
-    values = [
-        statistic(_sum_resamples(units, counts)) for counts in resample_counts(count, bootstrap_samples, seed, width)
-    ]
-    low, high = np.quantile(np.concatenate(values), [0.025, 0.975])
+    return np.concatenate(
+        [statistic(_sum_resamples(units, counts)) for counts in resample_counts(count, bootstrap_samples, seed, width)]
+    )
+
+
+def _percentile_interval(values: np.ndarray) -> Interval:
+    low, high = np.quantile(values, [0.025, 0.975])
     return Interval(float(low), float(high))
 
 
@@ -140,8 +156,28 @@ def measure(
     if not len(units):
         raise ValueError(f"{name} of no examples is not defined; give at least one example with its gold answer.")
     value = float(statistic(_sum_resamples(units, np.ones((1, len(units)))))[0])
-    interval = bootstrap(statistic, units, bootstrap_samples=bootstrap_samples, seed=seed)
+    values = resample(statistic, units, bootstrap_samples=bootstrap_samples, seed=seed)
+    if (recorded := _recorded_resamples.get()) is not None:
+        recorded[name] = values
+    interval = _percentile_interval(values)
     return Score(name, value, interval.low, interval.high, len(units), signature, better)
+
+
+_recorded_resamples: ContextVar[dict[str, np.ndarray] | None] = ContextVar("recorded_resamples", default=None)
+
+
+@contextmanager
+def record_resamples() -> Iterator[dict[str, np.ndarray]]:
+    """Collect the bootstrap values of every metric that is measured inside, by name.
+
+    The draws are the same for every system that is scored on the same examples, so the difference of the values of two systems
+    is a paired bootstrap.
+    """
+    token = _recorded_resamples.set(recorded := {})
+    try:
+        yield recorded
+    finally:
+        _recorded_resamples.reset(token)
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ def predict(
     on_progress: Callable[[int, int], None] = lambda done, all: None,
     predictor: Predictor | None = None,
     rows_per_item: int = 1,
+    batch_size: int | None = None,
 ) -> tuple[list[Any], list[Example]]:
     """The answer to each example, in their order, and the examples that were answered: windows, for a running text.
 
@@ -34,7 +35,15 @@ def predict(
     many rows it makes of each, as beams do.
     """
     items = task.encode(examples, model)
-    found = predict_items(task, model, items, on_progress=on_progress, predictor=predictor, rows_per_item=rows_per_item)
+    found = predict_items(
+        task,
+        model,
+        items,
+        on_progress=on_progress,
+        predictor=predictor,
+        rows_per_item=rows_per_item,
+        batch_size=batch_size,
+    )
     return task.merge_answers(found, items), [item.example for item in items] if task.is_text_stream else list(examples)
 
 
@@ -46,12 +55,13 @@ def predict_items(
     on_progress: Callable[[int, int], None] = lambda done, all: None,
     predictor: Predictor | None = None,
     rows_per_item: int = 1,
+    batch_size: int | None = None,
 ) -> list[Any]:
     """The answer to each item, in their order; the model is left in the mode in which it came."""
     out: list[Any] = [None] * len(items)
     done = 0
     with _eval_mode(model):
-        for numbers, batch in _length_sorted_batches(task, model, items, rows_per_item):
+        for numbers, batch in _length_sorted_batches(task, model, items, rows_per_item, batch_size):
             for i, answer in zip(numbers, (predictor or task.answer)(model, batch), strict=True):
                 out[i] = answer
             done += len(numbers)
@@ -110,7 +120,7 @@ def _eval_mode(model: Model) -> Iterator[None]:
 
 
 def _length_sorted_batches(
-    task: Task, model: Model, items: Sequence[Item], rows_per_item: int = 1
+    task: Task, model: Model, items: Sequence[Item], rows_per_item: int = 1, batch_size: int | None = None
 ) -> Iterator[tuple[list[int], Batch]]:
     """Items of like length side by side, the longest first, so that memory shows early; and their numbers."""
     order = np.argsort([-sum(item.lengths) for item in items], kind="stable").tolist()
@@ -118,7 +128,8 @@ def _length_sorted_batches(
     done = 0
     while done < len(order):
         longest = max(1, sum(items[order[done]].lengths))
-        numbers = order[done : done + max(1, min(MAX_ROWS_PER_BATCH, MAX_TOKENS_PER_BATCH // longest) // rows_per_item)]
+        rows = batch_size or min(MAX_ROWS_PER_BATCH, MAX_TOKENS_PER_BATCH // longest)
+        numbers = order[done : done + max(1, rows // rows_per_item)]
         yield numbers, task.batch([items[i] for i in numbers]).to(device)
         done += len(numbers)
 

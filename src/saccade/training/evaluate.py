@@ -1,97 +1,88 @@
-"""`saccade.evaluate("runs/reviews", "test.tsv")`: how good a model is on data with answers, with intervals."""
+"""Evaluation of a run on labeled data, or on the data that it held out: see `saccade.evaluate`."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from saccade.data import Example
+from saccade.data import Example, Records, read_table
 from saccade.data.example import as_list
-from saccade.engine import FastModel, fast
+from saccade.engine import FastModel
 from saccade.errors import DataError
-from saccade.metrics import Score
-from saccade.metrics.score import SCORE_COLUMNS
-from saccade.notebook import html_table
-from saccade.tasks.base import Task
-from saccade.tasks.predict import evaluate as score
-from saccade.tasks.runs.read_data import read_task_examples
-from saccade.tasks.runs.run import Run, open_run
+from saccade.models.model import Model
+from saccade.tasks.base import Baseline, Task
+from saccade.tasks.predict import check_answers, predict, score_answers
+from saccade.tasks.runs.read_data import read_task_examples, resolve_columns
+from saccade.tasks.runs.run import Run
 from saccade.tasks.unlabeled import filter_labeled, format_unlabeled_note, make_gold_optional
+from saccade.training.evaluation import Evaluation
 
 MAX_LABELS_LISTED = 8
 ENGINE_OFF = "off"  # the engine that computes the model as it was trained
 
 
-@dataclass(frozen=True)
-class EvalResult:
-    """Scores on some examples, the one that counts first, and what they depend on."""
-
-    scores: list[Score]
-    examples: int
-    unlabeled: int  # examples that were left out, as their labels are hidden
-    engine: str  # off, or the precision of the fast form
-    settings: dict[str, int]  # of a language model: window and context, in tokens
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.scores))
-
-    def _repr_html_(self) -> str:
-        return html_table(SCORE_COLUMNS, [score.cells() for score in self.scores])
-
-    def as_dict(self) -> dict[str, Any]:
-        counts = {"examples": self.examples, "unlabeled": self.unlabeled, "engine": self.engine}
-        return {**counts, **self.settings, "scores": [vars(score) for score in self.scores]}
-
-
-def evaluate(
-    run: str | Path,
-    data: str | Sequence[str] = (),
-    *,
-    columns: Mapping[str, str] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    engine: str = ENGINE_OFF,
-    log: Callable[[str], None] = lambda line: None,
-) -> EvalResult:
-    """Evaluate a run, or any directory with a model, on files with questions and answers.
-
-    Without `data` it is the held-out part of what the run was trained on. Columns that training named need not be named again.
-    `settings` are settings of the task that scoring shall have other than training had, such as {"length": 1024}; `engine` is
-    "off", the model as it was trained, or the precision of its fast form ("auto", "int8", "float16", "float32").
-    """
-    opened = open_run(run)
-    if settings:
-        opened.change_settings(settings)
-    opened.model.eval()
-    if engine != ENGINE_OFF:
-        opened.model = fast(opened.model, engine)
-    return evaluate_run(opened, (data,) if isinstance(data, str) else data, columns, log=log)
-
-
 def evaluate_run(
     run: Run,
-    data: Sequence[str] = (),
+    data: Any = (),
     columns: Mapping[str, str] | None = None,
     *,
+    model: Model | None = None,
     log: Callable[[str], None] = lambda line: None,
-) -> EvalResult:
-    """The same with the task and the model as they are; `log` hears what was recognised in the files, and what was left out."""
-    task, model = run.task, run.model
-    if data:
-        table = read_task_examples(task, data, make_gold_optional(task.roles(data)), columns)
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Evaluate a run on labeled data: files, a table in memory or, without data, the held-out data of the run.
+
+    `model` is the model of the run in another form, such as its fast one. `log` is called with what was recognized in the data
+    and with what was left out.
+    """
+    task, model = run.task, model or run.model
+    baseline = None
+    if _is_empty(data):
+        examples, baseline = run.held_out, _make_baseline(run)
+    else:
+        table = _read_labeled_data(task, data, columns)
         for line in table.notes:
             log(line)
         examples = table.examples
-    else:
-        examples = run.held_out
     examples, hidden = filter_labeled(task, examples)
     if hidden:
         log(format_unlabeled_note(hidden, hidden + len(examples)))
-    if strange := check_labels(task, examples):
-        log(strange)
+    if unknown_labels := check_labels(task, examples):
+        log(unknown_labels)
     engine = model.precision_choice.precision if isinstance(model, FastModel) else ENGINE_OFF
-    scores = [one.with_signature(engine=engine) for one in score(task, model, examples)]
-    return EvalResult(scores, len(examples), hidden, engine, task.scoring_settings(model))
+    answers, evaluated = predict(task, model, examples, on_progress=on_progress)
+    check_answers(answers)
+    scores = [one.with_signature(engine=engine) for one in score_answers(task, model, answers, evaluated)]
+    found = Evaluation(scores, len(examples), hidden, engine, task.scoring_settings(model), task, answers, evaluated)
+    if baseline is None:
+        return found
+    given = [baseline.answer(example) for example in evaluated]
+    return replace(found, baseline=task.score(given, evaluated), baseline_description=baseline.description)
+
+
+def _is_empty(data: Any) -> bool:
+    return data is None or (isinstance(data, str | list | tuple) and not data)
+
+
+def _read_labeled_data(task: Task, data: Any, columns: Mapping[str, str] | None) -> Records:
+    """Labeled examples of files or of a table in memory."""
+    if isinstance(data, str | os.PathLike):
+        data = [data]
+    if isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
+        paths = [os.fspath(path) for path in data]
+        return read_task_examples(task, paths, make_gold_optional(task.roles(paths)), columns)
+    notes: list[str] = []
+    roles = make_gold_optional(task.roles(()))
+    examples = list(read_table(data, roles, columns=resolve_columns(task, roles, columns), notes=notes))
+    if not examples:
+        raise DataError("there are no records", file=type(data).__name__, hint="give a table with at least one row")
+    return Records(examples, notes)
+
+
+def _make_baseline(run: Run) -> Baseline | None:
+    """A rule that reads no input, from the training data of the run."""
+    return None if run.data is None or run.task.is_text_stream else run.task.baseline(run.data.train.examples)
 
 
 def check_labels(task: Task, examples: Sequence[Example]) -> str:

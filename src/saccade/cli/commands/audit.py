@@ -190,7 +190,7 @@ def _add_disaggregated_suite(suites: "list[Suite]", subject: "AuditSubject") -> 
 
 
 def _run_suite(suite: "Suite", subject: "AuditSubject") -> "SuiteResult":
-    from saccade.cli.progress_bar import ProgressBar
+    from saccade.progress import ProgressBar
 
     with ProgressBar() as waiting:
         return suite.run(replace(subject, on_progress=waiting.update))

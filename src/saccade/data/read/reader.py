@@ -111,7 +111,7 @@ def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example
     direct = ColumnMap({role.name: [role.name] for role in request.roles})
     if file_group[0].is_dir():
         for path, record in folder.read_class_folders(file_group[0], request):
-            yield _make_example(path, record, request, direct)
+            yield make_example(path, record, request, direct)
         return
     source = open_source(file_group[0])
     if len(file_group) == 2:
@@ -121,7 +121,7 @@ def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example
             if idx.matches(source)
             else plain_text.read_aligned_lines(source, other, request)
         )
-        yield from (_make_example(source.path, record, request, direct) for record in pairs)
+        yield from (make_example(source.path, record, request, direct) for record in pairs)
         return
     form = find_format(source, request)
     records = form.read_records(source, request)
@@ -138,12 +138,13 @@ def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example
     elif form.name == "plain text" and request.has_kind("words"):
         choice = ColumnMap({}, request.roles[0].name)
     for record in records:
-        yield from _chunk_line(_make_example(source.path, record, request, choice), request)
+        yield from _chunk_line(make_example(source.path, record, request, choice), request)
 
 
-def _make_example(
+def make_example(
     path: Path, record: Record | DataError, request: ReadRequest, column_map: ColumnMap
 ) -> Example | DataError:
+    """The example of a record, or the error of a bad one."""
     if isinstance(record, DataError):
         return record
     try:

@@ -1,0 +1,137 @@
+"""`saccade.generate("runs/tales", "Once upon")`: text from a language model or an encoder-decoder, whole or streamed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+from saccade.api.run import Run
+from saccade.data import Batch
+from saccade.decoding import texts as decoding_texts
+from saccade.decoding.config import GenerationConfig
+from saccade.decoding.texts import StopIds
+from saccade.engine import fast
+from saccade.errors import UsageError
+from saccade.models.load import load
+from saccade.models.model import Model
+from saccade.suggest import suggest
+
+DEFAULT_MAX_NEW_TOKENS = 100
+
+
+class GenerationSettings(TypedDict, total=False):
+    """The fields of `GenerationConfig` as keywords."""
+
+    beams: int
+    length_penalty: float
+    coverage_penalty: float
+    beam_groups: int
+    diversity_penalty: float
+    early_stopping: Literal["first", "heuristic", "exact"]
+    n_best: int
+    temperature: float | None
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    seed: int
+    mbr_samples: int
+    contrastive_alpha: float
+    max_new_tokens: int | None
+    min_new_tokens: int
+    no_repeat_ngram_size: int
+    repetition_penalty: float
+    bad_words: Sequence[str]
+    choices: Sequence[str]
+    regex: str
+    schema: Any
+    stop: str | Sequence[str]
+    draft_model: str
+    prompt_lookup: bool
+
+
+@overload
+def generate(
+    model: Model | Run | str | Path, prompt: str, *, stream: Literal[False] = False, engine: str = "off",
+    decoding: GenerationConfig | None = None, **settings: Unpack[GenerationSettings],
+) -> str: ...  # fmt: skip
+@overload
+def generate(
+    model: Model | Run | str | Path, prompt: str, *, stream: Literal[True], engine: str = "off",
+    decoding: GenerationConfig | None = None, **settings: Unpack[GenerationSettings],
+) -> Iterator[str]: ...  # fmt: skip
+@overload
+def generate(
+    model: Model | Run | str | Path, prompt: list[str] | tuple[str, ...], *, stream: Literal[False] = False,
+    engine: str = "off", decoding: GenerationConfig | None = None, **settings: Unpack[GenerationSettings],
+) -> list[str]: ...  # fmt: skip
+@overload
+def generate(
+    model: Any, prompt: Batch, *args: Any, **settings: Any
+) -> list[list[int]]: ...  # fmt: skip
+def generate(
+    model: Any,
+    prompt: str | Sequence[str] | Batch,
+    *args: Any,
+    stream: bool = False,
+    engine: str = "off",
+    decoding: GenerationConfig | None = None,
+    **settings: Any,
+) -> str | list[str] | list[list[int]] | Iterator[str]:
+    """Generate text from a prompt, or from each of several.
+
+        saccade.generate("runs/tales", "Once upon", max_new_tokens=50, temperature=0.8, top_p=0.95, seed=1)
+        for piece in saccade.generate(model, "Once upon", stream=True):
+            print(piece, end="")
+
+    A language model returns the prompt and its continuation, an encoder-decoder the text that it writes for its input; with a
+    JSON schema both return the JSON alone. The default is greedy decoding of at most 100 new tokens.
+
+    Args:
+        model: A model, a run, or the path or hub name of one.
+        prompt: One text, or a list of texts. A `Batch` of token ids returns new ids; see `saccade.decoding.loop.generate`.
+        stream: Yield pieces of text as they are generated, for a single prompt and a strategy that chooses token by token.
+        engine: "off" runs the plain model; "auto", "int8", "float16" or "float32" its optimized form.
+        decoding: A `GenerationConfig`; its fields can be given as keywords instead.
+        **settings: Every field of `GenerationConfig`, such as max_new_tokens, temperature, top_p, beams, stop or seed.
+    """
+    if isinstance(prompt, Batch):
+        return decoding_texts.generate(model, prompt, *args, **settings)
+    opened = model.model if isinstance(model, Run) else load(model) if isinstance(model, str | Path) else model
+    options: dict[str, Any] = {
+        name: settings.pop(name) for name in ("stop_ids", "processors", "sampler") if name in settings
+    }
+    if args:
+        options["sampler"], *_ = args
+    config = make_generation_config(decoding, settings)
+    if engine != "off":
+        opened = fast(opened, engine)
+    limit = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
+    if not stream:
+        opened_prompt = prompt if isinstance(prompt, str) else list(prompt)
+        return decoding_texts.generate(opened, opened_prompt, decoding=config, max_new_tokens=limit, **options)
+    if not isinstance(prompt, str):
+        raise UsageError(f"stream=True takes one prompt; got {type(prompt).__name__}. Call it for each prompt.")
+    return decoding_texts.stream(opened, prompt, decoding=config, max_new_tokens=limit)
+
+
+def make_generation_config(decoding: GenerationConfig | None, settings: dict[str, Any]) -> GenerationConfig:
+    """A generation config with keywords applied; a keyword that is no field is answered with the nearest.
+
+    >>> make_generation_config(None, {"temperature": 0.8, "stop": "END"}).stop
+    ('END',)
+    """
+    known = [item.name for item in fields(GenerationConfig)]
+    for name in settings:
+        if name not in known:
+            raise UsageError(
+                f"generate has no keyword {name!r}; {suggest(name, [*known, 'stream', 'engine', 'decoding'])}"
+            )
+    values = dict(settings)
+    for name in ("stop", "bad_words", "choices"):
+        if name in values:
+            values[name] = (values[name],) if isinstance(values[name], str) else tuple(values[name])
+    return replace(decoding or GenerationConfig(), **values).check()
+
+
+__all__ = ["GenerationSettings", "StopIds", "generate", "make_generation_config"]

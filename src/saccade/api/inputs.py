@@ -1,0 +1,133 @@
+"""What a Python caller may pass to `predict`: texts, images, records, tables or files; read as examples of a task."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from saccade.data import Example, read_table
+from saccade.data.read.image_files import SUFFIXES
+from saccade.data.read.tables import is_table, table_index
+from saccade.errors import UsageError
+from saccade.tasks.base import Task
+from saccade.tasks.runs.read_data import resolve_columns, stream_task_examples
+
+
+@dataclass(frozen=True)
+class PredictionInput:
+    """Examples to predict, whether the caller passed one of them or several, and the index of a pandas object."""
+
+    examples: Iterator[Example]
+    is_single: bool = False
+    is_lazy: bool = False  # an iterator, which is read while predictions are made
+    index: Any = None
+
+
+def read_prediction_input(
+    task: Task, data: Any, columns: Mapping[str, str] | None = None, notes: list[str] | None = None
+) -> PredictionInput:
+    """Read what `predict` was given.
+
+    A string is one text (for a task of images, the file of one image); a `pathlib.Path` is a data file; a dictionary is one
+    record; a DataFrame, an Arrow table or a list of dictionaries has a row for each example; anything else that can be
+    iterated has an item for each example, and a tuple of texts in it is one example of a task that reads several.
+    """
+    roles = task.input_roles()
+    kind = roles[0].kind
+    if isinstance(data, Mapping):
+        return PredictionInput(_read_rows(task, [data], columns, notes), is_single=True)
+    if (
+        isinstance(data, str)
+        or _is_image(data)
+        or (isinstance(data, Path) and kind == "image" and _is_image_file(data))
+    ):
+        return PredictionInput(iter([_make_example(task, data)]), is_single=True)
+    if isinstance(data, tuple) and len(roles) > 1 and len(data) == len(roles) and all(isinstance(x, str) for x in data):
+        return PredictionInput(iter([_make_example(task, data)]), is_single=True)
+    if kind == "numbers" and _is_number_row(data):
+        return PredictionInput(iter([_make_example(task, data)]), is_single=True)
+    if isinstance(data, os.PathLike):
+        found = task.input_roles([os.fspath(data)])
+        named = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+        return PredictionInput(stream_task_examples(task, [os.fspath(data)], found, named, notes))
+    if is_table(data):
+        return PredictionInput(_read_rows(task, data, columns, notes), index=table_index(data))
+    if not isinstance(data, Iterable):
+        raise UsageError(
+            f"Predictions are made for texts, records, a table or a file; got {type(data).__name__}. Pass a string, a list "
+            "of strings, a DataFrame or a pathlib.Path."
+        )
+    return _read_items(task, data, columns, notes)
+
+
+def _read_items(
+    task: Task, data: Iterable[Any], columns: Mapping[str, str] | None, notes: list[str] | None
+) -> PredictionInput:
+    """A list, a Series, an array or an iterator: an item for each example."""
+    is_lazy, index = isinstance(data, Iterator), table_index(data)
+    for name in ("to_list", "tolist", "to_pylist"):  # a Series of pandas or polars, an array of numpy or Arrow
+        if hasattr(data, name):
+            data = getattr(data, name)()
+            break
+    items = iter(data)
+    first = next(items, None)
+    if first is None:
+        return PredictionInput(iter(()), is_lazy=is_lazy, index=index)
+    items = chain([first], items)
+    if isinstance(first, Mapping):
+        return PredictionInput(_read_rows(task, items, columns, notes), is_lazy=is_lazy)
+    examples = (_make_example(task, item, number) for number, item in enumerate(items, 1))
+    return PredictionInput(examples, is_lazy=is_lazy, index=index)
+
+
+def _read_rows(task: Task, rows: Any, columns: Mapping[str, str] | None, notes: list[str] | None) -> Iterator[Example]:
+    roles = task.input_roles()
+    named = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+    return read_table(rows, roles, columns=resolve_columns(task, roles, named), name="data", notes=notes)
+
+
+def _make_example(task: Task, item: Any, number: int = 1) -> Example:
+    """One example of a text, of several texts, of an image or of a row of numbers."""
+    roles = task.input_roles()
+    if roles[0].kind == "image":
+        value = (
+            np.asarray(item) if isinstance(item, Image.Image) else os.fspath(item) if isinstance(item, Path) else item
+        )
+        return Example({roles[0].name: value}, "data", number)
+    if roles[0].kind == "numbers":
+        return Example({roles[0].name: [float(value) for value in np.ravel(item).tolist()]}, "data", number)
+    texts = (item,) if isinstance(item, str) else item
+    if not (isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts)) or len(texts) != len(roles):
+        wanted = " and ".join(role.name for role in roles)
+        raise UsageError(
+            f"Item {number} is {item!r:.60}; {task.name} reads {wanted}. Pass "
+            + (
+                "a string for each example."
+                if len(roles) == 1
+                else "a tuple of strings for each example, or dictionaries."
+            )
+        )
+    if not task.predicts_per_example:  # running text, whose record of typed texts is a prompt
+        return Example(dict(zip((role.name for role in roles), texts, strict=True)), "data", number)
+    return Example(task.make_record(*texts), "data", number)
+
+
+def _is_image(data: Any) -> bool:
+    return isinstance(data, Image.Image) or (
+        isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim in (2, 3)
+    )
+
+
+def _is_image_file(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
+
+
+def _is_number_row(data: Any) -> bool:
+    return isinstance(data, int | float) or (
+        isinstance(data, Sequence | np.ndarray) and len(data) > 0 and all(np.isscalar(value) for value in data)
+    )

@@ -1,0 +1,122 @@
+"""`saccade.train("label", data="reviews.csv")`: train a model on a file or a table, and return the run."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from saccade.api.run import Run
+from saccade.data.read.tables import is_table, iter_rows
+from saccade.errors import DataError, UsageError
+from saccade.notebook import get_notebook_display
+from saccade.tasks.registry import task_class
+from saccade.training.notebook import NotebookProgress
+from saccade.training.prepare import Job, prepare
+from saccade.training.run import Event, RunResult, run_training
+
+TABLE_FILE = "data.jsonl"  # a table in memory as a file in the directory of its run
+
+
+def train(
+    name: str,
+    /,
+    data: Any = (),
+    *,
+    out: str | Path | None = None,
+    model: str | Path = "",
+    columns: Mapping[str, str] | None = None,
+    minutes: float | None = None,
+    architecture: Mapping[str, Any] | None = None,
+    task: Mapping[str, Any] | None = None,
+    train: Mapping[str, Any] | None = None,
+    on_bad_record: str = "error",
+    on_event: Callable[[Event], None] | None = None,
+) -> Run:
+    """Train a model and return its run; the same call again resumes, or returns at once when training has finished.
+
+        run = saccade.train("label", data="reviews.csv", minutes=5)
+        run = saccade.train("label", data=frame, columns={"text": "review", "label": "stars"}, train={"lr": 2e-4})
+
+    Args:
+        name: The task, such as "label", "tag", "translate" or "language"; `saccade train --help` lists them.
+        data: A file or directory, several of them, a pandas or polars DataFrame, an Arrow table or a list of dictionaries;
+            without it, the built-in sample of the task.
+        out: Directory of the run; default: runs/NAME.
+        model: Weights to start from: a run, a model directory or a hub name; or the name of a family, such as "gpt2", for a new
+            model. Default: a new model of the family that suits the task.
+        columns: Columns of the data by role, such as {"text": "review", "label": "stars"}; default: recognized by name.
+        minutes: Time budget; the learning-rate schedule is fitted to it.
+        architecture: Settings of the model by name, such as {"width": 128}; on the command line --model.width.
+        task: Settings of the task by name, such as {"max_tokens": 512}; on the command line --task.max-tokens.
+        train: Settings of training by name, such as {"lr": 1e-3, "seed": 1}; on the command line --train.lr.
+        on_bad_record: "error" stops at a bad record, "skip" leaves it out.
+        on_event: Called with every step, evaluation, message and checkpoint. Default: a notebook shows the progress.
+    """
+    if on_event is None:
+        display = get_notebook_display()
+        on_event = (lambda event: None) if display is None else NotebookProgress(display)
+    directory = Path(out) if out is not None else Path("runs") / task_class(name).name
+    settings = dict(train or {})
+    if minutes is not None:
+        settings = {"max_minutes": minutes, "fit_schedule": True} | settings
+    job = Job(
+        name,
+        _resolve_data(data, directory),
+        fspath(model),
+        columns or {},
+        on_bad=on_bad_record,
+        model_fields=architecture or {},
+        task_fields=task or {},
+        train_fields=settings,
+    )
+    result: Event | None = None
+    with closing(
+        run_training(prepare(job), directory)
+    ) as events:  # an error in `on_event` releases the directory at once
+        for event in events:
+            on_event(event)
+            result = event
+    assert isinstance(result, RunResult), "the last event of a run is its result"
+    return Run(directory)
+
+
+def _resolve_data(data: Any, directory: Path) -> tuple[str, ...]:
+    """The files of the data; a table in memory becomes a file in the directory of the run, from which it is evaluated later."""
+    if isinstance(data, str | PathLike):
+        return (fspath(data),)
+    if isinstance(data, Sequence) and all(isinstance(path, str | PathLike) for path in data):
+        return tuple(fspath(path) for path in data)
+    if not is_table(data):
+        raise UsageError(
+            f"Training data are files, a DataFrame, an Arrow table or a list of dictionaries; got {type(data).__name__}."
+        )
+    text = "".join(json.dumps(_to_json(row), ensure_ascii=False) + "\n" for row in iter_rows(data))
+    path = directory / TABLE_FILE
+    if path.is_file() and path.read_text(encoding="utf-8") != text:
+        raise DataError(
+            "the run in this directory was trained on another table",
+            file=path,
+            hint="choose another directory with out=..., or remove this one",
+        )
+    if not path.is_file():
+        directory.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    return (str(path),)
+
+
+def _to_json(value: Any) -> Any:
+    """A value of a table as JSON has it: missing values are null, numpy scalars numbers, dates text."""
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(part) for part in value]
+    if hasattr(value, "tolist"):  # an array or a scalar of numpy
+        return _to_json(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
