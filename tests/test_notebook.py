@@ -88,9 +88,9 @@ class Display:
 
 
 def test_training_shows_its_progress_in_a_notebook_only(tmp_path, monkeypatch):
-    display, asked = Display(), {"out": tmp_path / "run", "train_fields": {"max_steps": 3, "eval_every": 1}}
+    display, asked = Display(), {"out": tmp_path / "run", "train": {"max_steps": 3, "eval_every": 1}}
     assert get_notebook_display() is None
-    monkeypatch.setattr("saccade.training.api.get_notebook_display", lambda: display)
+    monkeypatch.setattr("saccade.api.train.get_notebook_display", lambda: display)
     monkeypatch.setattr(showing, "MIN_SECONDS_BETWEEN_UPDATES", 0.0)
     result = saccade.train("regress", **asked)
     assert re.match(r"<div[^>]*>\s*<pre", display.shown[0])

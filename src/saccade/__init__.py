@@ -23,7 +23,7 @@ _LAZY_IMPORTS = {
     "check": "saccade.checking",
     "fast": "saccade.engine",
     "Run": "saccade.api.run",
-    "Predictions": "saccade.tasks.predictions",
+    "Predictions": "saccade.tasks.interface.predictions",
     "Evaluation": "saccade.training.evaluation",
     "GenerationConfig": "saccade.decoding.config",
     "TrainConfig": "saccade.training.config",
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from saccade.models.embed_texts import embed as embed
     from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
-    from saccade.tasks.predictions import Predictions as Predictions
+    from saccade.tasks.interface.predictions import Predictions as Predictions
     from saccade.training.config import Config as TrainConfig  # noqa: F401
     from saccade.training.evaluation import Evaluation as Evaluation
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from saccade.data import Example, read_table
 from saccade.data.read.image_files import SUFFIXES
-from saccade.data.read.tables import is_table, table_index
+from saccade.data.tables import is_table, table_index
 from saccade.errors import UsageError
 from saccade.tasks.base import Task
 from saccade.tasks.runs.read_data import resolve_columns, stream_task_examples

@@ -23,10 +23,9 @@ from saccade.notebook import html_table
 from saccade.progress import ProgressBar, track
 from saccade.suggest import suggest
 from saccade.tasks.base import require_tokenizer
-from saccade.tasks.interface.predictions import Prediction, TextPrediction
+from saccade.tasks.interface.predictions import Prediction, Predictions, TextPrediction
 from saccade.tasks.predict import check_answers
 from saccade.tasks.predict import predict as predict_examples
-from saccade.tasks.predictions import Predictions
 from saccade.tasks.registry import task_class
 from saccade.tasks.runs.run import Run as StoredRun
 from saccade.training.distributed import single_process_world

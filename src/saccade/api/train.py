@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.api.run import Run
-from saccade.data.read.tables import is_table, iter_rows
+from saccade.data.tables import is_table, iter_rows
 from saccade.errors import DataError, UsageError
 from saccade.notebook import get_notebook_display
 from saccade.tasks.registry import task_class

@@ -63,8 +63,8 @@ def _generate_lines(
     task: "Task", generator: "TextGenerator", examples: "Iterable[Example]", as_json: bool
 ) -> Iterator[str]:
     """What is printed for each example, in their order, and the first before the last question is read."""
-    from saccade.progress import ProgressBar
     from saccade.decoding.batch_generate import sorting_windows
+    from saccade.progress import ProgressBar
     from saccade.tasks.predict import predict
 
     plain = generator.decoding == GenerationConfig() and not as_json

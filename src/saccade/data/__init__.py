@@ -4,8 +4,8 @@ from saccade.data.batch import Batch, Features, Image, Text
 from saccade.data.data_report import DataReport, inspect_data
 from saccade.data.example import ROLES, Example, Records, Role
 from saccade.data.read import parse_columns, read_examples, stream_examples, write_rejects
-from saccade.data.read.tables import read_table
 from saccade.data.splits import Splits, find_split_files, open_data
+from saccade.data.tables import read_table
 from saccade.data.writers import write_examples
 from saccade.errors import DataError
 

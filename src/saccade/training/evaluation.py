@@ -1,4 +1,4 @@
-"""`Evaluation`: scores with confidence intervals, per-class scores, the confusion matrix, the mistakes, and a paired comparison."""
+"""`Evaluation`: scores with confidence intervals and per class, the confusion matrix, the mistakes, and a paired comparison."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from saccade.metrics import ConfusionMatrix, Score, confusion_matrix
 from saccade.metrics.score import SCORE_COLUMNS, record_resamples
 from saccade.notebook import html_table
 from saccade.tasks.base import ErrorRow, Task
-from saccade.tasks.predictions import Predictions
+from saccade.tasks.interface.predictions import Predictions
 
 MAX_MISTAKES_SHOWN = 20
 
