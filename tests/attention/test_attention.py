@@ -191,7 +191,7 @@ def test_reinforce_has_the_gradient_of_the_expected_reward():
 
 
 def test_draws_says_what_is_missing():
-    with pytest.raises(ValueError, match=r"ScaledDot\(normaliser=Hard\(\)\)"), record_draws(ScaledDot()):
+    with pytest.raises(ValueError, match=r"ScaledDot\(normalizer=Hard\(\)\)"), record_draws(ScaledDot()):
         pass
     with pytest.raises(ValueError, match="training mode"):
         reinforce_loss([], torch.zeros(2))

@@ -50,7 +50,7 @@ def test_channel_weights_can_be_watched(block):
 
 
 def test_the_plain_one_has_nothing_to_watch():
-    with pytest.raises(ValueError, match="Nothing to watch"), watch(SENet(small("plain"))):
+    with pytest.raises(ValueError, match="SENet has no watchable modules"), watch(SENet(small("plain"))):
         pass
 
 

@@ -10,29 +10,29 @@ pytestmark = pytest.mark.nightly
 
 WATCH = """
 import json, torch
-from saccade.attention import FULL, Pooled, ScaledDot, Sight, Stream, Top, Windowed, watch
-from saccade.bench.measure import high_water
+from saccade.attention import FULL, Downsample, RowCallback, ScaledDot, Sight, TopK, Windowed, watch
+from saccade.bench.measure import read_peak_memory
 n = 16384
 q = torch.randn(1, 4, n, 16)
 mechanism = {mechanism}
 mechanism(q, q, q, Sight(FULL))
-base, _ = high_water(reset=True)
+base, _ = read_peak_memory(reset=True)
 with watch(mechanism, reduce={reduce}) as looks:
     mechanism(q, q, q, Sight(FULL))
-peak, _ = high_water()
+peak, _ = read_peak_memory()
 print(json.dumps({{"mb": (peak - base) / 2**20, "seen": None if looks[0].weights is None else looks[0].weights.sum().item()}}))
 """
 
 
-@pytest.mark.parametrize("reduce", ["Top(32)", "Pooled(256)", "Stream(lambda rows, weights: None)"])
-@pytest.mark.parametrize("mechanism", ["ScaledDot()", "Windowed(64, count=2)"])
+@pytest.mark.parametrize("reduce", ["TopK(32)", "Downsample(256)", "RowCallback(lambda rows, weights: None)"])
+@pytest.mark.parametrize("mechanism", ["ScaledDot()", "Windowed(64, global_count=2)"])
 def test_watching_16384_tokens_takes_little_memory(mechanism, reduce):
     """All weights of the four heads would take 4 GB; a tenth of that is allowed."""
     code = WATCH.format(mechanism=mechanism, reduce=reduce)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found["mb"] < 410
-    if reduce == "Pooled(256)":
+    if reduce == "Downsample(256)":
         assert found["seen"] == pytest.approx(4 * 256, rel=1e-3)
 
 
@@ -52,7 +52,7 @@ print(json.dumps(times))
 """
 
 
-@pytest.mark.parametrize("mechanism", ["Windowed(256, count=16)", "BigBird(8)"])
+@pytest.mark.parametrize("mechanism", ["Windowed(256, global_count=16)", "BigBird(8)"])
 def test_time_grows_with_n_not_with_its_square(mechanism):
     done = subprocess.run(
         [sys.executable, "-c", GROWTH.format(mechanism=mechanism)], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Attention: mechanisms under one contract, patterns, masks and `watch`. `MECHANISMS` is the table of all mechanisms."""
+"""Attention mechanisms behind one interface, attention patterns, masks, and `watch`. `MECHANISMS` lists all mechanisms."""
 
 from saccade.attention.bias import Alibi, T5Bias
 from saccade.attention.layout import Layout

@@ -1,4 +1,4 @@
-"""A matrix as characters: what `draw` prints where no picture can be shown."""
+"""ASCII heatmap: a matrix drawn with characters, for terminals that cannot show images."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ SHADE_CHARACTERS = " ░▒▓█"
 
 
 def ascii_heatmap(matrix: Tensor, *, low: float | None = None, high: float | None = None) -> str:
-    """Two characters for each number, from blank for the lowest to solid for the highest.
+    """A matrix as text: two characters per number, from blank for the lowest to solid for the highest.
 
     >>> print(ascii_heatmap(torch.tensor([[0.0, 0.5], [0.25, 1.0]])))
       ▒▒

@@ -1,7 +1,7 @@
-"""Tilts of the scores that depend on distance: ALiBi's fixed slopes and T5's learned buckets.
+"""Biases of the attention scores that depend on distance: ALiBi's fixed slopes and T5's learned relative position buckets.
 
-A bias is a function of positions, so it is dense in a mask, blockwise in the sparse mechanisms, and right at every step of
-a generation.
+A bias is a function of positions, so the same code serves a dense mask, the blocks of sparse attention, and each step of
+decoding with a KV cache.
 """
 
 import math
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Alibi(nn.Module):
-    """Farther is less: -slope · distance, with a slope for each head (Press et al. 2022, arXiv 2108.12409).
+    """ALiBi, attention with linear biases: -slope · distance, with one slope per head (Press et al. 2022, arXiv 2108.12409).
 
     >>> Alibi(2).slopes.tolist()
     [0.0625, 0.00390625]
@@ -23,10 +23,10 @@ class Alibi(nn.Module):
 
     @property
     def slopes(self) -> Tensor:
-        """One for each head, in a geometric row from one half to 1/256 (for eight heads)."""
+        """The slope of each head: a geometric sequence, from 1/2 to 1/256 for eight heads."""
         power = 2 ** math.floor(math.log2(self.heads))
         slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-        # for other counts the paper takes every second slope of the next power of two
+        # if the number of heads is no power of two, the paper adds every second slope of the next power
         return torch.tensor(slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(self.heads - power)])
 
     def forward(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -34,10 +34,11 @@ class Alibi(nn.Module):
 
 
 class T5Bias(nn.Module):
-    """A learned tilt for each head and each bucket of distances (Raffel et al. 2020, arXiv 1910.10683).
+    """T5's relative position bias, learned for each head and bucket of distances (Raffel et al. 2020, arXiv 1910.10683).
 
-    Near distances have a bucket each, far ones share buckets of growing size up to `max_relative_distance`, and all beyond
-    share the last. With `bidirectional` half of the buckets are for keys that come after the query.
+    Small distances have one bucket each, larger ones share buckets of logarithmically growing size up to
+    `max_relative_distance`, and all beyond share the last. With `bidirectional`, half of the buckets are for keys after the
+    query.
     """
 
     def __init__(self, heads: int, *, buckets: int = 32, max_relative_distance: int = 128, bidirectional: bool = True):
@@ -46,7 +47,7 @@ class T5Bias(nn.Module):
         self.table = nn.Embedding(buckets, heads)
 
     def to_bucket(self, offset: Tensor) -> Tensor:
-        """The bucket of a key that stands `offset` positions after the query.
+        """The bucket of a key that is `offset` positions after the query.
 
         >>> T5Bias(1, buckets=8, max_relative_distance=16).to_bucket(torch.tensor([-20, -3, -1, 0, 1, 3, 20])).tolist()
         [3, 2, 1, 0, 5, 6, 7]
@@ -56,23 +57,23 @@ class T5Bias(nn.Module):
         if self.bidirectional:
             count //= 2
             first = (offset > 0) * count
-            away = offset.abs()
+            distance = offset.abs()
         else:
-            away = (-offset).clamp(min=0)
+            distance = (-offset).clamp(min=0)
         exact = count // 2
-        # the logarithm in float32, as published: at the borders other precisions fall into other buckets
+        # the logarithm in float32, as published: at the bucket boundaries other precisions round into other buckets
         far = (
             exact
             + (
-                (away.clamp(min=1).float() / exact).log()
+                (distance.clamp(min=1).float() / exact).log()
                 / math.log(self.max_relative_distance / exact)
                 * (count - exact)
             ).long()
         )
-        return first + torch.where(away < exact, away, far.clamp(max=count - 1))
+        return first + torch.where(distance < exact, distance, far.clamp(max=count - 1))
 
     def forward(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        tilt = self.table(self.to_bucket(k_pos - q_pos))  # (..., 1 or H, Q, K, H)
-        if tilt.dim() > 3:  # positions that differ from head to head: each head takes its own
-            tilt = tilt.squeeze(-4) if tilt.size(-4) == 1 else tilt.diagonal(dim1=-4, dim2=-1)
-        return tilt.movedim(-1, -3)
+        bias = self.table(self.to_bucket(k_pos - q_pos))  # (..., 1 or H, Q, K, H)
+        if bias.dim() > 3:  # positions differ between heads: each head takes its own
+            bias = bias.squeeze(-4) if bias.size(-4) == 1 else bias.diagonal(dim1=-4, dim2=-1)
+        return bias.movedim(-1, -3)

@@ -1,5 +1,7 @@
-"""Softmax attention with dropout on its weights, which the fused kernel does not know: a few heads at a time, and made again in
-the backward pass, so that only which weights were dropped is remembered, a byte each.
+"""Softmax attention with attention dropout, which the fused kernel does not support on a CPU.
+
+A few heads are computed at a time, and the weights are recomputed in the backward pass, so only the dropout mask is stored,
+one byte per weight.
 """
 
 import math
@@ -10,27 +12,27 @@ from torch import Tensor
 
 from saccade.attention.sight import Sight
 
-MAX_WEIGHTS = 2**20  # weights that exist at one time, or those of one head: they stay in the processor's cache
+MAX_WEIGHTS = 2**20  # weights in memory at a time (at least those of one head), so that they fit in the processor cache
 
 
 def attention_with_dropout(
     q: Tensor, k: Tensor, v: Tensor, sight: Sight, *, dropout: float, scale: float | None
 ) -> Tensor:
-    """softmax(q·k · scale + mask), of which the `share` that the sight's noise says is dropped, @ v."""
-    assert sight.noise is not None, "what is dropped has been drawn"
+    """dropout(softmax(q·k · scale + mask)) @ v; the noise of the sight decides which weights are dropped."""
+    assert sight.noise is not None, "the random numbers of the sight must have been drawn"
     scale = 1 / math.sqrt(q.size(-1)) if scale is None else scale
     return _AttentionWithDropout.apply(q, k, v, sight.mask(q, k), sight.noise < dropout, dropout, scale)  # type: ignore[no-any-return]
 
 
 class _AttentionWithDropout(torch.autograd.Function):
-    """A group of heads after the other; each is computed twice, and neither time is it kept."""
+    """Attention in chunks of heads, whose weights are computed in forward and again in backward, and never stored."""
 
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout_mask: Tensor, dropout: float, scale: float
     ) -> Tensor:
         ctx.save_for_backward(q, k, v, mask, dropout_mask)
-        ctx.share, ctx.scale = dropout, scale
+        ctx.dropout, ctx.scale = dropout, scale
         out = q.new_empty(*q.shape[:3], v.size(-1))
         for at in _chunk_batch_heads(dropout_mask):
             weights = _weights(q[at], k[at], _slice_mask(mask, at), scale).masked_fill_(dropout_mask[at], 0.0)
@@ -39,31 +41,31 @@ class _AttentionWithDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, mask, gone = ctx.saved_tensors
+        q, k, v, mask, dropout_mask = ctx.saved_tensors
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        for at in _chunk_batch_heads(gone):
-            now = grad[at] / (1 - ctx.share)
+        for at in _chunk_batch_heads(dropout_mask):
+            scaled_grad = grad[at] / (1 - ctx.dropout)
             weights = _weights(q[at], k[at], _slice_mask(mask, at), ctx.scale)
-            dv[at] = weights.masked_fill(gone[at], 0.0).mT @ now
-            slope = (now @ v[at].mT).masked_fill_(gone[at], 0.0).mul_(weights)
-            slope.sub_(weights.mul_(slope.sum(-1, keepdim=True))).mul_(ctx.scale)  # softmax's own slope
-            dq[at] = slope @ k[at]
-            dk[at] = slope.mT @ q[at]
+            dv[at] = weights.masked_fill(dropout_mask[at], 0.0).mT @ scaled_grad
+            dscores = (scaled_grad @ v[at].mT).masked_fill_(dropout_mask[at], 0.0).mul_(weights)
+            dscores.sub_(weights.mul_(dscores.sum(-1, keepdim=True))).mul_(ctx.scale)  # the gradient of softmax
+            dq[at] = dscores @ k[at]
+            dk[at] = dscores.mT @ q[at]
         return dq, dk, dv, None, None, None, None
 
 
-BatchHeadSlice = tuple[slice, slice]  # rows of the batch, and heads of them
+BatchHeadSlice = tuple[slice, slice]  # (rows of the batch, heads)
 
 
 def _chunk_batch_heads(dropout_mask: Tensor) -> list[BatchHeadSlice]:
-    """Heads of a row, or several whole rows, as many together as there is room for."""
+    """Chunks of at most MAX_WEIGHTS weights: some heads of one row, or all heads of several rows."""
     batch, heads = dropout_mask.shape[:2]
-    most = max(1, MAX_WEIGHTS // max(1, dropout_mask[0, 0].numel()))
-    if most < heads:
-        starts = range(0, heads, most)
-        return [(slice(row, row + 1), slice(start, start + most)) for row in range(batch) for start in starts]
-    some = most // heads
-    return [(slice(start, start + some), slice(None)) for start in range(0, batch, some)]
+    max_heads = max(1, MAX_WEIGHTS // max(1, dropout_mask[0, 0].numel()))
+    if max_heads < heads:
+        starts = range(0, heads, max_heads)
+        return [(slice(row, row + 1), slice(start, start + max_heads)) for row in range(batch) for start in starts]
+    max_rows = max_heads // heads
+    return [(slice(start, start + max_rows), slice(None)) for start in range(0, batch, max_rows)]
 
 
 def _slice_mask(mask: Tensor, index: BatchHeadSlice) -> Tensor:
@@ -73,7 +75,7 @@ def _slice_mask(mask: Tensor, index: BatchHeadSlice) -> Tensor:
 
 
 def _weights(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The definition; a query that may see nothing gets zeros."""
+    """The attention weights by definition; a query without visible keys gets zeros."""
     scores = (q @ k.mT).mul_(scale).add_(mask)
     blind = (mask == -math.inf).all(-1, keepdim=True)
     if not torch.compiler.is_compiling() and not bool(blind.any()):

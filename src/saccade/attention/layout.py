@@ -1,4 +1,4 @@
-"""How the tokens of a batch lie in their rows: which are padding, which text each belongs to, which are global."""
+"""The layout of a batch: padding mask, document ids of packed rows, and global tokens."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """What travels with a batch from its text to every attention that reads it.
+    """Which tokens of a batch are padding, which packed text each belongs to, and which are global; all layers receive it.
 
-    >>> Layout()  # one text a row, and nothing is padding
+    >>> Layout()  # one text per row, no padding
     Layout(keep=None, document_ids=None, global_tokens=None)
     """
 
-    keep: Tensor | None = None  # (B, L) True = real token; None = all real
+    keep: Tensor | None = None  # (B, L) padding mask: True = real token; None = no padding
     document_ids: Tensor | None = (
-        None  # (B, L) number of the text that a token is of, where rows hold several; None = one
+        None  # (B, L) which text of a packed row each token belongs to; None = one text per row
     )
-    global_tokens: Tensor | None = (
-        None  # (B, G) positions of tokens that a local mechanism lets everybody see; -1 fills up
-    )
+    global_tokens: Tensor | None = None  # (B, G) positions of global tokens for local attention; padded with -1

@@ -1,8 +1,8 @@
-"""Who may look at whom: a pattern is part of a model's architecture and a function of positions.
+"""Attention patterns: which query positions may attend to which key positions, such as causal, sliding window or global.
 
-Positions come in already shaped to meet: queries as (..., Q, 1), keys as (..., 1, K). A pattern that differs from head to
-head answers with a head axis before those two. Patterns are frozen, so they compare, hash, print and pickle; `&` and `|`
-join them.
+A pattern is part of a model's architecture and a function of positions, which come in shapes that broadcast: queries as
+(..., Q, 1), keys as (..., 1, K). A pattern that differs between heads returns a head axis before those two. Patterns are
+frozen dataclasses, so they can be compared, hashed, printed and pickled; `&` and `|` combine them.
 
 >>> print((Window(2, 0) | Global(1)).draw(6))
 ■ ■ ■ ■ ■ ■
@@ -27,20 +27,20 @@ Reach = tuple[float, float]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which key positions each query position may look at."""
+    """Which key positions each query position may attend to."""
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
-        """True where the query at position `q` may look at the key at position `k`."""
-        raise NotImplementedError(f"{type(self).__name__} must say which positions it allows")
+        """True where the query at position `q` may attend to the key at position `k`."""
+        raise NotImplementedError(f"{type(self).__name__} must define which positions it allows")
 
     @property
     def reach(self) -> Reach:
-        """How far back and how far ahead a query can look at most: what lets a fast path skip the rest."""
+        """The largest distance back and ahead that a query can attend to; a fast path skips what lies beyond."""
         return (math.inf, math.inf)
 
     @property
     def is_pairwise(self) -> bool:
-        """Whether each pair can be judged by itself, without the rest of the row."""
+        """Whether each (query, key) pair can be decided on its own, without the rest of the row."""
         return True
 
     def __and__(self, other: "Pattern") -> "Pattern":
@@ -55,17 +55,17 @@ class Pattern:
         return html_text(f"{self!r}\n{self.draw(8)}")
 
     def draw(self, size: int = 6) -> str:
-        """The pattern as a picture: a row for each query, a column for each key; of several heads, the first."""
-        at = torch.arange(size)
-        seen = self.allows(at[:, None], at[None, :])
-        while seen.dim() > 2:
-            seen = seen[0]
-        return "\n".join(" ".join("■" if x else "·" for x in row) for row in seen.expand(size, size).tolist())
+        """The pattern as text: one row per query, one column per key; if heads differ, the first head."""
+        positions = torch.arange(size)
+        visible = self.allows(positions[:, None], positions[None, :])
+        while visible.dim() > 2:
+            visible = visible[0]
+        return "\n".join(" ".join("■" if x else "·" for x in row) for row in visible.expand(size, size).tolist())
 
 
 @dataclass(frozen=True)
 class Full(Pattern):
-    """Everybody sees everybody: an encoder."""
+    """Full (bidirectional) attention, as in an encoder: every position attends to every position."""
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         return torch.ones((1, 1), dtype=torch.bool, device=q.device)
@@ -73,7 +73,7 @@ class Full(Pattern):
 
 @dataclass(frozen=True)
 class Causal(Pattern):
-    """Only the past and the present: a decoder.
+    """Causal attention, as in a decoder: a position attends to itself and to earlier positions.
 
     >>> print(Causal().draw(3))
     ■ · ·
@@ -91,7 +91,7 @@ class Causal(Pattern):
 
 @dataclass(frozen=True)
 class Window(Pattern):
-    """Neighbours only: at most `left` positions back and `right` ahead."""
+    """Sliding-window attention: at most `left` positions back and `right` positions ahead."""
 
     left: int
     right: int
@@ -99,7 +99,7 @@ class Window(Pattern):
     def __post_init__(self):
         if self.left < 0 or self.right < 0:
             raise ValueError(
-                f"A window reaches 0 or more positions each way; got left={self.left}, right={self.right}."
+                f"left and right of a window must be 0 or more positions; got left={self.left}, right={self.right}."
             )
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True)
 class Prefix(Pattern):
-    """The first `length` positions are seen by all, the rest only by what comes after: a prefix language model."""
+    """Prefix language model: the first `length` positions attend to each other in both directions, the rest is causal."""
 
     length: int
 
@@ -123,13 +123,13 @@ class Prefix(Pattern):
 
 @dataclass(frozen=True)
 class Global(Pattern):
-    """The first `count` positions see everything and are seen by everything (Longformer's and BigBird's global tokens)."""
+    """Global tokens (Longformer, BigBird): the first `count` positions attend to all positions, and all attend to them."""
 
     count: int
 
     def __post_init__(self):
         if self.count < 0:
-            raise ValueError(f"The number of global positions is 0 or more; got {self.count}.")
+            raise ValueError(f"The number of global positions must be 0 or more; got {self.count}.")
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         return (q < self.count) | (k < self.count)
@@ -137,7 +137,7 @@ class Global(Pattern):
 
 @dataclass(frozen=True)
 class Strided(Pattern):
-    """Every `step`-th position, counted from the query (Child et al. 2019, arXiv 1904.10509)."""
+    """Strided attention: every `stride`-th position, counted from the query (Child et al. 2019, arXiv 1904.10509)."""
 
     stride: int
 
@@ -147,10 +147,10 @@ class Strided(Pattern):
 
 @dataclass(frozen=True)
 class RandomBlocks(Pattern):
-    """A few blocks of keys for each block of queries, drawn by a hash of (seed, head, query block, key block).
+    """Random blocks (BigBird): a few blocks of keys per block of queries, chosen by a hash of (seed, head, query, key block).
 
-    Nothing is stored and nothing depends on the order of calls, so a row sees the same blocks in training, in a batch,
-    alone, and on another machine. The number of blocks to draw from is read off the keys, hence pass a whole row of them.
+    Nothing is stored and nothing depends on the order of calls, so a sequence gets the same blocks in training, in a batch,
+    alone, and on another machine. The number of available blocks is derived from the keys, so pass all keys of a row.
     """
 
     seed: int = 0
@@ -165,13 +165,13 @@ class RandomBlocks(Pattern):
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         blocks = -(-k.size(-1) // self.block_size)
         last = k.amax(-1, keepdim=True) // self.block_size
-        free = torch.arange(blocks, device=k.device)[None, :] <= last  # only blocks that the row has
+        free = torch.arange(blocks, device=k.device)[None, :] <= last  # only blocks that exist in the row
         return expand_block_mask(
             self.choose_blocks(free.expand(*last.shape[:-2], blocks, blocks)), q, k, self.block_size
         )
 
     def choose_blocks(self, available: Tensor) -> Tensor:
-        """Of the `free` blocks (..., query block, key block), the `count` with the highest hash, for each head."""
+        """The `available` blocks (..., query block, key block) with the highest hash, `blocks_per_query_block` for each head."""
         blocks = available.size(-1)
         at = torch.arange(blocks, device=available.device)
         head = torch.arange(self.heads, device=available.device)[:, None, None]
@@ -183,7 +183,7 @@ class RandomBlocks(Pattern):
 
 @dataclass(frozen=True)
 class And(Pattern):
-    """What two patterns allow together."""
+    """The intersection of two patterns: what both allow."""
 
     first: Pattern
     second: Pattern
@@ -203,7 +203,7 @@ class And(Pattern):
 
 @dataclass(frozen=True)
 class Or(Pattern):
-    """What at least one of two patterns allows."""
+    """The union of two patterns: what at least one of them allows."""
 
     first: Pattern
     second: Pattern
@@ -225,9 +225,9 @@ FULL, CAUSAL = Full(), Causal()
 
 
 def expand_block_mask(block_mask: Tensor, q: Tensor, k: Tensor, block_size: int) -> Tensor:
-    """Spread links between blocks, (..., query block, key block), over the positions in those blocks."""
+    """Expand a mask between blocks, (..., query block, key block), to the positions in those blocks."""
     rows, columns = (q // block_size).clamp(min=0), (k // block_size).clamp(min=0)
-    # numpy's: that of torch imports sympy, which takes most of a second
+    # from numpy: the function of torch imports sympy, which takes most of a second
     lead = np.broadcast_shapes(block_mask.shape[:-2], rows.shape[:-2], columns.shape[:-2])
     block_mask = block_mask.expand(*lead, *block_mask.shape[-2:])
     block_mask = block_mask.gather(-2, rows.expand(*lead, rows.size(-2), block_mask.size(-1)))
@@ -235,7 +235,7 @@ def expand_block_mask(block_mask: Tensor, q: Tensor, k: Tensor, block_size: int)
 
 
 def _hash(x: Tensor) -> Tensor:
-    """Scramble integers, well enough that neighbours look unrelated (a 31-bit multiply and shift, twice)."""
+    """An integer hash: two rounds of multiply and xor-shift in 31 bits, so that neighbours look unrelated."""
     for factor in (0x45D9F3B, 0x119DE1F3):
         x = ((x ^ (x >> 15)) * factor) & 0x7FFFFFFF
     return x ^ (x >> 13)

@@ -1,4 +1,4 @@
-"""Every mechanism of the package with its formula, its cost and what it honours: the table that tests and tools run over."""
+"""The table of attention mechanisms, with formula, paper, cost and supported features; tests and tools iterate over it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,37 +27,35 @@ FEATURES = {
     "padding": "padding does not change the output",
     "cross_attention": "supports cross-attention from one sequence to another",
     "incremental": "decoding token by token equals the full pass",
-    "permutation": "without positions the order of the keys does not matter",
-    "gradients": "queries and keys are trained by back-propagation",
-    "normalized": "attention weights of a row are nonnegative and sum to one (to zero where no key is visible)",
+    "permutation": "without positional encoding, the order of the keys does not matter",
+    "gradients": "queries and keys receive gradients",
+    "normalized": "attention weights of a row are nonnegative and sum to one (to zero if no key is visible)",
 }
 
 
 @dataclass(frozen=True)
 class MechanismEntry:
-    """One line of the table."""
+    """One mechanism of the table."""
 
     name: str
-    make: Callable[[int, int, int], Mechanism]  # (head width, heads, longest text), with sizes that suit that length
+    make: Callable[[int, int, int], Mechanism]  # (head width, heads, max. positions)
     formula: str
     paper: str
     cost: str
     supports: frozenset[str]
 
     def lacks(self) -> frozenset[str]:
+        """The features that the mechanism does not support."""
         return frozenset(FEATURES) - self.supports
 
 
 def _scale_size(default: int, length: int, divisor: int) -> int:
-    """The usual size, or a share of a text that is too short for it."""
+    """The default size, or a fraction of the sequence length if the sequence is too short for it."""
     return min(default, max(2, length // divisor))
 
 
 ALL_FEATURES = frozenset(FEATURES)
-SELF_ATTENTION_FEATURES = ALL_FEATURES - {
-    "cross_attention",
-    "permutation",
-}  # looks at tokens of its own sequence, by place
+SELF_ATTENTION_FEATURES = ALL_FEATURES - {"cross_attention", "permutation"}  # keys are selected by their position
 DENSE_COST = "n² d"
 
 MECHANISMS = [
@@ -147,7 +145,7 @@ MECHANISMS = [
     MechanismEntry(
         "windowed",
         lambda w, h, n: Windowed(_scale_size(256, n, 8), global_count=_scale_size(16, n, 32)),
-        "softmax(q·k / √d), near or global",
+        "softmax(q·k / √d), window or global",
         "Beltagy 2020",
         "n w d",
         SELF_ATTENTION_FEATURES,
@@ -155,7 +153,7 @@ MECHANISMS = [
     MechanismEntry(
         "bigbird",
         lambda w, h, n: BigBird(h, block_size=_scale_size(64, n, 12)),
-        "softmax(q·k / √d), near, global or random",
+        "softmax(q·k / √d), window, global or random",
         "Zaheer 2020",
         "n w d",
         SELF_ATTENTION_FEATURES,
@@ -196,7 +194,7 @@ MECHANISMS = [
 
 
 def get_mechanism(name: str) -> MechanismEntry:
-    """The line of that name, or an error that lists the names.
+    """The mechanism of that name, or an error that suggests the nearest name.
 
     >>> get_mechanism("scaled_dot").cost
     'n² d'

@@ -1,9 +1,9 @@
-"""PyTorch's fused attention kernel, and when it may be used.
+"""PyTorch's fused attention kernel (scaled_dot_product_attention, SDPA), and when it can be used.
 
-The kernel knows scaled dot products, softmax and one mask. It takes no dropout on the weights and no mask that needs a
-gradient on a CPU, and it wants keys and values equally wide; `fused` sees to the widths, `fusible` answers the rest. On a CPU
-with AVX512-BF16, where it was measured, it is slower with bfloat16 than with float32, backwards four times as slow; so where
-only products are to be short (autocast) it computes in float32.
+The kernel computes scaled dot products, softmax and one mask. On a CPU it supports neither attention dropout nor a mask that
+requires a gradient, and it needs keys and values of equal width; `sdpa` pads the widths, `can_use_sdpa` checks the rest. On
+a CPU with AVX512-BF16, where it was measured, bfloat16 is slower than float32, four times as slow in the backward pass; so
+under autocast (mixed precision) it runs in float32.
 """
 
 import math
@@ -16,26 +16,27 @@ from saccade.attention.sight import Sight
 
 
 def can_use_sdpa(sight: Sight) -> bool:
-    """Whether the kernel can serve this call: nothing random, and no tilt that must learn."""
+    """Whether the kernel supports this call: no dropout or sampling, and no bias that requires a gradient."""
     if sight.noise is not None:
         return False
-    learned = any(p.requires_grad for p in getattr(sight.bias, "parameters", tuple)())
-    return not (learned and torch.is_grad_enabled())
+    bias_needs_grad = any(p.requires_grad for p in getattr(sight.bias, "parameters", tuple)())
+    return not (bias_needs_grad and torch.is_grad_enabled())
 
 
 def is_cpu_autocast(q: Tensor) -> bool:
-    """Whether a processor is told to shorten numbers for the sake of products, of which attention has few."""
+    """Whether autocast (mixed precision) is enabled on a CPU, where attention is faster in float32."""
     return q.device.type == "cpu" and torch.is_autocast_enabled("cpu")
 
 
 def upcast_bfloat16(x: Tensor) -> Tensor:
+    """bfloat16 to float32; other dtypes unchanged."""
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
 def sdpa(
     q: Tensor, k: Tensor, v: Tensor, sight: Sight, *, scale: float | None = None, bias: Tensor | None = None
 ) -> Tensor:
-    """softmax(q·k · scale + mask + tilt) @ v in one kernel; the scale is 1/√d unless it is given."""
+    """softmax(q·k · scale + mask + bias) @ v in one fused kernel; the default scale is 1/√d."""
     if is_cpu_autocast(q):
         with torch.autocast("cpu", enabled=False):
             return sdpa(upcast_bfloat16(q), upcast_bfloat16(k), upcast_bfloat16(v), sight, scale=scale, bias=bias).to(

@@ -1,7 +1,7 @@
-"""What one stack may see in one forward pass: the pattern of the model and the padding of the batch, joined.
+"""The attention mask of one forward pass: the attention pattern of the model combined with the padding of the batch.
 
-A `Sight` is built once per pass and shared by all layers, so masks are made once. Bool means *may look*, float means
-*tilt*; `Sight.mask` is the only place where the two become one tensor.
+A `Sight` is built once per forward pass and shared by all layers, so each mask is computed once. A bool mask says which
+keys may be attended to, a float bias is added to the scores; only `Sight.mask` combines the two into one tensor.
 """
 
 import math
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Bias(Protocol):
-    """A tilt of the scores, as a function of positions that are shaped to meet: (..., Q, 1) and (..., 1, K)."""
+    """An additive bias of the scores, as a function of positions that broadcast: (..., Q, 1) and (..., 1, K)."""
 
     def __call__(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:  # (..., H, Q, K)
         ...
@@ -26,9 +26,9 @@ class Bias(Protocol):
 
 @dataclass
 class Sight:
-    """What the queries may see of the keys.
+    """Which keys the queries may attend to, and with which bias.
 
-    Without positions the row is *fresh*: the queries are the keys, counted from 0 over the real tokens.
+    Without positions, the queries and the keys are the same full sequence, numbered from 0 over the real tokens.
 
     >>> Sight(CAUSAL, keep=torch.tensor([[False, True, True]])).mask(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2))
     tensor([[[[-inf, -inf, -inf],
@@ -39,62 +39,58 @@ class Sight:
     pattern: Pattern
     q_pos: Tensor | None = None  # (B|1, Q)
     k_pos: Tensor | None = None  # (B|1, K)
-    keep: Tensor | None = None  # (B, K) True = real token; None = all real
+    keep: Tensor | None = None  # (B, K) padding mask: True = real token; None = no padding
     bias: Bias | None = None
-    query_keep: Tensor | None = None  # (B, Q) True = the query is a real token; a fresh row reads it off `keep`
-    queries_are_last: bool = False  # the queries are the last of the keys
-    cross: bool = False  # the keys are another sequence than the queries
-    document_ids: Tensor | None = (
-        None  # (B, K) the number of the text that a token is of, where a row holds several; None = one
-    )
-    query_document_ids: Tensor | None = None  # (B, Q) the same of the queries; a fresh row reads it off `document_ids`
-    global_tokens: Tensor | None = (
-        None  # (B, G) positions of tokens that a local mechanism lets everybody see; -1 fills up
-    )
-    noise: Tensor | None = None  # (B, H, Q, K) in [0, 1): the chance of this call, drawn once, for whoever needs it
+    query_keep: Tensor | None = None  # (B, Q) True = the query is a real token; for a full sequence, `keep` says so
+    queries_are_last: bool = False  # the queries are the last positions of the keys, as in decoding with a KV cache
+    cross: bool = False  # cross-attention: the keys come from another sequence than the queries
+    document_ids: Tensor | None = None  # (B, K) which text of a packed row each key belongs to; None = one text per row
+    query_document_ids: Tensor | None = None  # (B, Q) the same for queries; for a full sequence, `document_ids` says so
+    global_tokens: Tensor | None = None  # (B, G) positions of global tokens for local attention; padded with -1
+    noise: Tensor | None = None  # (B, H, Q, K) uniform in [0, 1): the random numbers of this call, drawn once
     cache: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self):
         if self.keep is not None and (self.keep.dtype != torch.bool or self.keep.dim() < 2):
             raise ValueError(
-                f"keep is bool, (B, K), True for real tokens; got {self.keep.dtype} of shape {tuple(self.keep.shape)}."
+                f"keep is bool of shape (B, K), True for real tokens; got {self.keep.dtype} of shape {tuple(self.keep.shape)}."
             )
 
     @property
     def is_full_sequence(self) -> bool:
-        """The queries are the keys, from the first token on: nothing is remembered from earlier."""
+        """Whether the queries are the keys, from the first token on: no KV cache, no cross-attention."""
         return self.q_pos is None and self.k_pos is None and not self.cross
 
     @property
     def real_queries(self) -> Tensor | None:
-        """(B, Q) which queries are real tokens; None = all, or not known."""
+        """(B, Q) which queries are real tokens; None if all are, or if that is unknown."""
         return self.keep if self.is_full_sequence else self.query_keep
 
     def get_or_make(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made at the first call and shared by all layers after it.
+        """The cached value of that name; the first call makes it, later layers share it.
 
-        What needs a gradient is made anew for each: recomputing a layer in backward must find the same graph.
+        A tensor that requires a gradient is not cached: gradient checkpointing must find the same graph in each layer.
         """
         if name in self.cache:
             return self.cache[name]  # type: ignore[return-value]
-        made = make()
-        if not (isinstance(made, Tensor) and made.requires_grad):
-            self.cache[name] = made
-        return made
+        value = make()
+        if not (isinstance(value, Tensor) and value.requires_grad):
+            self.cache[name] = value
+        return value
 
     def restrict(self, pattern: Pattern) -> "Sight":
-        """The same sight, narrowed by one more pattern."""
-        narrow = self.get_or_make(
-            ("within", pattern), lambda: replace(self, pattern=self.pattern & pattern, noise=None, cache={})
+        """The same sight, restricted by one more pattern."""
+        restricted = self.get_or_make(
+            ("restrict", pattern), lambda: replace(self, pattern=self.pattern & pattern, noise=None, cache={})
         )
-        return narrow if self.noise is None else replace(narrow, noise=self.noise)
+        return restricted if self.noise is None else replace(restricted, noise=self.noise)
 
     def select_queries(self, index: Tensor) -> "Sight":
-        """The same sight for some of the queries only: how watching a long text stays small."""
+        """The same sight for some of the queries only, so that watching a long sequence needs little memory."""
         q_pos, k_pos = self.q_pos, self.k_pos
         if self.is_full_sequence and (self.keep is not None or self.document_ids is not None):
             q_pos = k_pos = make_positions(self.keep, self.document_ids)
-        q_parts = (
+        query_ids = (
             None
             if self.document_ids is None
             else (self.document_ids if self.query_document_ids is None else self.query_document_ids)[:, index]
@@ -108,55 +104,55 @@ class Sight:
             k_pos=k_pos,
             query_keep=real,
             noise=noise,
-            query_document_ids=q_parts,
+            query_document_ids=query_ids,
             queries_are_last=False,
             cache={},
         )
 
     def broadcast_positions(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions shaped to meet: (B|1, 1, Q, 1) and (B|1, 1, 1, K)."""
+        """Query and key positions that broadcast: (B|1, 1, Q, 1) and (B|1, 1, 1, K)."""
         k_pos = self.k_pos
         if k_pos is None:
-            plain = self.keep is None and self.document_ids is None
+            is_plain = self.keep is None and self.document_ids is None
             k_pos = (
                 torch.arange(k.size(2), device=k.device)[None]
-                if plain
+                if is_plain
                 else make_positions(self.keep, self.document_ids)
             )
         q_pos = self.q_pos
         if self.is_full_sequence and q.size(2) != k.size(2):
             raise ValueError(
-                f"{q.size(2)} queries and {k.size(2)} keys cannot be the same tokens: give the positions of both "
-                "(q_pos, k_pos), or say cross=True if the keys are another sequence."
+                f"Got {q.size(2)} queries and {k.size(2)} keys, which cannot be the same tokens: pass the positions of both "
+                "(q_pos, k_pos), or cross=True if the keys come from another sequence."
             )
         if q_pos is None:
             q_pos = k_pos if self.is_full_sequence else torch.arange(q.size(2), device=q.device)[None]
         return q_pos[:, None, :, None], k_pos[:, None, None, :]
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
-        """(B|1, H|1, Q|1, K|1) True where the query may look at the key: pattern and padding together."""
-        seen = self.pattern.allows(*self.broadcast_positions(q, k))
-        seen = seen[None, None] if seen.dim() == 2 else seen
-        if self.document_ids is not None:  # texts that share a row do not see each other
-            mine = self.document_ids if self.query_document_ids is None else self.query_document_ids
-            seen = seen & (mine[:, None, :, None] == self.document_ids[:, None, None, :])
-        return seen if self.keep is None else seen & self.keep[:, None, None, :]
+        """(B|1, H|1, Q|1, K|1) True where the query may attend to the key: pattern, packing and padding together."""
+        visible = self.pattern.allows(*self.broadcast_positions(q, k))
+        visible = visible[None, None] if visible.dim() == 2 else visible
+        if self.document_ids is not None:  # packed texts do not attend to each other
+            query_ids = self.document_ids if self.query_document_ids is None else self.query_document_ids
+            visible = visible & (query_ids[:, None, :, None] == self.document_ids[:, None, None, :])
+        return visible if self.keep is None else visible & self.keep[:, None, None, :]
 
     def mask(self, q: Tensor, k: Tensor) -> Tensor:
-        """0 where looking is free, the bias where it is tilted, -inf where it is forbidden; (B|1, H|1, Q|1, K|1)."""
+        """The additive mask, (B|1, H|1, Q|1, K|1): -inf where a key is hidden, elsewhere the bias, or 0 without one."""
 
         def make() -> Tensor:
-            seen = self.allows(q, k)
+            visible = self.allows(q, k)
             if self.bias is None:
-                return torch.zeros(seen.shape, dtype=q.dtype, device=q.device).masked_fill(~seen, -math.inf)
-            return self.bias(*self.broadcast_positions(q, k)).to(q.dtype).masked_fill(~seen, -math.inf)
+                return torch.zeros(visible.shape, dtype=q.dtype, device=q.device).masked_fill(~visible, -math.inf)
+            return self.bias(*self.broadcast_positions(q, k)).to(q.dtype).masked_fill(~visible, -math.inf)
 
         return self.get_or_make(
             ("mask", hashable_size(q.size(2)), hashable_size(k.size(2)), q.dtype, torch.is_grad_enabled()), make
         )
 
     def sdpa_is_causal(self, q: Tensor, k: Tensor) -> bool | None:
-        """The kernel's own causal flag where that says everything; None where it takes a mask."""
+        """`is_causal` of PyTorch's SDPA kernel, if that flag expresses this sight; None if a mask is needed."""
         if self.keep is not None or self.bias is not None or self.document_ids is not None:
             return None
         if self.pattern == FULL:
@@ -170,14 +166,14 @@ class Sight:
 
 
 def hashable_size(size: int) -> Hashable:
-    """A size as part of a key; `torch.export` traces with sizes that are symbols (SymInt), which have no hash but a name."""
+    """A size as part of a cache key; the symbolic sizes of `torch.export` (SymInt) cannot be hashed, but have a name."""
     return size if isinstance(size, int) else str(size)
 
 
 def make_positions(keep: Tensor | None, document_ids: Tensor | None = None) -> Tensor:
-    """Number the real tokens of each row from 0; padding repeats its left neighbour's number (-1 before the first).
+    """Number the real tokens of each row from 0; padding repeats the number to its left (-1 before the first).
 
-    Where a row holds several texts, as `document_ids` says, the count begins again with each.
+    In a packed row, the numbers restart at 0 with each text of `document_ids`.
 
     >>> make_positions(torch.tensor([[False, True, True, True], [True, True, False, False]])).tolist()
     [[-1, 0, 1, 2], [0, 1, 1, 1]]
@@ -185,11 +181,11 @@ def make_positions(keep: Tensor | None, document_ids: Tensor | None = None) -> T
     [[0, 1, 2, 0, 1]]
     """
     if keep is None:
-        assert document_ids is not None, "a row without padding and without parts is numbered by its length"
+        assert document_ids is not None, "without padding and packing, positions follow from the length alone"
         keep = torch.ones_like(document_ids, dtype=torch.bool)
     pos = keep.long().cumsum(-1) - 1
     if document_ids is None:
         return pos
-    begins = torch.ones_like(keep)
-    begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
-    return pos - torch.where(begins, pos, 0).cummax(-1).values
+    is_first = torch.ones_like(keep)
+    is_first[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
+    return pos - torch.where(is_first, pos, 0).cummax(-1).values

@@ -1,13 +1,13 @@
-"""See where any model looked: exact weights beside the fast path, whose answer stays as it is, bit for bit.
+"""Record the exact attention weights of any model while the fast path computes the output, unchanged bit for bit.
 
     with watch(model, where="*.3.*", heads=[0, 5]) as looks:
         model(batch)
     looks[0].weights        # (B, 2, Q, K)
 
-Anything with a `watcher` can be watched: attention, the gates of an LSTM, squeeze-and-excitation; and the attention of any
+Every module with a `watcher` can be watched: attention, the gates of an LSTM, squeeze-and-excitation; and the attention of any
 model of the `transformers` package that goes through its attention interface (`saccade.attention.hf`). Weights are computed in
-chunks of query rows, so a long text needs little memory: choose rows, or keep only the largest weights of
-each row (`TopK`), a downsampled picture (`Downsample`), or nothing at all (`RowCallback`).
+chunks of query rows, so long sequences need little memory: select rows, or reduce the weights to the largest of each row
+(`TopK`), to a smaller matrix (`Downsample`), or hand them to a function (`RowCallback`).
 """
 
 import warnings
@@ -34,28 +34,28 @@ from saccade.attention.hf.modules import (
 from saccade.notebook import html_heatmap, html_text
 from saccade.system import trim_heap
 
-WeightChunks = Iterable[tuple[Tensor, Tensor]]  # (row numbers, weights of those rows)
+WeightChunks = Iterable[tuple[Tensor, Tensor]]  # (row indices, weights of those rows)
 ReducedWeights = tuple[Tensor | None, Tensor | None]  # (weights, columns)
 ATTENTION_AXES = ("batch", "head", "query", "key")
-MAX_CHUNK_WEIGHTS = 2**20  # numbers computed at a time: 4 MB in float32, and a few times that in between
-MIN_CHUNK_ROWS = 16  # computed at a time however long they are: all keys are read again for each lot
-MIN_TRIM_BYTES = 2**26  # bytes of a piece before and after which memory that is free is given back
-MAX_WEIGHTS_PER_MODULE = 2**29  # numbers kept of one module without being asked to choose: 2 GB in float32
+MAX_CHUNK_WEIGHTS = 2**20  # weights computed at a time: 4 MB in float32, plus temporary tensors of the same size
+MIN_CHUNK_ROWS = 16  # rows computed at a time, however long: every chunk reads all keys again
+MIN_TRIM_BYTES = 2**26  # size of a buffer from which the heap is trimmed before and after it is filled
+MAX_WEIGHTS_PER_MODULE = 2**29  # most weights that KeepAll stores of one module: 2 GB in float32
 
 
 @dataclass
 class Look:
-    """Where one module looked in one call."""
+    """The attention weights of one module in one call."""
 
     name: str
     weights: Tensor | None
     axes: tuple[str, ...]
-    rows: Tensor | None = None  # the numbers of the query rows, where only some were asked for
-    columns: Tensor | None = None  # the key behind each weight, where only the top ones are kept
+    rows: Tensor | None = None  # indices of the selected query rows; None = all
+    columns: Tensor | None = None  # the key index of each weight, if only the largest weights are kept
     value_norms: Tensor | None = (
-        None  # (B, H, K): the length of the value vector of each key; gates and channels have none
+        None  # (B, H, K): the norm of the value vector of each key; None for gates and channels
     )
-    shape: tuple[int, ...] = ()  # of all weights of the call, whatever was kept of them
+    shape: tuple[int, ...] = ()  # shape of the full weights of the call, before they were reduced
 
     def __repr__(self) -> str:
         if self.weights is None:
@@ -66,14 +66,13 @@ class Look:
     def _repr_html_(self) -> str:
         if self.weights is None or self.columns is not None or self.axes != ATTENTION_AXES:
             return html_text(repr(self))
-        first = self.weights[0].detach().float().cpu()  # (H, Q, K) of the first text
+        first = self.weights[0].detach().float().cpu()  # (H, Q, K) of the first sequence
         heads = f"the mean of {len(first)} heads" if len(first) > 1 else "one head"
-        return html_heatmap(first.mean(0).tolist(), caption=f"{self!r}: {heads} for the first text")
+        return html_heatmap(first.mean(0).tolist(), caption=f"{self!r}: {heads} for the first sequence")
 
 
 class _ChunkBuffer:
-    """What is kept of all chunks, in one piece that is made at the first: small pieces between large ones that come and go
-    would break up the heap, and memory would grow without end."""
+    """Collects chunks in one tensor that is allocated with the first chunk; many small tensors would fragment the heap."""
 
     def __init__(self, axis: int, count: int):
         self.axis, self.count, self.offset = axis, count, 0
@@ -91,14 +90,14 @@ class _ChunkBuffer:
             self._trim_if_large()
 
     def _trim_if_large(self) -> None:
-        """Beside a large piece, what the pass and the chunks before it have freed would count for much."""
+        """Next to a large buffer, memory freed earlier in the forward pass but still held by the process would add up."""
         if self.tensor.nbytes >= MIN_TRIM_BYTES:
             trim_heap()
 
 
 @dataclass(frozen=True)
 class KeepAll:
-    """Keep all weights as they are."""
+    """Keep all weights."""
 
     def __call__(self, chunks: WeightChunks, axis: int, count: int) -> ReducedWeights:
         kept = _ChunkBuffer(axis, count)
@@ -111,7 +110,7 @@ class KeepAll:
 
 @dataclass(frozen=True)
 class TopK:
-    """Keep the `count` largest weights of each row, and which keys they fall on."""
+    """Keep the `count` largest weights of each row and the indices of their keys."""
 
     count: int
 
@@ -126,26 +125,26 @@ class TopK:
 
 @dataclass(frozen=True)
 class Downsample:
-    """Keep a picture of at most `size` x `size`: each point is the mean over its rows of the sum over its keys."""
+    """Downsample the weights to at most `size` x `size`: sums over groups of keys, means over groups of queries."""
 
     size: int = 256
 
     def __call__(self, chunks: WeightChunks, axis: int, count: int) -> ReducedWeights:
-        parts = _ChunkBuffer(-2, count)
+        buffer = _ChunkBuffer(-2, count)
         for _, weights in chunks:
             weights = weights.movedim(axis, -2)  # (..., rows, keys)
             group = -(-weights.size(-1) // self.size)
             weights = F.pad(weights, (0, -weights.size(-1) % group))
-            parts.add(weights.unflatten(-1, (-1, group)).sum(-1))
-        whole = parts.tensor
-        group = -(-whole.size(-2) // self.size)
-        rows = [part.mean(-2) for part in whole.split(group, dim=-2)]
+            buffer.add(weights.unflatten(-1, (-1, group)).sum(-1))
+        pooled = buffer.tensor
+        group = -(-pooled.size(-2) // self.size)
+        rows = [chunk.mean(-2) for chunk in pooled.split(group, dim=-2)]
         return torch.stack(rows, dim=-2).movedim(-2, axis), None
 
 
 @dataclass(frozen=True)
 class RowCallback:
-    """Keep nothing; hand (row numbers, weights) to a function, chunk by chunk."""
+    """Keep nothing; call a function with (row indices, weights) for each chunk."""
 
     callback: Callable[[Tensor, Tensor], None]
 
@@ -171,11 +170,11 @@ def watchable_modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 class Watchers(list):
-    """Those who watch one module; each leaves by itself, in any order. A copy of the module starts with none."""
+    """The watchers of one module, which can be removed in any order. A copy of the module has none."""
 
     def __call__(self, weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None = None) -> None:
-        for see in list(self):
-            see(weights, shape, values)
+        for watcher in list(self):
+            watcher(weights, shape, values)
 
     def __deepcopy__(self, memo: dict) -> None:
         return None
@@ -185,41 +184,43 @@ class Watchers(list):
 
 
 def _find_modules(model: nn.Module, where: str | int | Sequence[str | int]) -> dict[str, nn.Module]:
-    """The watchable modules that are meant: by glob over their names, or by number; those of `transformers` also by path."""
+    """The watchable modules that match: by glob pattern over their names, or by index; those of `transformers` also by path."""
     foreign = list_attention_modules(model)
-    known = watchable_modules(model)
-    _check_foreign_model(model, found_any=bool(known), whole=where == "*")
-    names = list(known)
+    watchable = watchable_modules(model)
+    _check_foreign_model(model, matches_any=bool(watchable), is_everything=where == "*")
+    names = list(watchable)
     paths = {name: foreign[name].path if name in foreign else name for name in names}
-    found: list[str] = []
-    for want in [where] if isinstance(where, (str, int)) else where:
-        if isinstance(want, int):
-            if not -len(names) <= want < len(names):
-                raise ValueError(f"There are {len(names)} modules to watch, numbered from 0; got {want}.")
-            found.append(names[want])
+    matches: list[str] = []
+    for pattern in [where] if isinstance(where, (str, int)) else where:
+        if isinstance(pattern, int):
+            if not -len(names) <= pattern < len(names):
+                raise ValueError(f"The model has {len(names)} watchable modules, numbered from 0; got {pattern}.")
+            matches.append(names[pattern])
             continue
-        hits = [name for name in names if fnmatch(name, want) or fnmatch(paths[name], want)]
+        hits = [name for name in names if fnmatch(name, pattern) or fnmatch(paths[name], pattern)]
+        if not hits and not names:
+            raise ValueError(f"{type(model).__name__} has no watchable modules, so {pattern!r} matches nothing.")
         if not hits:
-            near = get_close_matches(want.strip("*."), names, n=3, cutoff=0.3) or names[:3]
+            near = get_close_matches(pattern.strip("*."), names, n=3, cutoff=0.3) or names[:3]
             raise ValueError(
-                f"Nothing to watch matches {want!r}; there are {len(names)} names, such as {', '.join(near)}."
+                f"No watchable module matches {pattern!r}; the model has {len(names)}, such as {', '.join(near)}."
             )
-        found += hits
-    chosen: dict[int, str] = {}
+        matches += hits
+    names_by_module: dict[int, str] = {}
     for name in names:
-        if name in found:
-            chosen.setdefault(id(known[name]), name)
-    return {name: known[name] for name in chosen.values()}
+        if name in matches:
+            names_by_module.setdefault(id(watchable[name]), name)
+    return {name: watchable[name] for name in names_by_module.values()}
 
 
-def _check_foreign_model(model: nn.Module, *, found_any: bool, whole: bool) -> None:
-    """Refuse a model of `transformers` whose attention cannot be seen by name; warn where a part of it cannot."""
+def _check_foreign_model(model: nn.Module, *, matches_any: bool, is_everything: bool) -> None:
+    """Refuse a model of `transformers` whose attention cannot be watched; warn if that is true of some of its modules."""
     theirs = find_transformers_model(model)
     if theirs is None:
         return
-    if not found_any:
+    if not matches_any:
         raise make_unsupported_error(theirs)
-    missing = find_modules_without_interface(model) if whole else {}
+    missing = find_modules_without_interface(model) if is_everything else {}
     if missing:
         classes = sorted({type(module).__name__ for module in missing.values()})
         warnings.warn(
@@ -238,95 +239,95 @@ def watch(
     rows: Sequence[int] | Tensor | None = None,
     reduce: Reducer = KeepAll(),
 ) -> Iterator[list[Look]]:
-    """Collect a `Look` for every call of the chosen modules inside the block.
+    """Record the attention weights of the matching modules: one `Look` for every call inside the block.
 
-    `model` is one of saccade or of `transformers`, or holds one. `where` is a glob over module names ("*.3.*"), a number, or
-    a list of either. Choose query `rows` to compute less (-1 is the last row of a call) and `heads` to keep less; `reduce`
-    says what to keep: KeepAll(), TopK(32), Downsample(256) or RowCallback(function).
+    `model` is a model of saccade or of `transformers`, or contains one. `where` is a glob pattern over module names ("*.3.*"), an
+    index, or a list of either. Select query `rows` to compute less (-1 is the last row of a call) and `heads` to keep less;
+    `reduce` decides what is kept: KeepAll(), TopK(32), Downsample(256) or RowCallback(function).
     """
     looks: list[Look] = []
-    chosen = _find_modules(model, where)
+    modules = _find_modules(model, where)
 
-    def watcher(name: str, module: nn.Module):
+    def make_watcher(name: str, module: nn.Module):
         axes = tuple(getattr(module, "axes", ATTENTION_AXES))
 
-        def see(weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None) -> None:
+        def watcher(weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None) -> None:
             with torch.no_grad():
                 look = _make_look(name, axes, weights, list(shape), heads, rows, reduce)
                 look.value_norms = None if values is None else _value_norms(values, shape, heads)
                 looks.append(look)
 
-        return see
+        return watcher
 
     with ExitStack() as stack:
-        for name, module in chosen.items():
-            stack.enter_context(_place_watcher(module, watcher(name, module)))
+        for name, module in modules.items():
+            stack.enter_context(_attach_watcher(module, make_watcher(name, module)))
         yield looks
 
 
-def _place_watcher(module: nn.Module, see: Callable[..., None]) -> AbstractContextManager[None]:
-    """Let a watcher see every call of a module, ours or one of `transformers`."""
-    return _watch_module(module, see) if hasattr(module, "watcher") else watch_calls(module, see)
+def _attach_watcher(module: nn.Module, watcher: Callable[..., None]) -> AbstractContextManager[None]:
+    """Report every call of a module, of saccade or of `transformers`, to a watcher."""
+    return _watch_module(module, watcher) if hasattr(module, "watcher") else watch_calls(module, watcher)
 
 
 @contextmanager
-def _watch_module(module: Any, see: Callable[..., None]) -> Iterator[None]:
+def _watch_module(module: Any, watcher: Callable[..., None]) -> Iterator[None]:
     if not isinstance(module.watcher, Watchers):
         module.watcher = Watchers()
-    module.watcher.append(see)
+    module.watcher.append(watcher)
     try:
         yield
     finally:
-        if isinstance(module.watcher, Watchers) and see in module.watcher:
-            module.watcher.remove(see)
+        if isinstance(module.watcher, Watchers) and watcher in module.watcher:
+            module.watcher.remove(watcher)
             module.watcher = module.watcher or None
 
 
 def _value_norms(values: Tensor, shape: Sequence[int], heads: Sequence[int] | None) -> Tensor:
-    """The Euclidean norm of each value vector, (B, H, K), for every query head or for those that are asked for."""
+    """The Euclidean norm of each value vector, (B, H, K), for all query heads or for those in `heads`."""
     norms = values.detach().float().flatten(2, -2).norm(dim=-1)
-    norms = norms.repeat_interleave(shape[1] // norms.size(1), dim=1)  # value heads that serve a group of query heads
+    norms = norms.repeat_interleave(shape[1] // norms.size(1), dim=1)  # grouped-query attention
     return norms if heads is None else norms[:, list(heads)]
 
 
 def _make_look(name: str, axes: tuple[str, ...], weights, shape: list[int], heads, rows, reduce: Reducer) -> Look:
-    """Compute the weights of one call, chunk by chunk of rows, and keep what is asked for."""
-    grid = len(shape) > len(axes)  # keys on rows and columns
-    whole = isinstance(reduce, KeepAll | RowCallback)
-    if grid and whole:
+    """Compute the weights of one call in chunks of rows, and reduce them."""
+    is_grid = len(shape) > len(axes)  # the keys form a grid of rows and columns
+    keeps_rows = isinstance(reduce, KeepAll | RowCallback)
+    if is_grid and keeps_rows:
         axes = (*axes[:-1], "row", "column")
     axis = next((i for i, kind in enumerate(axes) if kind in ("query", "time")), None)
-    if axis is None:  # no rows to choose from, such as the channels of squeeze-and-excitation
-        every = weights(torch.arange(1)).detach()
+    if axis is None:  # no query rows to select, as in the channels of squeeze-and-excitation
+        all_weights = weights(torch.arange(1)).detach()
         if isinstance(reduce, RowCallback):
-            reduce.callback(torch.arange(1), every)
-        return Look(name, None if isinstance(reduce, RowCallback) else every, axes, shape=tuple(shape))
+            reduce.callback(torch.arange(1), all_weights)
+        return Look(name, None if isinstance(reduce, RowCallback) else all_weights, axes, shape=tuple(shape))
     count = shape[axes.index("head")] if "head" in axes else 0
     if heads is not None and "head" in axes and not all(0 <= head < count for head in heads):
-        raise ValueError(f"{name} has {count} heads, numbered from 0; asked for {list(heads)}.")
-    wanted = torch.arange(shape[axis]) if rows is None else torch.as_tensor(rows).long()
-    wanted = torch.where(wanted < 0, wanted + shape[axis], wanted)  # -1 is the last, of each step of a generation
-    if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < shape[axis]:
-        raise ValueError(f"{name} has {shape[axis]} rows, numbered from 0; asked for {wanted.tolist()[:8]}.")
-    a_row = prod(shape) // max(1, shape[axis])
+        raise ValueError(f"{name} has {count} heads, numbered from 0; got heads={list(heads)}.")
+    selected = torch.arange(shape[axis]) if rows is None else torch.as_tensor(rows).long()
+    selected = torch.where(selected < 0, selected + shape[axis], selected)  # -1: the last row of each decoding step
+    if len(selected) and not 0 <= int(selected.min()) <= int(selected.max()) < shape[axis]:
+        raise ValueError(f"{name} has {shape[axis]} rows, numbered from 0; got rows={selected.tolist()[:8]}.")
+    row_weights = prod(shape) // max(1, shape[axis])
     if heads is not None and "head" in axes:
-        kept = a_row // shape[axes.index("head")] * len(heads) * len(wanted)
+        kept = row_weights // shape[axes.index("head")] * len(heads) * len(selected)
     else:
-        kept = a_row * len(wanted)
+        kept = row_weights * len(selected)
     if isinstance(reduce, KeepAll) and kept > MAX_WEIGHTS_PER_MODULE:
         raise ValueError(
-            f"The weights of {name} would take {kept * 4 / 2**30:.1f} GB; choose `rows` or `heads`, or keep less with "
+            f"The attention weights of {name} would need {kept * 4 / 2**30:.1f} GB; select `rows` or `heads`, or keep less with "
             "reduce=TopK(32), reduce=Downsample(256) or reduce=RowCallback(function)."
         )
 
     def chunks() -> Iterator[tuple[Tensor, Tensor]]:
-        for some in wanted.split(max(MIN_CHUNK_ROWS, MAX_CHUNK_WEIGHTS // max(1, a_row))):
-            part = weights(some).detach()
-            if grid and not whole:
-                part = part.flatten(axis + 1)  # keys by number, row by row
+        for index in selected.split(max(MIN_CHUNK_ROWS, MAX_CHUNK_WEIGHTS // max(1, row_weights))):
+            chunk = weights(index).detach()
+            if is_grid and not keeps_rows:
+                chunk = chunk.flatten(axis + 1)  # the keys of the grid, row by row
             if heads is not None and "head" in axes:
-                part = part.index_select(axes.index("head"), torch.tensor(list(heads), device=part.device))
-            yield some, part
+                chunk = chunk.index_select(axes.index("head"), torch.tensor(list(heads), device=chunk.device))
+            yield index, chunk
 
-    kept_weights, columns = reduce(chunks(), axis, len(wanted))
-    return Look(name, kept_weights, axes, None if rows is None else wanted, columns, shape=tuple(shape))
+    kept_weights, columns = reduce(chunks(), axis, len(selected))
+    return Look(name, kept_weights, axes, None if rows is None else selected, columns, shape=tuple(shape))

@@ -51,7 +51,7 @@ class Axis:
         return replace(self, tokens=kept, grid=self.grid if kept == self.tokens else None)
 
     def pool(self, size: int) -> "Axis":
-        """Neighbours together, `size` at a time, as `Pooled` keeps them.
+        """Neighbours together, `size` at a time, as `Downsample` does.
 
         >>> make_numbered_axis("units", 5).pool(2).names
         ['0…1', '2…3', '4']

@@ -1,1 +1,1 @@
-"""The attention mechanisms, one file each: the formula as `scores` or `weights`, and the fast path."""
+"""The attention mechanisms, one per file: the definition as `scores` or `weights`, and a fast path."""

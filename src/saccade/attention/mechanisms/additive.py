@@ -1,6 +1,6 @@
-"""Additive: a small network scores each pair, u·tanh(Aq + Bk), with its outer vector u.
+"""Additive attention (Bahdanau): a small network scores each query-key pair, u·tanh(Aq + Bk).
 
-Bahdanau et al. 2014 (arXiv 1409.0473); the lectures' "MLP score". Without u the result would be a vector, not a score.
+Bahdanau et al. 2014 (arXiv 1409.0473); also known as the MLP score. The vector u projects the hidden layer to one number.
 """
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from saccade.attention.normalizer import Normalizer
 
 
 class Additive(Mechanism):
-    """softmax(u·tanh(Aq + Bk)): the score of the first attention in translation."""
+    """softmax(u·tanh(Aq + Bk)), the attention of the first neural machine translation model that had one."""
 
     def __init__(
         self,
@@ -28,5 +28,5 @@ class Additive(Mechanism):
         self.outer = nn.Linear(hidden_width, 1, bias=False)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        pairs = self.query(q).unsqueeze(3) + self.key(k).unsqueeze(2)  # (B, H, Q, K, inner)
+        pairs = self.query(q).unsqueeze(3) + self.key(k).unsqueeze(2)  # (B, H, Q, K, hidden)
         return self.outer(pairs.tanh()).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Bilinear: the score is qᵀWk with a learned matrix W, so queries and keys need not be equally wide.
+"""Bilinear attention (Luong): the score is qᵀWk with a learned matrix W, so queries and keys may differ in width.
 
 Luong et al. 2015 (arXiv 1508.04025), there called *general*.
 """
@@ -10,7 +10,7 @@ from saccade.attention.normalizer import Normalizer
 
 
 class Bilinear(ScaledDot):
-    """softmax(qᵀWk): as a dot product after moving the queries into the keys' space, hence as fast as one."""
+    """softmax(qᵀWk), computed as a dot product after projecting the queries to the width of the keys."""
 
     def __init__(
         self, width: int, key_width: int | None = None, *, normalizer: Normalizer | None = None, dropout: float = 0.0

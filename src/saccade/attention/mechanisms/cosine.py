@@ -1,4 +1,4 @@
-"""Cosine similarity: the score is the cosine of the angle between q and k, times a learned sharpness.
+"""Cosine attention: the score is the cosine similarity of q and k, times a learned sharpness (inverse temperature).
 
 Used with a large sharpness by Swin v2 (Liu et al. 2022, arXiv 2111.09883) and as content addressing in neural Turing
 machines (Graves et al. 2014, arXiv 1410.5401).
@@ -13,7 +13,7 @@ from saccade.attention.normalizer import Normalizer
 
 
 class Cosine(ScaledDot):
-    """softmax(sharpness · cos(q, k)): the length of a vector does not matter, only where it points."""
+    """softmax(sharpness · cos(q, k)): only the direction of a vector matters, not its norm."""
 
     def __init__(self, *, sharpness: float = 10.0, normalizer: Normalizer | None = None, dropout: float = 0.0):
         super().__init__(scale=1.0, normalizer=normalizer, dropout=dropout)

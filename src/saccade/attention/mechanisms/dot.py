@@ -1,7 +1,7 @@
-"""Dot products: the score is q·k, and with scaling q·k/√d.
+"""Dot-product attention, with score q·k, and scaled dot-product attention, with score q·k/√d.
 
-Plain: Luong et al. 2015 (arXiv 1508.04025). Scaled: Vaswani et al. 2017 (arXiv 1706.03762). With entries of variance one,
-q·k has variance d; dividing by √d keeps softmax away from its flat ends, where gradients vanish.
+Unscaled: Luong et al. 2015 (arXiv 1508.04025). Scaled: Vaswani et al. 2017 (arXiv 1706.03762). With entries of variance one,
+q·k has variance d; dividing by √d keeps softmax out of saturation, where gradients vanish.
 """
 
 import math
@@ -18,9 +18,9 @@ from saccade.attention.sight import Sight
 
 
 class ScaledDot(Mechanism):
-    """softmax(q·k · scale): 1/√d unless a scale is given; the form that the fused kernel computes.
+    """Scaled dot-product attention, softmax(q·k · scale), computed by the fused kernel; the default scale is 1/√d.
 
-    `transform_qk` is what a relative overrides: it turns q and k into vectors whose dot product is the score.
+    Subclasses override `transform_qk`, which maps q and k to vectors whose dot product is the score.
     """
 
     def __init__(self, *, scale: float | None = None, normalizer: Normalizer | None = None, dropout: float = 0.0):
@@ -46,21 +46,21 @@ class ScaledDot(Mechanism):
         return sdpa(q, k, v, sight, scale=self.scale)
 
     def _can_use_dropout_path(self, sight: Sight) -> bool:
-        """Whether dropout is all that keeps the kernel away: a tilt that learns, or other weights, need the definition."""
-        plain = type(self).weights is Mechanism.weights and type(self).scores is ScaledDot.scores
-        lone = type(self.normalizer) is Softmax and can_use_sdpa(replace(sight, noise=None))
-        if not (plain and lone and self.training and self.dropout > 0) or sight.noise is None:
+        """Whether attention dropout is all that rules out the fused kernel; other cases fall back to the definition."""
+        is_scaled_dot = type(self).weights is Mechanism.weights and type(self).scores is ScaledDot.scores
+        only_dropout = type(self.normalizer) is Softmax and can_use_sdpa(replace(sight, noise=None))
+        if not (is_scaled_dot and only_dropout and self.training and self.dropout > 0) or sight.noise is None:
             return False
         return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(sight.noise.device.type))
 
 
 class Dot(ScaledDot):
-    """softmax(q·k), unscaled: with wide vectors it saturates, which is what the scaling cures.
+    """Dot-product attention, softmax(q·k), without scaling; it saturates when the vectors are wide.
 
     >>> import torch
     >>> from saccade.attention import FULL, Sight
     >>> q, k = torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[[0.0, 5.0], [2.0, 0.0]]]])
-    >>> Dot().weights(q, k, Sight(FULL, cross=True))  # e^0 and e^2 of 1 + e^2
+    >>> Dot().weights(q, k, Sight(FULL, cross=True))  # e^0 and e^2, divided by 1 + e^2
     tensor([[[[0.1192, 0.8808]]]])
     """
 

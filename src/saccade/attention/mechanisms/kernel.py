@@ -1,7 +1,7 @@
-"""Kernel pooling: a weighted mean of the values, weighted by a kernel of the distance, Σ K(u_i) v_i / Σ K(u_i), u = ‖q-k‖/width.
+"""Kernel attention (Nadaraya-Watson): weights proportional to a kernel of the distance, K(u) / Σ K(u), u = ‖q-k‖/bandwidth.
 
-Nadaraya 1964, Watson 1964. The oldest attention: nothing is learned but the width, and the weights are the explanation. The
-score here is the kernel's logarithm, so softmax of it is the plain share, and far queries do not underflow.
+Nadaraya 1964, Watson 1964. The only parameter is the bandwidth. The score is the logarithm of the kernel, so that its softmax
+is K(u) / Σ K(u) and queries far from all keys do not underflow.
 """
 
 import math
@@ -16,7 +16,7 @@ from saccade.attention.mechanisms.distance import squared_distance
 
 def _epanechnikov(squared_distance: Tensor) -> Tensor:
     inside = squared_distance < 1
-    # the inner `where` keeps the border out of the logarithm, whose gradient there has no limit
+    # the inner `where` keeps u = 1 out of the logarithm, whose gradient is infinite there
     return torch.where(inside, torch.log1p(-torch.where(inside, squared_distance, 0.0)), -math.inf)
 
 
@@ -29,16 +29,18 @@ KERNELS: dict[str, Callable[[Tensor], Tensor]] = {  # the logarithm of each kern
 
 
 class Kernel(Mechanism):
-    """Shares in proportion to a kernel of the distance; a query with no key inside the kernel gets nothing."""
+    """Weights proportional to a kernel of the distance; a query without keys inside the kernel gets zero weights."""
 
     def __init__(self, kernel_name: str = "gaussian", bandwidth: float = 1.0):
         super().__init__()
         if kernel_name not in KERNELS:
             raise ValueError(f"Unknown kernel {kernel_name!r}; known are {', '.join(KERNELS)}.")
         if not bandwidth > 0:
-            raise ValueError(f"A kernel's width is a positive number; got {bandwidth}.")
+            raise ValueError(f"The bandwidth of a kernel must be positive; got {bandwidth}.")
         self.kernel_name = kernel_name
-        self.log_width = nn.Parameter(torch.tensor(math.log(bandwidth)))  # any number is a legal logarithm
+        self.log_width = nn.Parameter(
+            torch.tensor(math.log(bandwidth))
+        )  # the logarithm is unconstrained, so training keeps the bandwidth positive
 
     @property
     def bandwidth(self) -> float:

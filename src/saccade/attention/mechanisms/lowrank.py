@@ -1,7 +1,7 @@
-"""Low rank: n keys and values are mixed into r of each before attention, softmax(q·(Ek)/√d)(Fv).
+"""Low-rank attention (Linformer): n keys and values are projected to r of each before attention, softmax(q·(Ek)/√d)(Fv).
 
-Linformer (Wang et al. 2020, arXiv 2006.04768): O(n r) in place of O(n²). The weights on the tokens are softmax(·)F, which may be
-negative and need not sum to one. All keys are mixed together, so neither a pattern nor a tilt of single pairs can be honoured.
+Wang et al. 2020 (arXiv 2006.04768): O(n r) instead of O(n²). The weights on the tokens are softmax(·)F, which may be negative
+and need not sum to one. All keys are mixed together, so neither an attention pattern nor a bias is supported.
 """
 
 import math
@@ -19,7 +19,7 @@ from saccade.errors import ModelError
 
 
 class LowRank(ScaledDot):
-    """Linformer's attention for up to `max_positions` tokens, mixed down to `rank`; each position has its column of E and F."""
+    """Linformer's attention for up to `max_positions` tokens, projected to `rank`; E and F have a column per position."""
 
     supports_packing = False
 
@@ -29,7 +29,7 @@ class LowRank(ScaledDot):
         self.values = nn.Parameter(torch.randn(rank, max_positions) / math.sqrt(max_positions))  # F
 
     def make_projections(self, q: Tensor, k: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
-        """E and F for these tokens, (B|1, 1, rank, K), zero where a token is padding."""
+        """The projections E and F for these tokens, (B|1, 1, rank, K), zero for padding."""
         self._check_sight(k, sight)
         _, k_pos = sight.broadcast_positions(q, k)
         at = k_pos[:, 0, 0].clamp(min=0)  # (B|1, K)
@@ -55,7 +55,7 @@ class LowRank(ScaledDot):
         return sdpa(q, e @ k, f @ v, self._projected_sight(sight))
 
     def draw_noise(self, q: Tensor, k: Tensor) -> Tensor | None:
-        return super().draw_noise(q, self.keys[None, None])  # dropout falls on the mixed keys
+        return super().draw_noise(q, self.keys[None, None])  # dropout applies to the projected keys
 
     def _projected_sight(self, sight: Sight) -> Sight:
         return Sight(FULL, noise=sight.noise, cross=True)
@@ -65,13 +65,13 @@ class LowRank(ScaledDot):
 
     def _check_sight(self, k: Tensor, sight: Sight) -> None:
         if sight.pattern != FULL:
-            raise ModelError(f"LowRank mixes all keys together, so it cannot honour {sight.pattern}; use ScaledDot.")
+            raise ModelError(f"LowRank mixes all keys together, so it does not support {sight.pattern}; use ScaledDot.")
         if sight.bias is not None:
             raise ValueError(
-                "LowRank mixes all keys together, so a bias on single pairs has no meaning; use ScaledDot."
+                "LowRank mixes all keys together, so it does not support a bias on pairs of tokens; use ScaledDot."
             )
         if k.size(2) > self.keys.size(1):
             raise ValueError(
-                f"This LowRank mixes at most {self.keys.size(1)} tokens and got {k.size(2)}; "
-                "build it with a larger `max_positions`, or shorten the text."
+                f"This LowRank supports at most {self.keys.size(1)} tokens; got {k.size(2)}. "
+                "Build it with a larger `max_positions`, or shorten the text."
             )

@@ -1,7 +1,7 @@
-"""Relative positions in the score: q·(k + a_r)/√d, where a_r is learned for each clipped distance r.
+"""Relative position representations (Shaw): the score is q·(k + a_r)/√d, with a learned vector a_r per clipped distance r.
 
-Shaw et al. 2018 (arXiv 1803.02155). Their second table, added to the values, made no difference in their own ablation and
-would make the output more than a mean of values, so it is left out.
+Shaw et al. 2018 (arXiv 1803.02155). Their second table, which is added to the values, made no difference in their ablation;
+it is left out, so that the output remains a weighted mean of the values.
 """
 
 import math
@@ -17,7 +17,7 @@ from saccade.attention.sight import Sight
 
 
 class Relative(ScaledDot):
-    """softmax(q·(k + a_r)/√d): the query asks both what a token is and how far away it stands."""
+    """softmax(q·(k + a_r)/√d): the score depends on the content of a token and on its distance."""
 
     def __init__(
         self, width: int, *, max_relative_distance: int = 16, normalizer: Normalizer | None = None, dropout: float = 0.0
@@ -27,7 +27,7 @@ class Relative(ScaledDot):
         self.offsets = nn.Parameter(torch.randn(2 * max_relative_distance + 1, width) / math.sqrt(width))
 
     def compute_bias(self, q: Tensor, k: Tensor, sight: Sight) -> Tensor:
-        """q·a_r/√d for every pair: each query meets each distance once, then pairs pick theirs."""
+        """q·a_r/√d for every pair: computed once per query and distance, then gathered for the pairs."""
         by_distance = q @ self.offsets.T / math.sqrt(q.size(-1))  # (B, H, Q, 2·distance + 1)
         q_pos, k_pos = sight.broadcast_positions(q, k)
         offset = (k_pos - q_pos).clamp(
@@ -39,7 +39,7 @@ class Relative(ScaledDot):
         return self.normalize(self.scores(q, repeat_kv_heads(k, q)) + self.compute_bias(q, k, sight), sight)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
-        learning = torch.is_grad_enabled() and (q.requires_grad or self.offsets.requires_grad)
-        if learning or type(self.normalizer) is not Softmax or not can_use_sdpa(sight):
+        needs_grad = torch.is_grad_enabled() and (q.requires_grad or self.offsets.requires_grad)
+        if needs_grad or type(self.normalizer) is not Softmax or not can_use_sdpa(sight):
             return Mechanism.attend(self, q, k, v, sight)
         return sdpa(q, k, v, sight, bias=self.compute_bias(q, k, sight))

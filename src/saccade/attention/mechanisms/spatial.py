@@ -1,6 +1,6 @@
-"""Spatial: attention over a grid of keys, e_ij = score(q, z_ij), such as the feature map of a picture.
+"""Spatial attention: attention over a grid of keys, e_ij = score(q, z_ij), such as the feature map of an image.
 
-Xu et al. 2015 (arXiv 1502.03044), with any score; a line of keys is a grid of one dimension.
+Xu et al. 2015 (arXiv 1502.03044), with any mechanism; a sequence of keys is a grid of one dimension.
 """
 
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""Sparse attention: blockwise, sliding-window, BigBird and LSH attention, computed without a Q x K tensor."""
+"""Sparse attention: sliding-window, BigBird and LSH attention, computed blockwise without a Q x K tensor."""

@@ -1,9 +1,9 @@
-"""Attention over some blocks of keys: the common road of the sparse mechanisms, without a Q x K tensor in either direction.
+"""Blockwise attention: the forward and backward pass of sparse attention, without a Q x K tensor in either direction.
 
-A sparse mechanism cuts its work into `Part`s: queries in blocks, for each block a few keys, and a mask. Each part runs
-through the fused kernel, which also returns the logarithm of its sum of exponentials; with those sums the parts are joined
-to exactly the softmax over all keys of all parts. No pair may stand in two parts. Backward, the keys of a part are gathered
-again rather than kept.
+A sparse mechanism splits its work into `KeyGroup`s: queries in blocks, some keys for each block, and a mask. Each group runs
+through the fused kernel, which also returns the log-sum-exp of its scores; with it, the groups are merged into exactly the
+softmax over the keys of all groups. No pair may be in two groups. The backward pass gathers the keys of a group again instead
+of storing them.
 
 Everything here is for one row of a batch: q, k, v are (H, n, D).
 """
@@ -16,16 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MAX_GATHERED_BYTES = 2**24  # bytes that a part may gather at a time
+MAX_GATHERED_BYTES = 2**24  # most bytes of keys that a group gathers at a time
 _kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _kernel_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 @dataclass(frozen=True)
 class QueryBlocks:
-    """Which queries a part serves and in which blocks: all of them, or those in `order`, (rows,) or (H, rows).
+    """The queries of a group, in blocks: all of them, or those in `order`, (rows,) or (H, rows).
 
-    Where the order has gaps or fillers, `slot` says at which place of it each query stands, (H, n).
+    If the order contains empty slots, `slot` is the index of each query in it, (H, n).
     """
 
     length: int
@@ -34,7 +34,7 @@ class QueryBlocks:
     slot: Tensor | None = None
 
     def select_heads(self, heads: slice) -> "QueryBlocks":
-        """The same for some heads only."""
+        """The same blocks for some of the heads."""
         order, slot = (x if x is None or x.dim() == 1 else x[heads] for x in (self.order, self.slot))
         return QueryBlocks(self.length, self.block_size, order, slot)
 
@@ -45,7 +45,7 @@ class QueryBlocks:
         return x.unflatten(1, (-1, self.block_size)).transpose(0, 1)
 
     def scatter(self, x: Tensor, fill: float = 0.0) -> Tensor:
-        """(blocks, H, block, D) back to (H, n, D), with `fill` for queries that the part does not serve."""
+        """(blocks, H, block, D) back to (H, n, D), with `fill` for queries outside the group."""
         x = x.transpose(0, 1).flatten(1, 2)
         if self.order is None:
             return x[:, : self.length]
@@ -58,10 +58,10 @@ class QueryBlocks:
 
 
 class KeySelection:
-    """Which keys the blocks of a part look at; `take` gathers them, `give` is the way back for their gradients."""
+    """The keys of each block of queries: `gather` collects them, `scatter_add` is its backward pass."""
 
     def select_heads(self, heads: slice) -> "KeySelection":
-        """The same for some heads only."""
+        """The same selection for some of the heads."""
         return self
 
     def gather(self, x: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class KeySelection:
 
 @dataclass(frozen=True)
 class BandKeys(KeySelection):
-    """For each block of queries its neighbourhood; in another order of the tokens, where a layout has one."""
+    """The neighbourhood of each block of queries, in the order of `queries` if it has one."""
 
     queries: QueryBlocks
     left: int
@@ -96,7 +96,7 @@ class BandKeys(KeySelection):
         blocks, heads, span, width = grad.shape
         steps = -(-span // block)
         out = grad.new_zeros(heads, blocks + steps - 1, block, width)
-        for step in range(steps):  # the sum of the overlaps
+        for step in range(steps):  # sum where neighbourhoods overlap
             piece = grad[:, :, step * block : (step + 1) * block].transpose(0, 1)
             out[:, step : step + blocks, : piece.size(2)] += piece
         out = out.flatten(1, 2)[:, self.left :]
@@ -121,7 +121,7 @@ class SharedKeys(KeySelection):
 
 @dataclass(frozen=True)
 class BlockKeys(KeySelection):
-    """For each head and block of queries some whole blocks of keys: `at` is (H, blocks, count)."""
+    """Whole blocks of keys for each head and block of queries: `block_ids` is (H, blocks, count)."""
 
     block_ids: Tensor
     block_size: int
@@ -153,151 +153,152 @@ class BlockKeys(KeySelection):
 
 @dataclass
 class KeyGroup:
-    """Some queries, the keys that they look at, and the mask, (blocks, H|1, block|1, S)."""
+    """Some queries, the keys that they attend to, and the additive mask, (blocks, H|1, block|1, S)."""
 
     queries: QueryBlocks
     keys: KeySelection
     mask: Tensor
 
     def select_heads(self, heads: slice) -> "KeyGroup":
-        """The same for some heads only."""
+        """The same group for some of the heads."""
         mask = self.mask if self.mask.size(1) == 1 else self.mask[:, heads]
         return KeyGroup(self.queries.select_heads(heads), self.keys.select_heads(heads), mask)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, groups: Sequence[KeyGroup], scale: float) -> Tensor:
-    """softmax over all the keys of all parts, (H, n, D)."""
-    learned = any(part.mask.requires_grad for part in groups)
-    if q.device.type == "cpu" and not learned and q.size(-1) == v.size(-1):
+    """Attention with one softmax over the keys of all groups, (H, n, D)."""
+    mask_needs_grad = any(group.mask.requires_grad for group in groups)
+    if q.device.type == "cpu" and not mask_needs_grad and q.size(-1) == v.size(-1):
         return _FusedAttention.apply(q, k, v, groups, scale)  # type: ignore[return-value]
-    pieces = []
-    for part in groups:
-        out, total = _attend_reference(
-            part.queries.gather(q), part.keys.gather(k), part.keys.gather(v), part.mask, scale
-        )
-        pieces.append((part.queries.scatter(out), part.queries.scatter(total, -math.inf)))
-    return _merge_groups(pieces)
+    results = []
+    for group in groups:
+        queries, keys = group.queries, group.keys
+        out, lse = _attend_reference(queries.gather(q), keys.gather(k), keys.gather(v), group.mask, scale)
+        results.append((queries.scatter(out), queries.scatter(lse, -math.inf)))
+    return _merge_groups(results)
 
 
 def _attend_reference(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """What the kernel computes, in words: the weighted mean of the values, and the log of the sum of the exponentials."""
+    """Reference implementation of the kernel: the attention output, and the log-sum-exp of the scores."""
     scores = q @ k.mT * scale + mask
     blind = (scores == -math.inf).all(-1, keepdim=True)
-    total = scores.masked_fill(blind, 0.0).logsumexp(-1, keepdim=True)
-    weights = (scores - total).exp()
-    return weights @ v, total.masked_fill(blind, -math.inf)
+    lse = scores.masked_fill(blind, 0.0).logsumexp(-1, keepdim=True)
+    weights = (scores - lse).exp()
+    return weights @ v, lse.masked_fill(blind, -math.inf)
 
 
-def _merge_groups(pieces: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Join parts into one softmax: each part counts with its share of the sum of all exponentials."""
-    totals = torch.stack([total for _, total in pieces])  # (parts, H, n, 1)
-    blind = (totals == -math.inf).all(0)
-    shares = (totals - totals.masked_fill(blind, 0.0).logsumexp(0)).exp()
-    return torch.stack([share * out for share, (out, _) in zip(shares, pieces, strict=True)]).sum(0)
+def _merge_groups(results: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Merge groups into one softmax: each group is weighted by its part of the sum of exponentials."""
+    lse = torch.stack([lse for _, lse in results])  # (groups, H, n, 1)
+    blind = (lse == -math.inf).all(0)
+    weights = (lse - lse.masked_fill(blind, 0.0).logsumexp(0)).exp()
+    return torch.stack([weight * out for weight, (out, _) in zip(weights, results, strict=True)]).sum(0)
 
 
 class _FusedAttention(torch.autograd.Function):
-    """The joined parts through the fused kernel, forward and backward, a few heads at a time.
+    """The merged groups through the fused kernel, forward and backward, a few heads at a time.
 
-    Backward, each part is told the *joined* output and sum; the kernel then finds each weight's true share by itself.
+    In backward, the kernel gets the output and log-sum-exp of the *merged* softmax, so it recomputes the final weights.
     """
 
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, groups: Sequence[KeyGroup], scale: float) -> Tensor:
         heads, length, width = q.shape
-        out = q.new_empty(length, heads, width).transpose(0, 1)  # laid out for whoever joins the heads
-        total = torch.empty(heads, length, 1, dtype=_accumulation_dtype(q.dtype), device=q.device)
-        for some in _chunk_heads(q, groups):
-            joined: tuple[Tensor, Tensor] | None = None
-            for part in groups:
-                part = part.select_heads(some)
-                given = (part.queries.gather(q[some]), part.keys.gather(k[some]), part.keys.gather(v[some]), 0.0, False)
-                piece, sums = _kernel(*given, attn_mask=part.mask, scale=scale)
-                blind = (part.mask == -math.inf).all(-1)  # there the kernel says 0 where it should say -inf
-                sums = sums.masked_fill(blind, -math.inf).unsqueeze(-1)
-                joined = _merge_next_group(joined, part.queries, piece.to(sums.dtype), sums)
-            assert joined is not None
-            out[some], total[some] = joined
-        ctx.save_for_backward(q, k, v, out, total, *(part.mask for part in groups))
-        ctx.parts, ctx.scale = [(part.queries, part.keys) for part in groups], scale
+        out = q.new_empty(length, heads, width).transpose(0, 1)  # memory layout for concatenating the heads
+        lse = torch.empty(heads, length, 1, dtype=_accumulation_dtype(q.dtype), device=q.device)
+        for heads_chunk in _chunk_heads(q, groups):
+            merged: tuple[Tensor, Tensor] | None = None
+            for group in groups:
+                group = group.select_heads(heads_chunk)
+                queries, keys = group.queries, group.keys
+                args = (queries.gather(q[heads_chunk]), keys.gather(k[heads_chunk]), keys.gather(v[heads_chunk]))
+                group_out, group_lse = _kernel(*args, 0.0, False, attn_mask=group.mask, scale=scale)
+                blind = (group.mask == -math.inf).all(-1)  # the kernel returns 0 here instead of -inf
+                group_lse = group_lse.masked_fill(blind, -math.inf).unsqueeze(-1)
+                merged = _merge_next_group(merged, queries, group_out.to(group_lse.dtype), group_lse)
+            assert merged is not None
+            out[heads_chunk], lse[heads_chunk] = merged
+        ctx.save_for_backward(q, k, v, out, lse, *(group.mask for group in groups))
+        ctx.groups, ctx.scale = [(group.queries, group.keys) for group in groups], scale
         return out
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        q, k, v, out, total, *masks = ctx.saved_tensors
+        q, k, v, out, lse, *masks = ctx.saved_tensors
         grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-        parts = [KeyGroup(layout, keys, mask) for (layout, keys), mask in zip(ctx.parts, masks, strict=True)]
-        total = total.masked_fill(total == -math.inf, 0.0)
-        grads = [torch.zeros_like(x) for x in (q, k, v)]
-        for some in _chunk_heads(q, parts):
-            for part in parts:
-                part = part.select_heads(some)
-                take, gather = part.queries.gather, part.keys.gather
-                sums = take(total[some]).squeeze(-1).transpose(1, 2).contiguous().transpose(1, 2)
-                given = (
-                    take(grad[some]),
-                    take(q[some]),
-                    gather(k[some]),
-                    gather(v[some]),
-                    take(out[some]),
-                    sums,
-                    0.0,
-                    False,
+        groups = [KeyGroup(queries, keys, mask) for (queries, keys), mask in zip(ctx.groups, masks, strict=True)]
+        lse = lse.masked_fill(lse == -math.inf, 0.0)
+        dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
+        for heads_chunk in _chunk_heads(q, groups):
+            for group in groups:
+                group = group.select_heads(heads_chunk)
+                gather_q, gather_k = group.queries.gather, group.keys.gather
+                args = (
+                    gather_q(grad[heads_chunk]),
+                    gather_q(q[heads_chunk]),
+                    gather_k(k[heads_chunk]),
+                    gather_k(v[heads_chunk]),
+                    gather_q(out[heads_chunk]),
+                    gather_q(lse[heads_chunk]).squeeze(-1).transpose(1, 2).contiguous().transpose(1, 2),
                 )
-                for_q, for_k, for_v = _kernel_backward(*given, attn_mask=part.mask, scale=ctx.scale)
-                grads[0][some] += part.queries.scatter(for_q)
-                part.keys.scatter_add(grads[1][some], for_k)
-                part.keys.scatter_add(grads[2][some], for_v)
-        return *grads, None, None
+                group_dq, group_dk, group_dv = _kernel_backward(
+                    *args, 0.0, False, attn_mask=group.mask, scale=ctx.scale
+                )
+                dq[heads_chunk] += group.queries.scatter(group_dq)
+                group.keys.scatter_add(dk[heads_chunk], group_dk)
+                group.keys.scatter_add(dv[heads_chunk], group_dv)
+        return dq, dk, dv, None, None
 
 
 def _accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The precision in which the kernel sums: half precision is summed in single."""
+    """The dtype in which the kernel accumulates: float32, or float64 for float64 inputs."""
     return dtype if dtype == torch.float64 else torch.float32
 
 
 def _chunk_heads(q: Tensor, groups: Sequence[KeyGroup]) -> list[slice]:
-    """So many heads at a time that what is gathered stays small: larger pieces are given back to the system and fetched
-    anew at every use, which costs more than the attention itself."""
+    """Chunks of heads whose gathered keys stay below MAX_GATHERED_BYTES.
+
+    The allocator returns larger buffers to the system and requests them again at every use, which costs more than attention.
+    """
     heads, _, width = q.shape
-    bytes_of = [part.mask.size(0) * part.mask.size(-1) * width * q.element_size() for part in groups]
-    step = max(1, min(heads, MAX_GATHERED_BYTES // max(1, *bytes_of)))
+    gathered_bytes = [group.mask.size(0) * group.mask.size(-1) * width * q.element_size() for group in groups]
+    step = max(1, min(heads, MAX_GATHERED_BYTES // max(1, *gathered_bytes)))
     return [slice(start, min(heads, start + step)) for start in range(0, heads, step)]
 
 
 def _merge_next_group(
-    merged: tuple[Tensor, Tensor] | None, queries: QueryBlocks, out: Tensor, total: Tensor
+    merged: tuple[Tensor, Tensor] | None, queries: QueryBlocks, out: Tensor, lse: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Join one more part to those before it, as `_join` does, without keeping them all."""
+    """Merge one more group into (output, log-sum-exp) of those before it, as `_merge_groups` does for a list."""
     if merged is None:
-        return queries.scatter(out), queries.scatter(total, -math.inf)
-    whole, sums = merged
-    if queries.order is not None and queries.slot is None:  # a few rows only
-        few = _merge_next_group(
-            (take_rows(whole, queries.order), take_rows(sums, queries.order)),
+        return queries.scatter(out), queries.scatter(lse, -math.inf)
+    merged_out, merged_lse = merged
+    if queries.order is not None and queries.slot is None:  # only some rows change
+        rows_out, rows_lse = _merge_next_group(
+            (take_rows(merged_out, queries.order), take_rows(merged_lse, queries.order)),
             QueryBlocks(len(queries.order), queries.block_size),
             out,
-            total,
+            lse,
         )
-        return whole.index_copy(1, queries.order, few[0]), sums.index_copy(1, queries.order, few[1])
-    out, total = queries.scatter(out), queries.scatter(total, -math.inf)
-    both = torch.logaddexp(sums, total)
-    blind = both == -math.inf
-    before, now = ((x - both).masked_fill(blind, -math.inf).exp() for x in (sums, total))
-    return torch.addcmul(whole * before, out, now), both
+        return merged_out.index_copy(1, queries.order, rows_out), merged_lse.index_copy(1, queries.order, rows_lse)
+    out, lse = queries.scatter(out), queries.scatter(lse, -math.inf)
+    total_lse = torch.logaddexp(merged_lse, lse)
+    blind = total_lse == -math.inf
+    old_weight, new_weight = ((x - total_lse).masked_fill(blind, -math.inf).exp() for x in (merged_lse, lse))
+    return torch.addcmul(merged_out * old_weight, out, new_weight), total_lse
 
 
 def take_rows(x: Tensor, order: Tensor) -> Tensor:
-    """Rows of x (H, n, D) in the given order, (rows,) or for each head (H, rows)."""
+    """The rows of x (H, n, D) in the given order, which is (rows,), or (H, rows) to differ between heads."""
     if order.dim() == 1:
         return x.index_select(1, order)
     heads = torch.arange(x.size(0), device=x.device)[:, None]
-    flat = x.flatten(0, 1).index_select(0, (order + heads * x.size(1)).flatten())  # far faster than gather
+    flat = x.flatten(0, 1).index_select(0, (order + heads * x.size(1)).flatten())  # much faster than gather
     return flat.unflatten(0, order.shape)
 
 
 def block_positions(length: int, block_size: int, left: int, right: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The row numbers behind `Layout` and `Band`: (blocks, 1, block, 1) and (blocks, 1, 1, span); may lie outside."""
+    """Positions of `QueryBlocks` and `BandKeys`: (blocks, 1, block, 1) and (blocks, 1, 1, span); may be out of range."""
     start = torch.arange(0, length, block_size, device=device)[:, None]
     q = start + torch.arange(block_size, device=device)
     k = start + torch.arange(-left, block_size + right, device=device)
