@@ -224,7 +224,7 @@ def test_memory_is_bounded_by_chunks_of_rows(monkeypatch):
     assert 0 < largest <= 2 * 4 * 16 * 64
     monkeypatch.setattr(module, "MAX_WEIGHTS_PER_MODULE", 1000)
     with (
-        pytest.raises(ValueError, match=r"decoder\.0\.self would take .*reduce=TopK\(32\)"),
+        pytest.raises(ValueError, match=r"decoder\.0\.self would need .*reduce=TopK\(32\)"),
         saccade.watch(model, reduce=KeepAll()),
     ):
         run(model, inputs)

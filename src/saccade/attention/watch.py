@@ -158,15 +158,15 @@ Reducer = Callable[[WeightChunks, int, int], ReducedWeights]  # KeepAll, TopK, D
 
 
 def watchable_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Every module of the model that can be watched, by name, in the order of definition.
+    """All watchable modules of a model by name, in the order of definition.
 
-    A module that several layers share has several names; a compiled model has the names of the model inside. Modules of
-    `transformers` are named by side, layer and kind, such as `decoder.0.cross`.
+    A module that several layers share has several names; a compiled model has the names of the model that was compiled.
+    Modules of `transformers` are named by side, layer and kind, such as `decoder.0.cross`.
     """
-    found = model.named_modules(remove_duplicate=False)
-    names = {name.replace("_orig_mod.", "").removesuffix("_orig_mod"): m for name, m in found if hasattr(m, "watcher")}
-    ours = {name or type(module).__name__.lower(): module for name, module in names.items()}
-    return ours | {name: one.module for name, one in list_attention_modules(model).items()}
+    named = model.named_modules(remove_duplicate=False)
+    watchable = {n.replace("_orig_mod.", "").removesuffix("_orig_mod"): m for n, m in named if hasattr(m, "watcher")}
+    own = {name or type(module).__name__.lower(): module for name, module in watchable.items()}
+    return own | {name: attention.module for name, attention in list_attention_modules(model).items()}
 
 
 class Watchers(list):
