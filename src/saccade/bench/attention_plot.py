@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
+from saccade.render.plot import save_figure
+
 MARKERS = "osv^DPX"
 LINE_DASHES = ("-", "--", "-.")
 QUANTITIES: list[tuple[str, str, Callable[[dict], float | None]]] = [
@@ -31,7 +33,7 @@ def draw_plot(report: dict, path: Path) -> None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", title="time forward ~ n to the power", frameon=False)
     figure.suptitle(format_title(report))
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def choose_line_styles(mechanisms: list[dict]) -> dict[str, dict]:

@@ -5,9 +5,10 @@ light or dark theme and can be read by a screen reader. Colors and labels are th
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from markupsafe import Markup
@@ -128,6 +129,27 @@ def set_tick_labels(
     axis.set_xticks([i for i, _ in columns], [name for _, name in columns], fontsize=font_size, rotation=rotation)
     for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
         label.set_parse_math(False)
+
+
+def draw_errorbar(
+    axis: Axes,
+    intervals: Sequence[Mapping[str, float]],
+    positions: Sequence[float],
+    *,
+    scale: float = 1.0,
+    orientation: Literal["horizontal", "vertical"] = "horizontal",
+    **style: Any,
+) -> None:
+    """Draw values with error bars at positions; each interval has `value`, `low` and `high`, multiplied by `scale`."""
+    values, low, high = ([scale * interval[key] for interval in intervals] for key in ("value", "low", "high"))
+    errors = [
+        [value - end for value, end in zip(values, low, strict=True)],
+        [end - value for value, end in zip(values, high, strict=True)],
+    ]
+    if orientation == "vertical":
+        axis.errorbar(positions, values, yerr=errors, capsize=3, **style)
+    else:
+        axis.errorbar(values, positions, xerr=errors, capsize=3, **style)
 
 
 def save_panels(path: Path, panels: Sequence[Heatmap | LineChart], *, title: str = "", columns: int = 3) -> Path:

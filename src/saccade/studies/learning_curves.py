@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from saccade.render.charts import LINE_COLORS
+from saccade.render.plot import draw_errorbar, save_figure
 from saccade.studies.study import Record, StudyTable, format_score
 
 # the 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom
@@ -140,11 +141,8 @@ def draw_plot(record: Record, path: Path) -> None:
         at = [
             point["label_count"] * 1.04 ** (turn - 1) for point in line
         ]  # side by side, or intervals would hide each other
-        values = [100 * point["value"] for point in line]
-        errors = [[100 * (p["value"] - p["low"]) for p in line], [100 * (p["high"] - p["value"]) for p in line]]
-        axis.errorbar(
-            at, values, yerr=errors, fmt="o-", capsize=4, color=LINE_COLORS[turn], label=INITIALIZATION_LABELS[name]
-        )
+        style = {"fmt": "o-", "color": LINE_COLORS[turn], "label": INITIALIZATION_LABELS[name]}
+        draw_errorbar(axis, line, at, scale=100, orientation="vertical", **style)
         for x, point in zip(at, line, strict=True):
             if len(point["scores"]) > 1:
                 axis.plot([x] * len(point["scores"]), [100 * s for s in point["scores"]], "_", color=LINE_COLORS[turn])
@@ -158,4 +156,4 @@ def draw_plot(record: Record, path: Path) -> None:
     )
     axis.grid(alpha=0.25)
     axis.legend(frameon=False)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

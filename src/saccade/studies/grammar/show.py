@@ -5,6 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from saccade.render.charts import LINE_COLORS
+from saccade.render.plot import draw_errorbar, save_figure
 from saccade.studies.study import Record, StudyTable, format_score
 
 CHANCE_PERCENT = 50
@@ -42,15 +43,11 @@ def draw_plot(record: Record, path: Path) -> None:
     for turn, run in enumerate(record["runs"]):
         some = [kind["accuracy"][run] for kind in kinds]
         at = [row + gap * (turn - (len(record["runs"]) - 1) / 2) for row in range(len(kinds))]
-        errors = [[100 * abs(one["value"] - one[end]) for one in some] for end in ("low", "high")]
-        values = [100 * one["value"] for one in some]
-        axis.errorbar(
-            values, at, xerr=errors, fmt="o", capsize=3, color=LINE_COLORS[turn % len(LINE_COLORS)], label=run
-        )
+        draw_errorbar(axis, some, at, scale=100, fmt="o", color=LINE_COLORS[turn % len(LINE_COLORS)], label=run)
     axis.axvline(CHANCE_PERCENT, color="0.5", linewidth=1, linestyle="--", label="guessing")
     axis.set_yticks(range(len(kinds)), [kind["name"].replace("_", " ") for kind in kinds])
     axis.set(xlabel="the grammatical sentence is the likelier, %", ylim=(len(kinds) - 0.5, -0.5))
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, loc="best")
     figure.suptitle(f"Which of two sentences is the likelier, {record['pairs']:,} pairs, {record['date']}")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

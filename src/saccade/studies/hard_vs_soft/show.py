@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from saccade.explain.overlay import ImageOverlay
 from saccade.render.charts import LINE_COLORS
+from saccade.render.plot import save_figure
 from saccade.studies.study import Record, StudyTable
 
 METRIC_FORMATS = {  # what is measured -> (in words, times, digits)
@@ -68,7 +69,7 @@ def draw_plot(record: Record, path: Path) -> None:
         axes[1].plot([place - 0.25, place + 0.25], [100 * kind["mass_chance"]["mean"]] * 2, "k:")
         axes[2].plot(place, kind["noise_of_one_batch"]["mean"], "x", color="black")
     figure.suptitle(f"Soft and hard attention of one captioner; {record['machine']['cpu']}, {record['date']}")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def draw_overlays(
@@ -87,4 +88,4 @@ def draw_overlays(
             axis.set_title(view.name, fontsize=8)
         line[0].text(-0.12, 0.5, kind, transform=line[0].transAxes, rotation=90, va="center", ha="right", fontsize=9)
     figure.suptitle("Where each looks as it writes the right caption", fontsize=10)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

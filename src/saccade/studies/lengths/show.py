@@ -5,6 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from saccade.render.charts import LINE_COLORS
+from saccade.render.plot import save_figure
 from saccade.studies.study import Record, StudyTable, format_score
 
 AXIS_LABELS = {"by_words": "words of the source", "by_sentences": "sentences of the source"}
@@ -42,4 +43,4 @@ def draw_plot(record: Record, path: Path) -> None:
     axes[0].set_ylim(bottom=0)
     axes[0].legend(frameon=False)
     figure.suptitle(f"Attention against one fixed vector, {record['texts']:,} texts, {record['date']}")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

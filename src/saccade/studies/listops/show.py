@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saccade.render.charts import LINE_COLORS
+from saccade.render.plot import draw_errorbar, save_figure
 from saccade.studies.study import Record, StudyTable, format_score
 
 HEADERS = ("reader", "trained on", "accuracy, %", "steps", "s a step", "tokens/s", "peak, MB", "parameters")
@@ -57,19 +57,20 @@ def draw_plot(record: Record, path: Path) -> None:
         lines = [line for line in record["models"] if line["set"] == one["name"]]
         places = [names.index(line["model"]) + 0.18 * (number - (len(record["sets"]) - 1) / 2) for line in lines]
         style = {"color": LINE_COLORS[number], "label": one["name"]}
-        _draw_intervals(axes[0], [line["accuracy"] for line in lines], places, {**style, "fmt": "o"})
+        draw_errorbar(axes[0], [line["accuracy"] for line in lines], places, scale=100, fmt="o", **style)
         axes[0].axvline(100 * one["majority"]["value"], color=LINE_COLORS[number], linestyle=":", linewidth=1)
         axes[1].barh(places, [line["tokens_per_second"] for line in lines], height=0.17, **style)
         axes[2].barh(places, [line["peak_mb"] or 0 for line in lines], height=0.17, **style)
     far = [line for line in record["models"] if "value" in line.get("longer_lists", {})]
     if far:
-        said = {
-            "fmt": "x",
-            "color": LINE_COLORS[2],
-            "label": f"trained on {far[0]['set']}, asked about {record['sets'][-1]['name']}",
-        }
-        _draw_intervals(
-            axes[0], [line["longer_lists"] for line in far], [names.index(line["model"]) + 0.3 for line in far], said
+        draw_errorbar(
+            axes[0],
+            [line["longer_lists"] for line in far],
+            [names.index(line["model"]) + 0.3 for line in far],
+            scale=100,
+            fmt="x",
+            color=LINE_COLORS[2],
+            label=f"trained on {far[0]['set']}, asked about {record['sets'][-1]['name']}",
         )
     titles = ("accuracy, % (dotted: the commonest answer)", "tokens a second in training", "peak memory of a step, MB")
     for axis, title in zip(axes, titles, strict=True):
@@ -82,14 +83,4 @@ def draw_plot(record: Record, path: Path) -> None:
     figure.suptitle(
         f"ListOps at equal parameters and equal time; {facts['cpu']}, torch {facts['torch']}, {record['date']}"
     )
-    figure.savefig(path, dpi=120)
-
-
-def _draw_intervals(axis: Axes, scores: list[Record], positions: list[float], style: dict[str, str]) -> None:
-    """Values with their intervals, lying."""
-    values = [100 * score["value"] for score in scores]
-    sides = [
-        [value - 100 * score["low"] for value, score in zip(values, scores, strict=True)],
-        [100 * score["high"] - value for value, score in zip(values, scores, strict=True)],
-    ]
-    axis.errorbar(values, positions, xerr=sides, capsize=3, **style)  # type: ignore[arg-type]
+    save_figure(figure, path)

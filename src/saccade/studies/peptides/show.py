@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from saccade.render.plot import draw_errorbar, save_figure
 from saccade.studies.peptides.stats import HISTOGRAM_BIN, RESIDUES
 from saccade.studies.study import Record, StudyTable, format_score
 
@@ -72,16 +73,12 @@ def draw_plot(record: Record, path: Path) -> None:
     _draw_lengths(lengths, record["lengths"])
     _draw_residues(residues, record["stats"])
     figure.suptitle("Peptides that a language model invents, judged by a classifier")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _draw_fractions(axis: Axes, fractions: dict[str, Any]) -> None:
-    values = [100 * share["value"] for share in fractions.values()]
-    errors = [
-        [100 * (share["value"] - share["low"]) for share in fractions.values()],
-        [100 * (share["high"] - share["value"]) for share in fractions.values()],
-    ]
-    axis.errorbar(values, range(len(fractions)), xerr=errors, fmt="o", capsize=4, color=SET_COLORS["generated"])
+    positions = range(len(fractions))
+    draw_errorbar(axis, list(fractions.values()), positions, scale=100, fmt="o", color=SET_COLORS["generated"])
     axis.set_yticks(range(len(fractions)), [SET_LABELS[name] for name in fractions])
     axis.set(xlabel="taken for active, %", xlim=(-2, 102), ylim=(len(fractions) - 0.5, -0.5))
     axis.grid(alpha=0.25)
