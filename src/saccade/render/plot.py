@@ -133,15 +133,15 @@ def set_tick_labels(
 
 def draw_errorbar(
     axis: Axes,
-    intervals: Sequence[Mapping[str, float]],
+    scores: Sequence[Mapping[str, float]],
     positions: Sequence[float],
     *,
     scale: float = 1.0,
     orientation: Literal["horizontal", "vertical"] = "horizontal",
     **style: Any,
 ) -> None:
-    """Draw values with error bars at positions; each interval has `value`, `low` and `high`, multiplied by `scale`."""
-    values, low, high = ([scale * interval[key] for interval in intervals] for key in ("value", "low", "high"))
+    """Draw values with error bars at positions; each score has `value`, `low` and `high`, multiplied by `scale`."""
+    values, low, high = ([scale * score[key] for score in scores] for key in ("value", "low", "high"))
     errors = [
         [value - end for value, end in zip(values, low, strict=True)],
         [end - value for value, end in zip(values, high, strict=True)],
