@@ -64,7 +64,7 @@ def test_a_header_is_told_by_what_stands_below_it(tmp_path, kind):
     path.write_text(table([names, *map(row, range(count))]))
     found = read_examples([path], roles, columns=given)
     assert len(found.examples) == count
-    assert "unlike the lines below" in " ".join(found.notes)
+    assert "it differs from the lines below" in " ".join(found.notes)
     path.write_text(table([*map(row, range(count))]))  # the same without it
     found = read_examples([path], roles, columns=given)
     assert len(found.examples) == count
@@ -125,7 +125,7 @@ def test_one_comma_in_every_text_does_not_make_a_table_of_commas(tmp_path):
 def test_a_bad_row_does_not_change_the_mark(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(DataError, match=r":22: \d cells where 2 are needed"):
+    with pytest.raises(DataError, match=r":22: expected 2 cells, got \d"):
         read_examples([path], [TEXT, LABEL], columns={"text": "1", "label": "2"})
 
 

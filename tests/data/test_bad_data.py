@@ -102,9 +102,9 @@ BAD = [
         ("spreadsheet", "PK", "save it as CSV"),
     ),
     Bad("xls", {"a.xls": b"\xd0\xcf\x11\xe0" + bytes(90)}, ":", ("old Office", "save it as CSV")),
-    Bad("zip", {"a.zip": b"PK\x03\x04" + b"\0" * 30}, ":", ("zip archive", "npack")),
+    Bad("zip", {"a.zip": b"PK\x03\x04" + b"\0" * 30}, ":", ("zip archive", "xtract")),
     Bad("pdf", {"a.csv": b"%PDF-1.7\n" + bytes(99)}, ":", ("PDF", "%PDF", "pdftotext")),
-    Bad("picture as a table", {"a.csv": png()}, ":", ("PNG", "folder for each class")),
+    Bad("picture as a table", {"a.csv": png()}, ":", ("PNG image", "folder per class")),
     Bad("pickle", {"a.csv": b"\x80\x04\x95" + bytes(20)}, ":", ("pickle", "run code", "JSON lines")),
     Bad("bzip2", {"a.csv": b"BZh91AY&SY" + bytes(9)}, ":", ("bzip2", "bunzip2")),
     Bad("web page", {"a.csv": "<!DOCTYPE html><html>"}, ":", ("web page", "ownload the file itself")),
@@ -118,21 +118,31 @@ BAD = [
         "gzip bomb",
         {"a.csv.gz": gzip.compress(GOOD.encode() + b"a" * (20 << 20))},
         ":",
-        ("unpacks from", "times", "gunzip"),
+        ("decompresses from", "times", "gunzip"),
     ),
-    Bad("parquet cut off", {"a.parquet": b"PAR1" + bytes(20)}, ":", ("not whole", "again")),
-    Bad("arrow cut off", {"a.arrow": b"ARROW1" + bytes(20)}, ":", ("not whole", "again")),
+    Bad("parquet cut off", {"a.parquet": b"PAR1" + bytes(20)}, ":", ("truncated", "again")),
+    Bad("arrow cut off", {"a.arrow": b"ARROW1" + bytes(20)}, ":", ("truncated", "again")),
     # tables
     Bad(
         "row too short",
         {"a.csv": GOOD + "bad\n"},
         ":3:",
-        ("1 cells where 2", "label (missing)", "'bad'", "dd the missing"),
+        ("expected 2 cells, got 1", "label (missing)", "'bad'", "dd the missing"),
     ),
-    Bad("row too long", {"a.csv": GOOD + "bad, very bad,0\n"}, ":3:", ("3 cells where 2", "'0'", "ut quotes around")),
-    Bad("ragged tsv", {"a.tsv": "fine\t1\nbad\t0\nso so\n"}, ":3:", ("1 cells where 2", "'so so'", "missing")),
+    Bad(
+        "row too long",
+        {"a.csv": GOOD + "bad, very bad,0\n"},
+        ":3:",
+        ("expected 2 cells, got 3", "'0'", "ut quotes around"),
+    ),
+    Bad("ragged tsv", {"a.tsv": "fine\t1\nbad\t0\nso so\n"}, ":3:", ("expected 2 cells, got 1", "'so so'", "missing")),
     Bad("100 k columns", {"a.csv": ",".join(["x"] * 100_000) + "\n"}, ":1:", ("100,000 columns", "'x'", "JSON lines")),
-    Bad("name twice", {"a.csv": "text,label,text\na,1,b\n"}, ":1:", ("twice, in columns 1 and 3", "'text'", "ename")),
+    Bad(
+        "name twice",
+        {"a.csv": "text,label,text\na,1,b\n"},
+        ":1:",
+        ("duplicate column name in the header, in columns 1 and 3", "'text'", "ename"),
+    ),
     Bad(
         "no known name",
         {"a.csv": "remark,points\nfine,5\nbad,1\nok,3\n"},
@@ -151,18 +161,25 @@ BAD = [
         "wrong number asked for", {"a.csv": GOOD}, ":1:", ("looked for 7", "--columns label="), columns="text=1,label=7"
     ),
     Bad(
-        "wrong role", {"a.csv": GOOD}, "", ("'txt'", "asked for are text, label", "--columns text="), columns="txt=text"
+        "wrong role",
+        {"a.csv": GOOD},
+        "",
+        ("'txt'", "roles of this task are text, label", "--columns text="),
+        columns="txt=text",
     ),
     Bad("columns not understood", {"a.csv": GOOD}, "", ("--columns", "'review'", "text=review"), columns="review"),
     Bad("quote never closed", {"a.csv": GOOD + '"bad,0\nso so,1\n'}, ":3:", ("never closed", "bad,0", "lose it")),
-    Bad("quote closed early", {"a.csv": GOOD + '"a "good" film",0\n'}, ":3:", ("quote ends before", "two quotes")),
+    Bad("quote closed early", {"a.csv": GOOD + '"a "good" film",0\n'}, ":3:", ("quote is closed before", "double it")),
     Bad("empty text", {"a.csv": GOOD + ",0\n"}, ":3:", ("text is empty", "column text", "''", "fill it in")),
     Bad("blank text", {"a.tsv": "fine\t1\n  \t0\n"}, ":2:", ("text is empty", "column 1", "fill it in")),
     Bad("empty label", {"a.csv": GOOD + "bad,\n"}, ":3:", ("label is missing", "column label", "''", "write a label")),
     Bad("nan label", {"a.csv": GOOD + "bad,NaN\n"}, ":3:", ("label is missing", "'NaN'", "write a label")),
     Bad("plain text for two roles", {"a.txt": "just a line\n"}, ":1:", ("plain text", "'just a line'", "CSV, TSV")),
     Bad(
-        "no tab in a tsv", {"a.tsv": "fine 1\nbad 0\n"}, ":1:", ("too few columns", "text and label", "'fine 1'", "tab")
+        "no tab in a tsv",
+        {"a.tsv": "fine 1\nbad 0\n"},
+        ":1:",
+        ("1 columns are too few", "text and label", "'fine 1'", "tab"),
     ),
     Bad("cr only, bad cell", {"a.csv": "text,label\rfine,1\r,0\r"}, ":3:", ("text is empty", "fill it in")),
     Bad("crlf, bad cell", {"a.csv": "text,label\r\nfine,1\r\n,0\r\n"}, ":3:", ("text is empty", "fill it in")),
@@ -201,16 +218,21 @@ BAD = [
         "oops",
         "one JSON object",
     ),
-    jsonl("json cut off", '{"text": "a", "label": 1}\n{"text": "b", "la', ":2:", "not JSON", "character 15", "cut off"),
-    jsonl("a line is a list", '{"text": "a", "label": 1}\n[1]\n', ":2:", "an object is needed", "[1]", "rite {"),
+    jsonl(
+        "json cut off", '{"text": "a", "label": 1}\n{"text": "b", "la', ":2:", "not JSON", "character 15", "truncated"
+    ),
+    jsonl("a line is a list", '{"text": "a", "label": 1}\n[1]\n', ":2:", "has to be an object", "[1]", "rite {"),
     jsonl("deep json", DEEP, ":1:", "too deeply", "[[[", "few levels"),
     Bad("deep json array", {"a.json": f"[{DEEP}]"}, ":1:", ("too deeply", "[[[", "few levels")),
-    jsonl("endless number", '{"text": "a", "label": ' + "9" * 5000 + "}\n", ":1:", "number too long", "digits"),
-    jsonl("half a character", '{"text": "\\ud800", "label": 1}\n', ":1:", "half a character", "ud800", "UTF-8"),
-    Bad("array never closed", {"a.json": '[{"text": "a", "label": 1}\n'}, ":2:", ("never closed", "cut off")),
-    Bad("array cut off", {"a.json": '[{"text": "a", "label": 1},\n {"text": "b'}, ":2:", ("not JSON", "cut off")),
+    jsonl("endless number", '{"text": "a", "label": ' + "9" * 5000 + "}\n", ":1:", "number is too long", "digits"),
+    jsonl("half a character", '{"text": "\\ud800", "label": 1}\n', ":1:", "lone surrogate", "ud800", "UTF-8"),
+    Bad("array never closed", {"a.json": '[{"text": "a", "label": 1}\n'}, ":2:", ("never closed", "truncated")),
+    Bad("array cut off", {"a.json": '[{"text": "a", "label": 1},\n {"text": "b'}, ":2:", ("not JSON", "truncated")),
     Bad(
-        "array of numbers", {"a.json": '[{"text": "a", "label": 1},\n 7]'}, ":2:", ("object is needed", "7", "rite [{")
+        "array of numbers",
+        {"a.json": '[{"text": "a", "label": 1},\n 7]'},
+        ":2:",
+        ("has to be an object", "7", "rite [{"),
     ),
     Bad(
         "object without records",
@@ -219,7 +241,7 @@ BAD = [
         ("no array of records", "a, b", "array of objects"),
     ),
     jsonl("null text", '{"text": null, "label": 1}\n', ":1:", "text is missing", "column text", "None", "fill it in"),
-    jsonl("list as text", '{"text": ["a"], "label": 1}\n', ":1:", "not a list", "column text", "['a']", "string"),
+    jsonl("list as text", '{"text": ["a"], "label": 1}\n', ":1:", "got a list", "column text", "['a']", "string"),
     jsonl("null label", '{"text": "a", "label": null}\n', ":1:", "label is missing", "None", "write a label"),
     jsonl("NaN label in json", '{"text": "a", "label": NaN}\n', ":1:", "label is missing", "nan", "write a label"),
     jsonl("two labels", '{"text": "a", "label": ["x", "y"]}\n', ":1:", "one label", "['x', 'y']", "labels"),
@@ -236,16 +258,18 @@ BAD = [
         "bad tag",
         "Ann\tB-PER\nis\tO\nin\tO\nOslo\tLOC\n\n" + "a\tO\n" * 20,
         ":4:",
-        "not a tag of BIO",
+        "not a tag of the scheme BIO",
         "'LOC'",
         "B-PER",
     ),
-    conll("columns change", "Ann\tB-PER\nis\tO\nhere\n\n", ":3:", "1 columns where 2", "'here'", "same columns"),
+    conll(
+        "columns change", "Ann\tB-PER\nis\tO\nhere\n\n", ":3:", "expected 2 columns, got 1", "'here'", "same columns"
+    ),
     conll(
         "docstart then a short line",
         "-DOCSTART- -X- O\n\nAnn X O\nhere X\n",
         ":4:",
-        "2 columns where 3",
+        "expected 3 columns, got 2",
         "same columns",
     ),
     conll("tag left out", "Ann\tB-PER\nis\t\n", ":2:", "nothing in the column of tags", "column 2", "such as O"),
@@ -259,10 +283,10 @@ BAD = [
         "each word one",
     ),
     tagged("empty list of words", '{"words": [], "tags": []}\n', "empty", "column words", "[]", "remove"),
-    tagged("a word is null", '{"words": ["a", null], "tags": ["O", "O"]}\n', "no string", "None", "as a string"),
+    tagged("a word is null", '{"words": ["a", null], "tags": ["O", "O"]}\n', "not a string", "None", "as a string"),
     tagged("span outside", spans({"start": 5, "end": 50, "label": "X"}), "outside the text of 11", "50", "characters"),
     tagged("span backwards", spans({"start": 5, "end": 2, "label": "X"}), "column spans", "end not included"),
-    tagged("span of a space", spans({"start": 3, "end": 4, "label": "X"}), "no word in it", "cover a word"),
+    tagged("span of a space", spans({"start": 3, "end": 4, "label": "X"}), "contains no word", "cover a word"),
     tagged("spans overlap", spans([0, 5, "X"], [3, 8, "Y"]), "overlap", "Y", "keep one"),
     tagged("span without label", spans({"start": 0, "end": 3}), "label of a span", "column spans", "rite {"),
     jsonl(
@@ -280,7 +304,7 @@ BAD = [
         "empty side",
         {"train.en": "a\n\n", "train.de": "c\nd\n"},
         ":2:",
-        ("side is empty", "'d'", "column source", "both files"),
+        ("line is empty", "'d'", "column source", "both files"),
         "translate",
     ),
     Bad(
@@ -294,7 +318,7 @@ BAD = [
         "three languages",
         {"train.en": "a\n", "train.de": "b\n", "train.fr": "c\n"},
         ":",
-        ("3 aligned files", "--columns source=en"),
+        ("expected two aligned files, got 3", "--columns source=en"),
         "translate",
     ),
     Bad("one side alone", {"train.en": "a\n"}, ":1:", ("plain text", "source and target", "tab"), "translate"),
@@ -302,14 +326,14 @@ BAD = [
         "answer elsewhere",
         {"a.json": squad(0)},
         ":1:",
-        ("does not stand at character 0", "'Ann'", "start to 4"),
+        ("is not at character 0", "'Ann'", "start to 4"),
         "span",
     ),
     Bad(
         "answer nowhere",
         {"a.json": squad(4, "Bob")},
         ":1:",
-        ("column answers", "'Bob'", "does not have this answer"),
+        ("column answers", "'Bob'", "correct or remove the answer"),
         "span",
     ),
     Bad("answer before the text", {"a.json": squad(-3)}, ":1:", ("character -3", "start to 4"), "span"),
@@ -319,7 +343,7 @@ BAD = [
         "no such picture",
         {"a.csv": "image,label\nb.png,x\n"},
         ":2:",
-        ("no such picture", "column image", "'b.png'", "correct its name"),
+        ("no such image", "column image", "'b.png'", "correct its name"),
     ),
     Bad("0 bytes", picture(b""), ":2:", ("0 bytes", "'a.png'", "again")),
     Bad("cut off in the header", picture(png()[:20]), ":2:", ("picture", "'a.png'", "again")),
@@ -337,19 +361,19 @@ BAD = [
         "leaves by dots",
         {"a.csv": "image,label\n../a.png,x\n"},
         ":2:",
-        ("leads out", "'../a.png'", "stays in the folder"),
+        ("leads out", "'../a.png'", "into the folder"),
     ),
     Bad(
         "absolute path",
         {"a.csv": "image,label\n/etc/hostname.png,x\n"},
         ":2:",
-        ("leads out", "'/etc/hostname.png'", "stays in"),
+        ("leads out", "'/etc/hostname.png'", "into the folder"),
     ),
     Bad(
         "no path",
         {"a.jsonl": '{"image": 3, "label": 1}\n'},
         ":1:",
-        ("path of a picture", "column image", "3", "seen from"),
+        ("path of an image", "column image", "3", "relative to"),
         columns="image=image",
     ),
     # idx
@@ -369,7 +393,7 @@ BAD = [
         "idx of two counts",
         {"train-labels-idx1-ubyte": idx(3, values=3), "train-images-idx3-ubyte": idx(2, 3, 3, values=18)},
         ":",
-        ("3 labels for 2 pictures", "belong together"),
+        ("3 labels for 2 images", "belong together"),
     ),
     Bad(
         "idx that claims too much",
@@ -377,7 +401,7 @@ BAD = [
         ":",
         ("claims", "damaged"),
     ),
-    Bad("idx header cut off", {"train-images-idx3-ubyte": b"\0\0\x08\x03\0\0"}, ":", ("ends early", "again")),
+    Bad("idx header cut off", {"train-images-idx3-ubyte": b"\0\0\x08\x03\0\0"}, ":", ("incomplete", "again")),
 ]
 
 
@@ -414,7 +438,7 @@ def _folder(path: Path) -> str:
 
 def _pipe(path: Path) -> str:
     os.mkfifo(path)
-    return "no ordinary file"
+    return "not a regular file"
 
 
 def _link(path: Path) -> str:

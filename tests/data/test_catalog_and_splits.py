@@ -129,7 +129,7 @@ def test_tunes_of_several_files_and_a_bound_on_what_is_learnt(tmp_path):
         (
             ["1,2,3,4", "AAA, 1", "CCC, 0", "GGG, 1"],
             ("--test", "1", "--group-column", "1"),
-            "4 cells where 2 are needed",
+            "expected 2 cells, got 4",
         ),
         (["one", "two"], ("--test", "1", "--group-column", "1"), "has no columns"),
     ],

@@ -50,7 +50,7 @@ def test_fasta_is_told_by_its_content_and_a_quoted_mail_is_not_one(tmp_path):
     ("content", "place", "words"),
     [
         (">one\nMKV\n>two\n>three\nGG\n", ":3:", ("a name without a sequence", "'>two'", "remove the name")),
-        (">one\nMKV\n>two\nGG7A\n", ":4:", ("no letter of a sequence", "character 3", "'7'")),
+        (">one\nMKV\n>two\nGG7A\n", ":4:", ("not a letter of a sequence", "character 3", "'7'")),
         ("MKV\n>two\nGG\n", ":1:", ("a sequence without a name", "'MKV", ">name")),
         (">one\n", ":1:", ("a name without a sequence", "'>one'")),
     ],
@@ -99,9 +99,9 @@ def test_abc_is_told_by_its_content_and_prose_is_not_one(tmp_path):
 @pytest.mark.parametrize(
     ("content", "place", "words"),
     [
-        (TUNE + "\nX:2\nT:B\nG2|\n\n", ":7:", ("a tune without its key", "'X:2'", "K:G")),
+        (TUNE + "\nX:2\nT:B\nG2|\n\n", ":7:", ("a tune without a key", "'X:2'", "K:G")),
         (TUNE + "\nX:2\nK:D\nP:A\n\n", ":7:", ("a tune without notes", "'X:2'")),
-        ("hello\n", ":1:", ("no tune in it", "'hello'", "X:")),
+        ("hello\n", ":1:", ("no tune in the file", "'hello'", "X:")),
     ],
 )
 def test_bad_abc_is_named(tmp_path, content, place, words):
@@ -162,7 +162,7 @@ def test_without_symusic_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "symusic", None)
     path = tmp_path / "a.mid"
     path.write_bytes(b"MThd" + bytes(40))
-    with pytest.raises(DataError, match=r"symusic is needed.*pip install 'saccade\[music\]'"):
+    with pytest.raises(DataError, match=r"needs symusic.*pip install 'saccade\[music\]'"):
         texts(path)
 
 
@@ -172,7 +172,7 @@ def test_piano_rolls_are_pieces(tmp_path):
     path.write_text(json.dumps(rolls))
     assert texts(path) == ["60.3 64.3 +6 62.3\n", "70.3\n", "71.3 +3 71.3\n"]
     path.write_text(json.dumps([[[60]], [[128]]]))
-    with pytest.raises(DataError, match=r"no piano roll; column \(piece 2\)"):
+    with pytest.raises(DataError, match=r"not a piano roll; column \(piece 2\)"):
         texts(path)
 
 

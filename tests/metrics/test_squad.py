@@ -192,13 +192,16 @@ def test_a_table_has_the_words_or_the_words_and_their_start(ending, mark, tmp_pa
 BAD = {
     "absent": (
         {"answer": "Cy"},
-        (":1:", "column answers", "'Cy'", "does not stand in the context", "orrect or remove"),
+        (":1:", "column answers", "'Cy'", "does not occur in the context", "orrect or remove"),
     ),
-    "other case": ({"answer": "ann"}, ("'Ann' at character 4", "as it stands there")),
+    "other case": ({"answer": "ann"}, ("'Ann' at character 4", "rite it as in the context")),
     "wrong start": ({"answer": "Ann", "start": 5}, ("character 5", "'nn and Bob.'", "start to 4")),
     "start beyond": ({"answers": [{"text": "Ann", "answer_start": 400}]}, ("character 400", "start to 4")),
-    "start no number": ({"answer": "Ann", "start": "x"}, ("no whole number", "'x'", "leave the column")),
-    "two lengths": ({"answers": {"text": ["Ann"], "answer_start": []}}, ("as many texts as starts", "rite {text")),
+    "start no number": ({"answer": "Ann", "start": "x"}, ("not an integer", "'x'", "remove the column")),
+    "two lengths": (
+        {"answers": {"text": ["Ann"], "answer_start": []}},
+        ("numbers of texts and starts differ", "rite {text"),
+    ),
     "a number": ({"answers": 4}, ("list of answers", "rite [{")),
     "the id is named": ({"id": "q7", "answer": "Cy"}, ("(id q7)",)),
 }
@@ -217,7 +220,7 @@ def test_an_answer_that_does_not_stand_there_is_refused_by_name(name, tmp_path, 
 def test_articles_that_contradict_themselves_or_are_none(tmp_path):
     both = {"id": "7", "question": "Who?", "is_impossible": True, "answers": [{"text": "Ann", "answer_start": 4}]}
     for content, said in (
-        (nested(both), "impossible and has an answer"),
+        (nested(both), "impossible but has an answer"),
         (nested({"answers": []}), "not a SQuAD article"),
         (nested({"question": "Who?", "id": "1"}), "no column for answers"),
     ):

@@ -145,11 +145,11 @@ def test_a_file_may_give_one_caption_or_several(folder):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"image": "0.png", "captions": []}, "text is needed, not a list"),
+        ({"image": "0.png", "captions": []}, "expected a text, got a list"),
         ({"image": "0.png", "captions": ["fine", " "]}, "the text is empty"),
         ({"image": "0.png", "captions": ["fine", None]}, "the text is missing"),
-        ({"image": "0.png", "captions": ["fine", ["deep"]]}, "text is needed, not a list"),
-        ({"image": "9.png", "captions": "fine"}, "there is no such picture"),
+        ({"image": "0.png", "captions": ["fine", ["deep"]]}, "expected a text, got a list"),
+        ({"image": "9.png", "captions": "fine"}, "there is no such image"),
         ({"image": "../0.png", "captions": "fine"}, "leads out of the folder"),
         ({"image": "notes.png", "captions": "fine"}, "no picture"),
     ],

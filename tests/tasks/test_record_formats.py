@@ -233,8 +233,8 @@ def test_notes_that_are_none():
     assert kind.find_fault("60.12 +12 62.6") == ""
     assert "'60' is neither" in kind.find_fault("60 61")
     assert "pitch below 128" in kind.find_fault("128.4")
-    assert "length from 1" in kind.find_fault("60.0")
-    assert "no note" in kind.find_fault("+12")
+    assert "duration from 1" in kind.find_fault("60.0")
+    assert "no notes" in kind.find_fault("+12")
 
 
 # records that a model writes

@@ -108,10 +108,10 @@ def test_pairs_of_like_length_are_no_summaries(tmp_path):
     [
         ({"article": "Long text.", "summary": ""}, ("summary", "the text is empty", "remove the record")),
         ({"article": None, "summary": "short"}, ("article", "missing")),
-        ({"article": ["a", ["b"]], "summary": "short"}, ("article", "text is needed, not a list")),
+        ({"article": ["a", ["b"]], "summary": "short"}, ("article", "expected a text, got a list")),
         ({"article": ["", " "], "summary": "short"}, ("article", "the text is empty")),
-        ({"article": [], "summary": "short"}, ("article", "text is needed, not a list")),
-        ({"article": "Long text.", "summary": []}, ("summary", "text is needed, not a list")),
+        ({"article": [], "summary": "short"}, ("article", "expected a text, got a list")),
+        ({"article": "Long text.", "summary": []}, ("summary", "expected a text, got a list")),
         ({"article": "Long text.", "summary": ["short", None]}, ("summary", "missing")),
         ({"article": "Long text."}, ("no summary", "it has article")),
     ],
@@ -141,7 +141,13 @@ def test_lists_of_sentences_are_one_text_and_lists_of_summaries_are_several(tmp_
     assert [" ".join(example["source"].split()) for example in found.examples] == [" ".join(filter(None, long))] * 2
     assert [example["target"] for example in found.examples] == [["One.", "Uno.", "Eins."], "Two."]
     assert sum("joined" in line and "one of 18" in line for line in found.notes) == 1
-    assert sum("the first is learnt, and all count" in line and "one of 3" in line for line in found.notes) == 1
+    assert (
+        sum(
+            "the first is used in training, and all of them in scores" in line and "one of 3" in line
+            for line in found.notes
+        )
+        == 1
+    )
     words = main(["data", "check", str(path)])
     assert words == 0
 

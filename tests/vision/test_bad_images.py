@@ -115,14 +115,14 @@ PATHS = {
     "in, up and out": ("img/../../a.png", "leads out"),
     "absolute": ("/etc/hostname", "leads out"),
     "a link": ("out.png", "leads out"),
-    "a link to itself": ("loop.png", "cannot be followed"),
-    "missing": ("img/b.png", "no such picture"),
-    "a folder": ("img", "no such picture"),
-    "a pipe": ("pipe.png", "no such picture"),
-    "other slashes": ("img\\a.png", "write / for"),
-    "an address": ("https://example.org/a.png", "fetch the pictures first"),
-    "very long": ("a" * 5000 + ".png", "cannot be followed"),
-    "empty": ("", "path of a picture is needed"),
+    "a link to itself": ("loop.png", "cannot be resolved"),
+    "missing": ("img/b.png", "no such image"),
+    "a folder": ("img", "no such image"),
+    "a pipe": ("pipe.png", "no such image"),
+    "other slashes": ("img\\a.png", "instead of"),
+    "an address": ("https://example.org/a.png", "ownload the images first"),
+    "very long": ("a" * 5000 + ".png", "cannot be resolved"),
+    "empty": ("", "path of an image is needed"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a reader is asked for and what it gives: raw fields by column, each record with its line."""
+"""The interface of data readers: a `Format` turns a file and a `ReadRequest` into records, with fields by column."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,24 +14,24 @@ TRAILING_REMARK = re.compile(r"(?<=\w)\s*\([^()]*\)\s*$")
 
 
 class Record(NamedTuple):
-    """One record as it stands in the file: a value for each column."""
+    """One unparsed record of a file: a value for each column."""
 
     line: int
     fields: Mapping[str, Any]
-    character: int = 0  # where in the line a part of a very long one begins, from 1; 0: the record is whole
-    ends_line: bool = True  # otherwise the line goes on in the next record
+    character: int = 0  # for a chunk of a very long line, its position in the line from 1; 0 for a whole record
+    ends_line: bool = True  # False if the line continues in the next record
 
 
 @dataclass
 class ReadRequest:
-    """The roles to fill, the columns that the caller named for them, and what the readers say aloud."""
+    """The roles to read, the columns that the caller named for them, and the notes that readers add for the user."""
 
     roles: tuple[Role, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.has_paired_roles = self.has_kind("tags", "answers")  # what one role says must fit another
+        self.has_paired_roles = self.has_kind("tags", "answers")  # values that have to agree with those of another role
 
     def has_kind(self, *kinds: str) -> bool:
         return any(role.kind in kinds for role in self.roles)
@@ -40,26 +40,26 @@ class ReadRequest:
         return [role for role in self.roles if role.kind in kinds]
 
     def collect_column_names(self) -> set[str]:
-        """Every column name that would be recognised, as `plain_name` writes it."""
+        """All column names that are recognized, as `normalize_column_name` writes them."""
         known = {normalize_column_name(name) for role in self.roles for name in (role.name, *role.column_names)}
-        return known | {normalize_column_name(part) for named in self.columns.values() for part in named.split(",")}
+        return known | {normalize_column_name(name) for names in self.columns.values() for name in names.split(",")}
 
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of file: how to tell it by its content, and how to read it.
+    """A file format: how to detect it by its content, and how to read it.
 
-    A record error is yielded, so that the caller may go on; an error of the whole file is raised.
+    The error of a single record is yielded, so that the caller can continue; an error of the whole file is raised.
     """
 
     name: str
     matches: Callable[[SourceFile, ReadRequest], bool]
     read_records: Callable[[SourceFile, ReadRequest], Iterator[Record | DataError]]
-    has_columns: bool = True  # has columns to choose from; otherwise the fields are the roles already
+    has_columns: bool = True  # False if the fields of a record are named by role already
 
 
 def normalize_column_name(name: str) -> str:
-    """Column names compared without case, spaces and dashes, and without a remark in brackets behind them.
+    """Normalize a column name for comparison: lowercase, underscores for spaces and dashes, no parentheses at the end.
 
     >>> normalize_column_name(" File-Name "), normalize_column_name("Stars (1-5)")
     ('file_name', 'stars')

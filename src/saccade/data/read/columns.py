@@ -1,4 +1,4 @@
-"""Which column plays which role: as the caller says, by its name, or by what stands in it."""
+"""Map the columns of a table to roles: as named by the caller, by known column names, or by content."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".ti
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """role -> its columns (one, or several for numbers); for words that have to be cut from a text, where that stands."""
+    """The columns of each role (several only for numbers); or the text, and its spans, that is split into words."""
 
     columns: Mapping[str, list[str]]
     text_column: str = ""
@@ -31,10 +31,8 @@ class ColumnMap:
     def describe(self) -> str:
         parts = [f"{role} is {_format_columns(names)}" for role, names in self.columns.items()]
         if self.text_column:
-            parts.append(
-                f"words are cut from column {self.text_column}"
-                + (f", tags from {self.spans_column}" if self.spans_column else "")
-            )
+            tags = f", tags from {self.spans_column}" if self.spans_column else ""
+            parts.append(f"words are split from column {self.text_column}{tags}")
         return "; ".join(parts)
 
 
@@ -45,48 +43,49 @@ def _format_columns(names: list[str]) -> str:
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """What --columns says.
+    """Parse the value of --columns: the column of each role, by name or number.
 
     >>> parse_columns("text=review,label=2")
     {'text': 'review', 'label': '2'}
     >>> parse_columns("x=1,2,3,y=4")
     {'x': '1,2,3', 'y': '4'}
     """
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     role = ""
     for part in filter(None, text.split(",")):
         if "=" in part:
             role, _, name = part.partition("=")
             role = role.strip()
-            found[role] = name.strip()
+            columns[role] = name.strip()
         elif role:
-            found[role] += f",{part.strip()}"
-        if not role or not found[role]:
+            columns[role] += f",{part.strip()}"
+        if not role or not columns[role]:
             hint = "write ROLE=COLUMN, for example --columns text=review,label=stars or text=1,label=2"
-            raise DataError("--columns is not understood", value=text, hint=hint)
-    return found
+            raise DataError("cannot parse --columns", value=text, hint=hint)
+    return columns
 
 
 def get_field(fields: Mapping[str, Any], name: str) -> Any:
-    """A field by its name, or a nested one by a dotted path; MISSING if it is not there."""
+    """A field by its name, or a nested field by a dotted path; MISSING if there is none."""
     if name in fields:
         return fields[name]
-    found: Any = fields
+    value: Any = fields
     for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             return MISSING
-        found = found[part]
-    return found
+        value = value[part]
+    return value
 
 
 def map_columns(source: SourceFile, request: ReadRequest, records: Sequence[Record]) -> ColumnMap:
-    """The columns for every role, from the first records of a file."""
+    """Choose the columns of every role by the first records of a file."""
     names = _list_column_names(records)
     numbered = bool(names) and all(name == str(i + 1) for i, name in enumerate(names))
     _check_roles(source, request)
     if numbered and len(names) < sum(not role.shares_column for role in request.roles):
         wanted = " and ".join(role.name for role in request.roles)
-        what, hint = f"too few columns, {len(names)}, for {wanted}", "put a tab or a comma between the cells of a row"
+        what = f"{len(names)} columns are too few for {wanted}"
+        hint = "put a tab or a comma between the cells of a row"
         first = records[0]
         raise DataError(what, file=source.path, line=first.line, column="1", value=first.fields["1"], hint=hint)
     chosen: dict[str, list[str]] = {}
@@ -96,22 +95,22 @@ def map_columns(source: SourceFile, request: ReadRequest, records: Sequence[Reco
             chosen[role.name] = [_resolve_column(source, role, part, records) for part in parts]
     for role in request.roles:
         if role.name not in chosen and not numbered:
-            whole = [name for name in names if role.kind != "text" or not holds_objects(name, records)]
-            found = _find_by_name(role, whole, _collect_used_columns(request, chosen))
-            if found:
-                chosen[role.name] = [found]
+            candidates = [name for name in names if role.kind != "text" or not holds_objects(name, records)]
+            column = _find_by_name(role, candidates, _collect_used_columns(request, chosen))
+            if column:
+                chosen[role.name] = [column]
     _complete_pair(request, chosen, records)
-    cut = _map_text_column(request, names, chosen, records)
-    if cut is not None:
-        return cut
-    left = [role for role in request.roles if role.name not in chosen]
-    if any(role.kind == "numbers" for role in left) or numbered:
+    text_map = _map_text_column(request, names, chosen, records)
+    if text_map is not None:
+        return text_map
+    unmapped = [role for role in request.roles if role.name not in chosen]
+    if any(role.kind == "numbers" for role in unmapped) or numbered:
         _map_by_content(
-            left, names, chosen, records, guess_all=numbered, used_columns=_collect_used_columns(request, chosen)
+            unmapped, names, chosen, records, guess_all=numbered, used_columns=_collect_used_columns(request, chosen)
         )
-    elif left and len(names) == len(request.roles) == 1:
-        chosen[left[0].name] = names
-    for role in left:
+    elif unmapped and len(names) == len(request.roles) == 1:
+        chosen[unmapped[0].name] = names
+    for role in unmapped:
         if role.name not in chosen:
             raise _make_unknown_column_error(
                 source,
@@ -124,9 +123,9 @@ def map_columns(source: SourceFile, request: ReadRequest, records: Sequence[Reco
 
 
 def _complete_pair(request: ReadRequest, role_columns: dict[str, list[str]], records: Sequence[Record]) -> None:
-    """Where a pair of texts is in one object and the role of one is known, the other has the other role.
+    """Where an object holds two texts and the role of one is known, the other text gets the other role.
 
-    A target that was only recognised by its name does not tell the direction, as many languages are known as targets.
+    A target that was only recognized by its name does not decide, since many languages are known as target columns.
     """
     known = [name for name in PAIR_ROLES if name in role_columns]
     if known not in (["source"], ["target"]) or not {role.name for role in request.roles} >= set(PAIR_ROLES):
@@ -152,12 +151,12 @@ def _check_roles(source: SourceFile, request: ReadRequest) -> None:
             wanted = ", ".join(role.name for role in request.roles)
             hint = f"name one of {wanted}: --columns {request.roles[0].name}=COLUMN"
             raise DataError(
-                f"--columns names a role that is not asked for; asked for are {wanted}", value=name, hint=hint
+                f"--columns has an unknown role; the roles of this task are {wanted}", value=name, hint=hint
             )
 
 
 def _resolve_column(source: SourceFile, role: Role, column: str, records: Sequence[Record]) -> str:
-    """The column that the caller means: its name, else its number."""
+    """The column that the caller named, by its name or else by its number."""
     names = _list_column_names(records)
     if column in names:
         return column
@@ -179,31 +178,33 @@ def _make_unknown_column_error(
 ) -> DataError:
     names = _list_column_names(records)
     plain = {normalize_column_name(name): name for name in names}
-    close = [get_close_matches(normalize_column_name(name), plain, n=1, cutoff=0.7) for name in expected_names]
-    near = [plain[match] for found in close for match in found]
-    near += [name for name in names if set(normalize_column_name(name).split("_")) & set(expected_names)]
-    guess = near[0] if near else _guess_column(role, [name for name in names if name not in used_columns], records)
-    there = ", ".join(names if len(names) <= 12 else [*names[:12], f"and {len(names) - 12:,} more"])
-    sought = ", ".join(list(expected_names)[:6]) or role.name
-    what = f"no column for {role.name}: looked for {sought}; there are {there or 'none'}"
-    written = str(names.index(guess) + 1) if "," in guess else guess  # a comma would end its name there
-    hint = f"name it: --columns {quote(f'{role.name}={written}')}" + (" (the nearest)" if near else "")
+    matches = [get_close_matches(normalize_column_name(name), plain, n=1, cutoff=0.7) for name in expected_names]
+    similar = [plain[match] for found in matches for match in found]
+    similar += [name for name in names if set(normalize_column_name(name).split("_")) & set(expected_names)]
+    guess = (
+        similar[0] if similar else _guess_column(role, [name for name in names if name not in used_columns], records)
+    )
+    known = ", ".join(names if len(names) <= 12 else [*names[:12], f"and {len(names) - 12:,} more"])
+    expected = ", ".join(list(expected_names)[:6]) or role.name
+    what = f"no column for {role.name}: looked for {expected}; there are {known or 'none'}"
+    written = str(names.index(guess) + 1) if "," in guess else guess  # in --columns, a comma ends a name
+    hint = f"name it: --columns {quote(f'{role.name}={written}')}" + (" (the nearest)" if similar else "")
     pair = find_text_pair(records)
-    if role.name in PAIR_ROLES and pair is not None and not near:
+    if role.name in PAIR_ROLES and pair is not None and not similar:
         hint = f"name both: --columns source={pair[0]},target={pair[1]}, or the other way round"
     return DataError(what, file=source.path, line=1, hint=hint)
 
 
 def _guess_column(role: Role, names: list[str], records: Sequence[Record]) -> str:
-    """The column to name where no name is near: of texts the longest, of labels the few that repeat."""
+    """The column to suggest where no name is similar: for a text the longest, for a label that with the fewest values."""
     cells = _collect_column_values(names, records)
-    worded = [name for name in names if any(isinstance(record.fields.get(name), str) for record in records)]
-    worded = [name for name in worded if not all(map(is_number, filter(None, cells[name])))]
-    varied = [name for name in names if len(set(cells[name])) > 1]
-    if role.kind in ("text", "texts", "line", "words") and worded:
-        return _find_longest_column(worded, cells)
-    if role.kind in ("label", "labels", "tags") and varied:
-        return _find_least_varied_column(varied, cells)
+    textual = [name for name in names if any(isinstance(record.fields.get(name), str) for record in records)]
+    textual = [name for name in textual if not all(map(is_number, filter(None, cells[name])))]
+    varying = [name for name in names if len(set(cells[name])) > 1]
+    if role.kind in ("text", "texts", "line", "words") and textual:
+        return _find_longest_column(textual, cells)
+    if role.kind in ("label", "labels", "tags") and varying:
+        return _find_least_varied_column(varying, cells)
     return names[-1] if names else "NAME"
 
 
@@ -216,17 +217,17 @@ def _find_longest_column(names: Sequence[str], cells: Mapping[str, list[str]]) -
 
 
 def _find_most_varied_column(names: Sequence[str], cells: Mapping[str, list[str]]) -> str:
-    """The column of the most different words: tags are few, however long."""
+    """The column with the most distinct words, which is not that of the tags, however long they are."""
     return max(names, key=lambda name: len({word for cell in cells[name] for word in cell.split()}))
 
 
 def _find_least_varied_column(names: Sequence[str], cells: Mapping[str, list[str]]) -> str:
-    """The column of few and short values."""
+    """The column with the fewest distinct values, short ones preferred."""
     return min(names, key=lambda name: len(set(cells[name])) * (1 + sum(map(len, cells[name]))))
 
 
 def _find_by_name(role: Role, names: list[str], used_columns: set[str]) -> str | None:
-    """The first of a role's known names that is there, whole or as the end of a dotted path."""
+    """The column of a role by its known names, as the whole name or as the last part of a dotted path."""
     free = [name for name in names if name not in used_columns]
     for known in (role.name, *role.column_names):
         for name in free:
@@ -242,7 +243,7 @@ def _find_by_name(role: Role, names: list[str], used_columns: set[str]) -> str |
 def _map_text_column(
     request: ReadRequest, names: list[str], role_columns: dict[str, list[str]], records: Sequence[Record]
 ) -> ColumnMap | None:
-    """Words that are not there as a list, but can be cut from a text, with or without spans."""
+    """The text to split into words, where there is no column of words, and the spans that are turned into tags."""
     words = next(iter(request.find_roles("words")), None)
     if words is None or words.name in role_columns:
         return None
@@ -258,7 +259,7 @@ def _map_text_column(
 
 
 def _collect_used_columns(request: ReadRequest, role_columns: Mapping[str, list[str]]) -> set[str]:
-    """The columns that no other role may have."""
+    """The columns that cannot be those of another role."""
     return {name for role in request.roles if not role.shares_column for name in role_columns.get(role.name, ())}
 
 
@@ -271,7 +272,7 @@ def _map_by_content(
     guess_all: bool,
     used_columns: set[str],
 ) -> None:
-    """Fill the roles left over by what stands in the columns; without `guess` only all the numbers that nobody claims."""
+    """Map the remaining roles by the content of the columns; without `guess_all`, only the role of all unused numbers."""
     cells = _collect_column_values(names, records)
     free = [name for name in names if name not in used_columns and sum(map(bool, cells[name])) > len(records) / 10]
     numeric = [
@@ -279,23 +280,23 @@ def _map_by_content(
         for name in free
         if all(map(is_number, filter(None, cells[name]))) and normalize_column_name(name) not in ID_COLUMNS
     ]
-    texts = sum(role.kind in ("text", "line", "words") for role in unmapped_roles)
+    text_role_count = sum(role.kind in ("text", "line", "words") for role in unmapped_roles)
     for role in sorted(
         unmapped_roles, key=lambda role: KIND_ORDER.index(role.kind) if role.kind in KIND_ORDER else len(KIND_ORDER)
     ):
-        found: list[str] = []
+        columns: list[str] = []
         if role.kind == "numbers":
-            found = [name for name in numeric if name in free]
+            columns = [name for name in numeric if name in free]
         elif not guess_all:
             continue
         elif role.kind == "number":
-            found = [name for name in numeric if name in free][-1:]
+            columns = [name for name in numeric if name in free][-1:]
         elif role.kind == "image":
-            found = [name for name in free if any(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[name])][:1]
-        elif role.kind in ("label", "labels") and len(free) > texts:
-            found = [_find_least_varied_column(free, cells)]
-        elif texts == 1 and free:
-            found = [
+            columns = [name for name in free if any(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[name])][:1]
+        elif role.kind in ("label", "labels") and len(free) > text_role_count:
+            columns = [_find_least_varied_column(free, cells)]
+        elif text_role_count == 1 and free:
+            columns = [
                 (
                     _find_most_varied_column
                     if any(other.kind == "tags" for other in unmapped_roles)
@@ -303,19 +304,10 @@ def _map_by_content(
                 )(free, cells)
             ]
         elif role.kind in ("text", "line"):
-            found = [name for name in free if name not in numeric][:1] or free[:1]
-        if found:
-            role_columns[role.name] = found
-            free = [name for name in free if name not in found]
+            columns = [name for name in free if name not in numeric][:1] or free[:1]
+        if columns:
+            role_columns[role.name] = columns
+            free = [name for name in free if name not in columns]
 
 
-KIND_ORDER = (
-    "image",
-    "number",
-    "label",
-    "labels",
-    "numbers",
-    "text",
-    "line",
-    "words",
-)  # the harder to mistake, the earlier
+KIND_ORDER = ("image", "number", "label", "labels", "numbers", "text", "line", "words")  # the most distinctive first

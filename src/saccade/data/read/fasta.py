@@ -1,4 +1,4 @@
-"""FASTA: sequences of proteins or nucleic acids under lines that begin with >; a record is one sequence on one line."""
+"""FASTA files: sequences of proteins or nucleic acids below name lines that begin with >; a record is one sequence."""
 
 import re
 from collections.abc import Iterator
@@ -9,30 +9,32 @@ from saccade.errors import DataError
 
 SUFFIXES = (".fasta", ".fa", ".faa", ".fna", ".ffn", ".fas")
 SEQUENCE_LETTERS = re.compile(r"[A-Za-z*.-]+")
-MAX_LINES_SAMPLED = 50  # lines that have to be letters where the name does not say FASTA
+MAX_LINES_SAMPLED = 50  # lines that have to consist of letters if the suffix is not one of FASTA
 
 
 def matches(source: SourceFile, request: ReadRequest) -> bool:
-    """One text is asked for, the first line begins with >, and below it are letters without a space: no quoted mail."""
+    """Whether a single text is requested, the first line begins with >, and below it are lines of letters without spaces."""
     if len(request.roles) != 1 or request.roles[0].kind not in TEXT_KINDS:
         return False
     if source.suffix in SUFFIXES:
         return True
-    found = [line for line in source.sample_lines() if line.strip()]
-    below = [line.strip() for line in found[:MAX_LINES_SAMPLED] if not line.startswith((">", ";"))]
-    return bool(found) and found[0].startswith(">") and bool(below) and all(map(SEQUENCE_LETTERS.fullmatch, below))
+    lines = [line for line in source.sample_lines() if line.strip()]
+    sequences = [line.strip() for line in lines[:MAX_LINES_SAMPLED] if not line.startswith((">", ";"))]
+    return (
+        bool(lines) and lines[0].startswith(">") and bool(sequences) and all(map(SEQUENCE_LETTERS.fullmatch, sequences))
+    )
 
 
 def read_fasta(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
-    """Each sequence joined to one line, in capitals; the names are left out."""
+    """Each sequence on one line, in uppercase; the names are ignored."""
     role = request.roles[0].name
-    request.notes.append(f"{source.path.name}: FASTA, a record for each sequence; their names are left out.")
+    request.notes.append(f"{source.path.name}: FASTA, a record for each sequence; the names are ignored.")
     name, start, parts = "", 0, list[str]()
     bad: DataError | None = None
     for number, text in read_lines(source):
         if isinstance(text, str) and text.startswith((">", ";")):
             if text.startswith(";"):
-                continue  # a remark, as old files have them
+                continue  # a comment in old files
             if start:
                 yield bad or _make_record(source, role, name, start, parts)
             name, start, parts, bad = text[1:].strip(), number, [], None
@@ -53,9 +55,9 @@ def _find_bad_letter(source: SourceFile, line: int, text: str) -> DataError | No
     if not wrong:
         return None
     at = text.index(wrong[0]) + 1
-    hint = "write one letter for each residue, with no figures between"
+    hint = "write one letter per residue, without digits"
     return DataError(
-        "no letter of a sequence",
+        "not a letter of a sequence",
         file=source.path,
         line=line,
         column=f"(character {at})",
@@ -65,8 +67,8 @@ def _find_bad_letter(source: SourceFile, line: int, text: str) -> DataError | No
 
 
 def _make_record(source: SourceFile, role: str, name: str, line: int, sequence_lines: list[str]) -> Record | DataError:
-    text = "".join(sequence_lines).upper().rstrip("*")  # a star ends a translated gene
+    text = "".join(sequence_lines).upper().rstrip("*")  # a stop codon
     if not text:
-        hint = "give the sequence below it, or remove the name"
+        hint = "write the sequence below it, or remove the name"
         return DataError("a name without a sequence", file=source.path, line=line, value=f">{name}", hint=hint)
     return Record(line, {role: text})

@@ -1,4 +1,4 @@
-"""A folder for each class, of texts or of pictures, whose name is the label; or pictures with a table of what they show."""
+"""Folders of text or image files, one folder per class whose name is the label; or images with a metadata table."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,25 +9,25 @@ from saccade.data.read.open_text import open_text, read_lines
 from saccade.errors import DataError
 
 TEXT_SUFFIXES = (".txt", ".text")
-METADATA_FILES = ("metadata.jsonl", "metadata.csv", "metadata.parquet")  # as Hugging Face's ImageFolder has it
-MAX_FILE_CHARACTERS = 1 << 24  # characters in the text of one file
+METADATA_FILES = ("metadata.jsonl", "metadata.csv", "metadata.parquet")  # as in Hugging Face's ImageFolder
+MAX_FILE_CHARACTERS = 1 << 24
 
 
 def find_metadata(path: Path) -> Path | None:
-    """The table in a folder that says what its pictures show, if there is one."""
+    """The metadata table of a folder of images, if there is one."""
     return next((path / name for name in METADATA_FILES if (path / name).is_file()), None)
 
 
 def has_only_images(path: Path) -> bool:
-    """A folder of nothing but pictures, such as one that a table beside it names."""
-    there = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
-    return bool(there) and all(entry.suffix.lower() in SUFFIXES for entry in there)
+    """Whether a folder contains only images, such as those that a table beside it names."""
+    entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    return bool(entries) and all(entry.suffix.lower() in SUFFIXES for entry in entries)
 
 
 def list_class_folders(path: Path) -> list[Path]:
-    """The folders in a folder that hold texts or pictures."""
-    found = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_")))
-    return [entry for entry in found if any(_list_files(entry, (*TEXT_SUFFIXES, *SUFFIXES)))]
+    """The subfolders that contain text files or images."""
+    folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_")))
+    return [entry for entry in folders if any(_list_files(entry, (*TEXT_SUFFIXES, *SUFFIXES)))]
 
 
 def _list_files(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
@@ -37,29 +37,32 @@ def _list_files(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def read_class_folders(path: Path, request: ReadRequest) -> Iterator[tuple[Path, Record | DataError]]:
-    """A record for each file, with the file that it came from."""
+    """A record for each file, and the path of the file."""
     image = request.find_roles("image")
     content = (image or request.find_roles("text", "line") or request.roles[:1])[0]
     labels = request.find_roles("label", "labels")
     wrong = [role.name for role in request.roles if role is not content and role not in labels]
     if wrong or content in labels:
-        hint = f"a folder has one text or picture for each record; give a table for {', '.join(wrong) or content.name}"
-        raise DataError("a folder for each class gives a text or a picture, and a label", file=path, hint=hint)
+        hint = f"give a table with a column for {', '.join(wrong) or content.name}"
+        raise DataError(
+            "folders of classes have one text or image per record and its label, nothing else", file=path, hint=hint
+        )
     classes = list_class_folders(path)
     if labels:
         listed = ", ".join(entry.name for entry in classes[:6])
         request.notes.append(f"{path.name}: a folder for each of {len(classes)} classes ({listed}).")
-    for home in classes if labels else [path, *classes]:
-        if not home.resolve().is_relative_to(path.resolve()):
-            hint = "put the folder itself there, not a link to it"
-            raise DataError("the folder of a class leads out of the directory", file=home, value=home.name, hint=hint)
-        for file in _list_files(home, SUFFIXES if image else TEXT_SUFFIXES):
+    for class_folder in classes if labels else [path, *classes]:
+        if not class_folder.resolve().is_relative_to(path.resolve()):
+            hint = "move the folder itself there instead of a link to it"
+            problem = "the folder of a class is a link that leads out of the directory"
+            raise DataError(problem, file=class_folder, value=class_folder.name, hint=hint)
+        for file in _list_files(class_folder, SUFFIXES if image else TEXT_SUFFIXES):
             try:
                 value = str(file.name) if image else _read_content(file)
             except DataError as error:
                 yield file, error
                 continue
-            yield file, Record(1, {content.name: value, **{role.name: home.name for role in labels}})
+            yield file, Record(1, {content.name: value, **{role.name: class_folder.name for role in labels}})
 
 
 def _read_content(file: Path) -> str:
@@ -70,7 +73,7 @@ def _read_content(file: Path) -> str:
         parts.append(text)
         size += len(text)
         if size > MAX_FILE_CHARACTERS:
-            hint = "cut it into several files"
+            hint = "split it into several files"
             raise DataError(
                 f"a text of more than {MAX_FILE_CHARACTERS:,} characters",
                 file=file,

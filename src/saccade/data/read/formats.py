@@ -1,4 +1,4 @@
-"""The formats of single files, in the order in which they are tried; the content decides, the name only between two."""
+"""File formats, in the order in which they are tried; the content decides, the suffix only between similar formats."""
 
 from functools import partial
 
@@ -9,16 +9,16 @@ from saccade.data.read.refuse_binary import refuse_binary
 from saccade.errors import DataError
 
 DELIMITERS_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-DELIMITERS = "\t,;|"  # between cells, in the order in which they are tried
-MIN_CONSISTENT_FRACTION = 0.9  # of the lines, so that one bad row does not change the format
+DELIMITERS = "\t,;|"  # in the order in which they are tried
+MIN_CONSISTENT_FRACTION = 0.9  # of the lines have the same number of cells; one bad row does not change the format
 
 
 def _matches_delimited(delimiter: str, source: SourceFile, request: ReadRequest) -> bool:
-    """Cut by this delimiter, most rows have equally many cells; the name decides where there is one cell, or two choices."""
+    """Whether most rows have the same number of cells with this delimiter; the suffix decides in doubt."""
     own = DELIMITERS_BY_SUFFIX.get(source.suffix)
     sample = source.sample_lines()
     if own is None and all(role.kind == "line" for role in request.roles):
-        return False  # running text may have tabs and commas
+        return False  # running text may contain tabs and commas
     if own is not None:
         return delimiter == _choose_delimiter(sample, own)
     if csv_tsv.measure_consistency(sample, delimiter) < MIN_CONSISTENT_FRACTION:
@@ -27,26 +27,22 @@ def _matches_delimited(delimiter: str, source: SourceFile, request: ReadRequest)
 
 
 def _choose_delimiter(sample_lines: list[str], suffix_delimiter: str) -> str:
-    """What stands between the cells: what the name says, unless that cuts them unevenly and another mark does not.
+    """The delimiter of the suffix, unless rows are inconsistent with it and consistent with another one.
 
-    Texts have commas and hardly ever tabs, so a comma is overruled by what cuts every line alike; a tab only where there is none.
+    Texts often contain commas and hardly ever tabs: a comma is overruled by a delimiter that splits every line into the same
+    number of cells, a tab only if the file has none.
     """
-    there = any(suffix_delimiter in line for line in sample_lines)
-    if (suffix_delimiter == "\t" and there) or csv_tsv.measure_consistency(sample_lines, suffix_delimiter) == 1.0:
+    occurs = any(suffix_delimiter in line for line in sample_lines)
+    if (suffix_delimiter == "\t" and occurs) or csv_tsv.measure_consistency(sample_lines, suffix_delimiter) == 1.0:
         return suffix_delimiter
-    least = 1.0 if there else MIN_CONSISTENT_FRACTION
-    return next(
-        (
-            mark
-            for mark in DELIMITERS
-            if mark != suffix_delimiter and csv_tsv.measure_consistency(sample_lines, mark) >= least
-        ),
-        suffix_delimiter,
-    )
+    minimum = 1.0 if occurs else MIN_CONSISTENT_FRACTION
+    others = (delimiter for delimiter in DELIMITERS if delimiter != suffix_delimiter)
+    consistent = (delimiter for delimiter in others if csv_tsv.measure_consistency(sample_lines, delimiter) >= minimum)
+    return next(consistent, suffix_delimiter)
 
 
 def _has_known_column(line: str, delimiter: str, request: ReadRequest) -> bool:
-    """The first line has a column name that is asked for: prose with commas has not."""
+    """Whether the first line contains a known column name, which prose with commas does not."""
     return bool(request.collect_column_names() & {cell.strip().lower() for cell in line.split(delimiter)})
 
 
@@ -75,7 +71,7 @@ BINARY_FORMATS = ("Parquet", "Arrow", "idx", "MIDI")
 
 
 def find_format(source: SourceFile, request: ReadRequest) -> Format:
-    """The first format that the content looks like; a file that is no text is refused by name."""
+    """The first format that matches the content; raises DataError for files that are neither text nor a known binary format."""
     for form in FORMATS[: len(BINARY_FORMATS)]:
         if form.matches(source, request):
             return form
@@ -84,7 +80,7 @@ def find_format(source: SourceFile, request: ReadRequest) -> Format:
 
 
 def is_plain_text(source: SourceFile) -> bool:
-    """Neither a table nor JSON: half of a pair of aligned files may be it."""
+    """Whether a file is neither a table nor JSON, so that it may be one of two aligned files."""
     if source.suffix in (*DELIMITERS_BY_SUFFIX, ".json", ".jsonl", ".conll"):
         return False
     try:

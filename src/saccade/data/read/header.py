@@ -1,4 +1,4 @@
-"""Is the first line of a table its column names? By known names, or by not being like the lines below it."""
+"""Header detection: whether the first line of a table holds column names, by known names or by comparison with the rows."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,9 +8,9 @@ from saccade.data.read.base import ReadRequest, normalize_column_name
 from saccade.data.read.open_text import SourceFile
 from saccade.errors import DataError
 
-COLUMN_NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")  # of a column, without the marks that end a sentence
-MAX_NAME_CHARACTERS = 100  # characters of any name: surveys write the question there
-MIN_ROWS_TO_COMPARE = 20  # from which on a first line with labels found nowhere else is telling
+COLUMN_NAME = re.compile(r"[#_]?[\w .#()/-]{1,40}")  # without sentence punctuation
+MAX_NAME_CHARACTERS = 100  # surveys use the question as a column name
+MIN_ROWS_TO_COMPARE = 20  # with fewer rows, values that occur only in the first line are no evidence of a header
 MISSING_VALUES = {
     "n/a",
     "na",
@@ -21,11 +21,11 @@ MISSING_VALUES = {
     "-",
     "--",
     "?",
-}  # no name, but a value that is not there
+}  # cells that are never column names
 
 
 def find_header(source: SourceFile, request: ReadRequest, name: str, rows: list[list[str]]) -> list[str] | None:
-    """The column names, or None if the first line is a record; says which, aloud."""
+    """The column names, or None if the first line is a record; the decision is added to the notes."""
     first = [cell.strip().strip("\ufeff") for cell in rows[0]]
     where = f"{source.path.name}: {name}"
     known = [
@@ -34,7 +34,9 @@ def find_header(source: SourceFile, request: ReadRequest, name: str, rows: list[
     if known and all(len(cell) < 64 for cell in first):
         request.notes.append(f"{where}, the first line is a header (it has {known[0]!r}).")
     elif _differs_from_rows(first, rows[1:]):
-        request.notes.append(f"{where}, the first line is taken for a header, as it is unlike the lines below it.")
+        request.notes.append(
+            f"{where}, the first line is taken for a header because it differs from the lines below it."
+        )
     else:
         request.notes.append(f"{where} without a header: the first line is a record.")
         return None
@@ -46,14 +48,14 @@ def _refuse_duplicates(source: SourceFile, names: list[str]) -> None:
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
         if name and name in seen:
-            what = f"the header has this name twice, in columns {seen[name] + 1} and {i + 1}"
+            what = f"duplicate column name in the header, in columns {seen[name] + 1} and {i + 1}"
             hint = "rename one of them"
             raise DataError(what, file=source.path, line=1, column=str(i + 1), value=name, hint=hint)
         seen[name] = i
 
 
 def _differs_from_rows(first: Sequence[str], rest: list[list[str]]) -> bool:
-    """Words above figures or dates; or names above labels that never are one of them, or above texts all much longer.
+    """Whether the first row differs from the rest: words above numbers, or names above labels or much longer texts.
 
     >>> _differs_from_rows(["remark", "points"], [["good", "3"], ["bad", "1"], ["fair", "2"]])
     True
@@ -83,18 +85,18 @@ def _differs_from_rows(first: Sequence[str], rest: list[list[str]]) -> bool:
 
 
 def _can_be_name(cell: str, column: list[str]) -> bool:
-    """A name is a line of words that says something and does not stand among what it names."""
-    plain = len(cell) <= MAX_NAME_CHARACTERS and "\n" not in cell and cell.lower() not in MISSING_VALUES
-    return plain and not is_number_like(cell) and cell not in column
+    """Whether a cell can be a column name: short, on one line, no number, and not a value of its column."""
+    is_short = len(cell) <= MAX_NAME_CHARACTERS and "\n" not in cell and cell.lower() not in MISSING_VALUES
+    return is_short and not is_number_like(cell) and cell not in column
 
 
 def _is_much_shorter(cell: str, statistic: Callable[[list[int]], int], column: list[str]) -> bool:
-    """The shortest text of a column, or whichever is chosen by its length, is more than twice as long as a cell."""
+    """Whether a statistic of the text lengths of a column, such as the minimum, is more than twice the length of a cell."""
     return bool(column) and statistic([len(text) for text in column]) > 2 * len(cell)
 
 
 def is_number_like(text: str) -> bool:
-    """A number, a date, a time, a price or a share: more digits than letters, and no letter first.
+    """Whether a text is a number, date, time, price or percentage: more digits than letters, not beginning with a letter.
 
     >>> [is_number_like(text) for text in ("3", "-1e5", "12 Jan 2020", "2020-01-05T10:00Z", "£3.50", "80 %", "4/5", "nan")]
     [True, True, True, True, True, True, True, True]

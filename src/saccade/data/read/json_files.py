@@ -1,4 +1,4 @@
-"""JSON: an object a line, or one array of objects (perhaps under a key such as "data"), and SQuAD's nested one."""
+"""JSON files: JSON lines, an array of objects (perhaps under a key such as "data"), and SQuAD's nested format."""
 
 import json
 import re
@@ -11,29 +11,29 @@ from saccade.data.read.open_text import SourceFile, read_lines, read_whole_text
 from saccade.data.read.squad import read_questions
 from saccade.errors import DataError
 
-SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")  # the only way to write half a character
+SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 SPACES_AND_COMMAS = re.compile(r"[\s,]*")
 NESTING_HINT = "keep objects at most a few levels deep"
 
 
 def matches_json_lines(source: SourceFile, request: ReadRequest) -> bool:
-    """Each line an object; a broken one still counts if the name says so."""
+    """Whether the first line is an object; an invalid one counts if the suffix is .jsonl or .ndjson."""
     first = next((line for line in source.sample_lines() if line.strip()), "")
     if not re.match(r'\s*\{\s*("|\}|$)', first):
         return False
     try:
-        found = json.loads(first)
-        wraps = any(isinstance(found.get(key), list) for key in ("data", "rows", "records", "examples"))
-        return not (wraps and len(source.sample_lines()) == 1)  # one object around all records, on one line
+        value = json.loads(first)
+        wraps = any(isinstance(value.get(key), list) for key in ("data", "rows", "records", "examples"))
+        return not (wraps and len(source.sample_lines()) == 1)  # a single object that contains all records
     except (ValueError, RecursionError):
         return source.suffix in (".jsonl", ".ndjson") or first.rstrip().endswith("}")
 
 
 def matches_json(source: SourceFile, request: ReadRequest) -> bool:
-    """An array, or an object over several lines."""
+    """Whether the file is an array, or an object over several lines."""
     text = source.head[:4096].decode("utf-8", "replace").lstrip()
-    begins = bool(re.match(r'\[\s*([\[{"\]]|$)|\{\s*("|\}|$)', text))
-    return begins and (source.suffix == ".json" or ("{" in text and '"' in text))  # a sentence may begin with a bracket
+    opens = bool(re.match(r'\[\s*([\[{"\]]|$)|\{\s*("|\}|$)', text))
+    return opens and (source.suffix == ".json" or ("{" in text and '"' in text))  # a sentence may begin with a bracket
 
 
 def read_json_lines(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
@@ -46,26 +46,29 @@ def read_json_lines(source: SourceFile, request: ReadRequest) -> Iterator[Record
 
 
 def _parse_line(source: SourceFile, line: int, text: str) -> Record | DataError:
-    def bad(what: str, value: object, hint: str, at: int = 1) -> DataError:
-        return DataError(what, file=source.path, line=line, column=f"(character {at})", value=value, hint=hint)
+    def make_error(problem: str, value: object, hint: str, at: int = 1) -> DataError:
+        return DataError(problem, file=source.path, line=line, column=f"(character {at})", value=value, hint=hint)
 
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
-        cut = error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg
-        hint = "the line is cut off: write the object whole, on one line" if cut else "write one JSON object a line"
-        return bad(
-            f"not JSON: {error.msg}", text[max(0, error.pos - 20) : error.pos + 20].rstrip("\n"), hint, error.colno
+        truncated = error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg
+        hint = (
+            "the line is truncated: write the whole object on one line"
+            if truncated
+            else "write one JSON object per line"
         )
+        excerpt = text[max(0, error.pos - 20) : error.pos + 20].rstrip("\n")
+        return make_error(f"not JSON: {error.msg}", excerpt, hint, error.colno)
     except RecursionError:
-        return bad("JSON nested too deeply", text[:40], NESTING_HINT)
+        return make_error("JSON nested too deeply", text[:40], NESTING_HINT)
     except ValueError:  # an integer of thousands of digits
-        return bad("not JSON: a number too long to be read", text[:40], "write numbers of at most a few hundred digits")
-    if not isinstance(found, dict):
-        return bad("an object is needed on each line", found, 'write {"text": ..., "label": ...}')
-    if SURROGATE_ESCAPE.search(text) and _has_lone_surrogate(found):
-        return bad("half a character (a lone surrogate)", text[:40], "write the character itself, in UTF-8")
-    return Record(line, found)
+        return make_error("not JSON: a number is too long", text[:40], "write numbers of at most a few hundred digits")
+    if not isinstance(value, dict):
+        return make_error("each line has to be an object", value, 'write {"text": ..., "label": ...}')
+    if SURROGATE_ESCAPE.search(text) and _has_lone_surrogate(value):
+        return make_error("a lone surrogate is not a character", text[:40], "write the character itself, in UTF-8")
+    return Record(line, value)
 
 
 def _has_lone_surrogate(value: Any) -> bool:
@@ -77,7 +80,7 @@ def _has_lone_surrogate(value: Any) -> bool:
 
 
 def read_json(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
-    """The objects of an array with the lines where they begin."""
+    """The objects of an array, with the lines where they begin."""
     text = read_whole_text(source)
     start = SPACES_AND_COMMAS.match(text).end()  # type: ignore[union-attr]
     if text[start] == "{":
@@ -85,13 +88,13 @@ def read_json(source: SourceFile, request: ReadRequest) -> Iterator[Record | Dat
         request.notes.append(f"{source.path.name}: JSON, the records are the array under {key!r}.")
     else:
         request.notes.append(f"{source.path.name}: JSON, an array of records.")
-    found = _parse_elements(source, text, start)
-    first = next(found, None)
+    records = _parse_elements(source, text, start)
+    first = next(records, None)
     if isinstance(first, Record) and isinstance(first.fields.get("paragraphs"), list):
-        found = chain.from_iterable(read_questions(source, article) for article in chain([first], found))
+        records = chain.from_iterable(read_questions(source, article) for article in chain([first], records))
     elif first is not None:
-        found = chain([first], found)
-    yield from found
+        records = chain([first], records)
+    yield from records
 
 
 def _parse_elements(source: SourceFile, text: str, start: int) -> Iterator[Record | DataError]:
@@ -102,59 +105,57 @@ def _parse_elements(source: SourceFile, text: str, start: int) -> Iterator[Recor
         if text[at : at + 1] == "]":
             return
         if at >= len(text):
-            hint = "the file is cut off: fetch it again or end it with ]"
+            hint = "the file is truncated: download it again or end it with ]"
             raise DataError("the array is never closed", file=source.path, line=line, value=text[-30:], hint=hint)
         try:
-            found, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            cut = error.pos >= len(text) - 1 or "Unterminated" in error.msg
-            hint = "the file is cut off: fetch it again" if cut else "correct it there"
-            shown = text[max(at, error.pos - 20) : error.pos + 20]
-            what = f"not JSON: {error.msg} (character {error.colno})"
-            raise DataError(what, file=source.path, line=error.lineno, value=shown, hint=hint) from None
+            truncated = error.pos >= len(text) - 1 or "Unterminated" in error.msg
+            hint = "the file is truncated: download it again" if truncated else "correct it there"
+            excerpt = text[max(at, error.pos - 20) : error.pos + 20]
+            problem = f"not JSON: {error.msg} (character {error.colno})"
+            raise DataError(problem, file=source.path, line=error.lineno, value=excerpt, hint=hint) from None
         except RecursionError:
             raise DataError(
                 "JSON nested too deeply", file=source.path, line=line, value=text[at : at + 40], hint=NESTING_HINT
             ) from None
         except ValueError:
-            shown, hint = text[at : at + 40], "write numbers of at most a few hundred digits"
-            raise DataError(
-                "a number too long to be read", file=source.path, line=line, value=shown, hint=hint
-            ) from None
-        if not isinstance(found, dict):
+            excerpt, hint = text[at : at + 40], "write numbers of at most a few hundred digits"
+            raise DataError("a number is too long", file=source.path, line=line, value=excerpt, hint=hint) from None
+        if not isinstance(value, dict):
             hint = 'write [{"text": ..., "label": ...}, ...]'
-            yield DataError("an object is needed for each record", file=source.path, line=line, value=found, hint=hint)
-        elif "\\u" in text and _has_lone_surrogate(found):
+            yield DataError("each record has to be an object", file=source.path, line=line, value=value, hint=hint)
+        elif "\\u" in text and _has_lone_surrogate(value):
             hint = "write the character itself, in UTF-8"
             yield DataError(
-                "half a character (a lone surrogate)", file=source.path, line=line, value=text[at : at + 40], hint=hint
+                "a lone surrogate is not a character", file=source.path, line=line, value=text[at : at + 40], hint=hint
             )
         else:
-            yield Record(line, found)
+            yield Record(line, value)
         at = end
 
 
 def _find_array(source: SourceFile, text: str) -> tuple[str, int]:
-    """The key of the first array of objects in one big object, and where the array begins."""
+    """The key and the position of the first array of objects in an object."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except json.JSONDecodeError as error:
-        shown = text[max(0, error.pos - 20) : error.pos + 20]
-        hint = "the file is cut off or is not JSON; fetch it again or correct it there"
-        what = f"not JSON: {error.msg} (character {error.colno})"
-        raise DataError(what, file=source.path, line=error.lineno, value=shown, hint=hint) from None
+        excerpt = text[max(0, error.pos - 20) : error.pos + 20]
+        hint = "the file is truncated or is not JSON; download it again or correct it there"
+        problem = f"not JSON: {error.msg} (character {error.colno})"
+        raise DataError(problem, file=source.path, line=error.lineno, value=excerpt, hint=hint) from None
     except RecursionError:
         raise DataError(
             "JSON nested too deeply", file=source.path, line=1, value=text[:40], hint=NESTING_HINT
         ) from None
     except ValueError:
         hint = "write numbers of at most a few hundred digits"
-        raise DataError("a number too long to be read", file=source.path, line=1, value=text[:40], hint=hint) from None
-    for key, value in found.items():
+        raise DataError("a number is too long", file=source.path, line=1, value=text[:40], hint=hint) from None
+    for key, value in parsed.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            place = re.search(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*\[", text)
-            if place:
-                return key, place.end() - 1
-    hint = 'write an array of objects, or an object a line: {"text": ..., "label": ...}'
-    keys = ", ".join(list(found)[:8])
+            match = re.search(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*\[", text)
+            if match:
+                return key, match.end() - 1
+    hint = 'write an array of objects, or one object per line: {"text": ..., "label": ...}'
+    keys = ", ".join(list(parsed)[:8])
     raise DataError("no array of records in this object", file=source.path, line=1, value=keys, hint=hint)

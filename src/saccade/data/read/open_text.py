@@ -1,4 +1,4 @@
-"""A file as numbered lines of text: plain or gzip, UTF-8 with or without a mark, any line ends, and of bounded size."""
+"""Read a text file as numbered lines: plain or gzip, UTF-8 with or without a byte order mark, any line ends, bounded size."""
 
 import gzip
 import hashlib
@@ -17,16 +17,16 @@ from typing import BinaryIO, Generic, TypeVar
 from saccade.data.read.refuse_binary import refuse_binary
 from saccade.errors import DataError
 
-HEAD_BYTES = 1 << 16  # bytes looked at to tell what a file is
+HEAD_BYTES = 1 << 16  # bytes that are read to detect the format
 CHUNK_BYTES = 1 << 20
-MAX_LINE_BYTES = 32 << 20  # bytes of one line that has to be read as a whole
-ALWAYS_ALLOWED_BYTES = 16 << 20  # bytes that any gzip file may unpack to
-MAX_GZIP_RATIO = 100  # beyond that, how many times larger than the file; text packs about four times, DNA about ten
-MAX_UNPACKED_BYTES = 1 << 36  # bytes in all
+MAX_LINE_BYTES = 32 << 20
+ALWAYS_ALLOWED_BYTES = 16 << 20  # any gzip file may decompress to this size, whatever its ratio
+MAX_GZIP_RATIO = 100  # maximum compression ratio of larger ones; that of text is about 4, of DNA about 10
+MAX_UNPACKED_BYTES = 1 << 36
 GZIP_MAGIC, UTF8_BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
-CLOCK_STEP_NANOSECONDS = 20_000_000  # nanoseconds, in which the clocks of most file systems go on
-COARSE_CLOCK_STEP_NANOSECONDS = 2_000_000_000  # of those that count seconds
+CLOCK_STEP_NANOSECONDS = 20_000_000  # upper bound of the timestamp resolution of most file systems
+COARSE_CLOCK_STEP_NANOSECONDS = 2_000_000_000  # of file systems that store whole seconds
 
 NumberedLine = tuple[int, str | DataError]
 Value = TypeVar("Value")
@@ -34,15 +34,15 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One ordinary file and how it begins, unpacked and without the byte order mark."""
+    """A regular file and its first bytes, decompressed and without the byte order mark."""
 
     path: Path
     head: bytes
-    is_complete: bool  # the head is all there is
+    is_complete: bool  # the head is the whole file
 
     @property
     def suffix(self) -> str:
-        """The last ending of the name, without .gz.
+        """The suffix of the name in lowercase, .gz excluded.
 
         >>> SourceFile(Path("train.EN.gz"), b"", True).suffix
         '.en'
@@ -55,12 +55,12 @@ class SourceFile:
         return b"\r" if b"\n" not in self.head and b"\r" in self.head else b"\n"
 
     def preview(self) -> "SourceFile":
-        """The whole lines of its beginning as a source of their own, which is read without opening the file again."""
+        """A source of the complete lines of the head, which is read without opening the file again."""
         end = self.head.rfind(self.newline) + 1
         return self if self.is_complete or not end else SourceFile(self.path, self.head[:end], True)
 
     def sample_lines(self) -> list[str]:
-        """The first whole lines, for a look at what they are; what is not UTF-8 is replaced."""
+        """The complete lines of the head, for format detection; invalid UTF-8 is replaced."""
         text = self.head.decode("utf-8", "replace")
         lines = re.split(r"\r\n|\n", text) if self.newline == b"\n" else text.split("\r")
         if not self.is_complete and len(lines) > 1:
@@ -69,7 +69,7 @@ class SourceFile:
 
 
 class FileCache(Generic[Value]):
-    """A bounded cache of facts about files, keyed by path, size and modification time, so that a changed file is a miss."""
+    """A bounded cache of values of files, keyed by path, size and modification time, so that a changed file is a miss."""
 
     def __init__(self, max_entries: int):
         self.max_entries, self.entries = max_entries, OrderedDict[tuple[object, ...], Value]()
@@ -86,39 +86,39 @@ class FileCache(Generic[Value]):
 
 
 def make_file_stamp(path: Path) -> tuple[object, ...]:
-    """What changes when a file is written to: its place on the disk, its size, and the times of its last changes."""
+    """A key that changes when a file is written to: its device, inode, size and modification times."""
     state = path.stat()
     return (str(path.absolute()), state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def _is_settled(path: Path) -> bool:
-    """Whether a further write would change the stamp: clocks of file systems go in steps, so of a file just written, none may."""
+    """Whether another write would change the stamp; it may not, within the timestamp resolution after the last write."""
     state = path.stat()
     latest = max(state.st_mtime_ns, state.st_ctime_ns)
     coarse = state.st_mtime_ns % 1_000_000_000 == 0
     return time.time_ns() - latest > (COARSE_CLOCK_STEP_NANOSECONDS if coarse else CLOCK_STEP_NANOSECONDS)
 
 
-HEAD_CACHE: FileCache[SourceFile] = FileCache(64)  # how files begin: whoever asks what they are need not open them
-DIGEST_CACHE: FileCache[bytes] = FileCache(1024)  # SHA-256 of files that were read to their end
+HEAD_CACHE: FileCache[SourceFile] = FileCache(64)  # heads of files, for format detection without opening them again
+DIGEST_CACHE: FileCache[bytes] = FileCache(1024)  # SHA-256 of files that were read completely
 
 
 def hash_file(path: Path) -> bytes:
-    """SHA-256 of a file, which is read only where it was not read to its end before."""
-    found = DIGEST_CACHE.get(check_regular_file(path))
-    if found is None:
+    """SHA-256 of a file, from the cache if the file was read completely before."""
+    digest = DIGEST_CACHE.get(check_regular_file(path))
+    if digest is None:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").digest()
-        DIGEST_CACHE.put(path, found)
-    return found
+            digest = hashlib.file_digest(file, "sha256").digest()
+        DIGEST_CACHE.put(path, digest)
+    return digest
 
 
 def open_source(path: str | Path) -> SourceFile:
-    """Look at the beginning of a file; what is missing, unreadable or empty is refused here."""
+    """Read the head of a file; raises DataError if the file is missing, unreadable or empty."""
     path = check_regular_file(Path(path))
-    known = HEAD_CACHE.get(path)
-    if known is not None:
-        return known
+    cached = HEAD_CACHE.get(path)
+    if cached is not None:
+        return cached
     head = b""
     for chunk in read_chunks(path):
         head += chunk
@@ -126,128 +126,128 @@ def open_source(path: str | Path) -> SourceFile:
             break
     head = head.removeprefix(UTF8_BOM)
     if not head[:HEAD_BYTES].decode("utf-8", "replace").strip():
-        what = "is empty" if not head else "begins with nothing but empty lines"
+        what = "is empty" if not head else "begins with empty lines only"
         raise DataError(f"the file {what}", file=path, line=1, value="", hint="give a file with at least one record")
-    made = SourceFile(path, head[:HEAD_BYTES], len(head) <= HEAD_BYTES)
-    HEAD_CACHE.put(path, made)
-    return made
+    source = SourceFile(path, head[:HEAD_BYTES], len(head) <= HEAD_BYTES)
+    HEAD_CACHE.put(path, source)
+    return source
 
 
 def open_text(path: str | Path) -> SourceFile:
-    """The same for a file that has to be text."""
+    """`open_source` for a file that has to be text; raises DataError for binary files."""
     source = open_source(path)
     refuse_binary(source.path, source.head)
     return source
 
 
 def check_regular_file(path: Path) -> Path:
-    """The path, if it is an ordinary file that may be read, with a name that can be written down."""
+    """Return the path of a readable regular file with a Unicode name; raises DataError for anything else."""
     refuse_non_unicode_name(path)
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", file=path, hint=_suggest_path(path)) from None
     except ValueError:  # a NUL in the name
-        raise DataError("is no file name", value=str(path), hint="check the spelling") from None
+        raise DataError("not a valid file name", value=str(path), hint="check the spelling") from None
     if stat.S_ISDIR(mode):
-        raise DataError("is a directory where a file is needed", file=path, hint="name the files in it")
+        raise DataError("is a directory, but a file is needed", file=path, hint="name the files in it")
     if not stat.S_ISREG(mode):
-        raise DataError("is a device or a pipe, no ordinary file", file=path, hint="write the data to a file first")
+        raise DataError("is a device or a pipe, not a regular file", file=path, hint="write the data to a file first")
     if not os.access(path, os.R_OK):
-        raise DataError("may not be read", file=path, hint=f"ask for permission, for example chmod u+r {path.name}")
+        raise DataError(
+            "no permission to read the file", file=path, hint=f"change it, for example: chmod u+r {path.name}"
+        )
     return path
 
 
 def refuse_non_unicode_name(path: Path) -> None:
-    """Refuse a name that is not Unicode: no report, config or JSON file could name it."""
+    """Raise DataError for a name that is not Unicode, since reports, configs and JSON files could not contain it."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        hint = "rename it, for example to letters and digits, or give another path to it"
+        hint = "rename it, for example to letters and digits only, or give another path to it"
         raise DataError("the name of this file is not Unicode (UTF-8)", file=shown, hint=hint) from None
 
 
 def _suggest_path(path: Path) -> str:
     try:
-        there = sorted(entry.name for entry in path.parent.iterdir())
+        names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
         return f"check the spelling; there is no directory {path.parent}"
-    near = get_close_matches(path.name, there, n=1)
-    return (
-        f"did you mean {near[0]}"
-        if near
-        else f"check the spelling; {path.parent} has {', '.join(there[:8]) or 'nothing'}"
-    )
+    similar = get_close_matches(path.name, names, n=1)
+    if similar:
+        return f"did you mean {similar[0]}"
+    return f"check the spelling; {path.parent} contains {', '.join(names[:8]) or 'nothing'}"
 
 
 def find_similar_directory(path: Path) -> Path | None:
-    """The directory beside a path that is not there which has nearly its name."""
+    """A directory with a name similar to that of a missing path, in the same parent; None if there is none."""
     try:
-        there = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+        names = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
     except OSError:
         return None
-    near = get_close_matches(path.name, there, n=1)
-    return path.with_name(near[0]) if near else None
+    similar = get_close_matches(path.name, names, n=1)
+    return path.with_name(similar[0]) if similar else None
 
 
 class HashingReader:
-    """A file that is hashed while it is read from its beginning to its end."""
+    """A file object that is hashed while it is read."""
 
     def __init__(self, file: BinaryIO):
         self.file, self.hash, self.size = file, hashlib.sha256(), 0
 
     def read(self, size: int = -1) -> bytes:
-        found = self.file.read(size)
-        self.hash.update(found)
-        self.size += len(found)
-        return found
+        chunk = self.file.read(size)
+        self.hash.update(chunk)
+        self.size += len(chunk)
+        return chunk
 
 
 def read_unpacked(source: SourceFile) -> Iterator[bytes]:
-    """The bytes of a source, unpacked; one that is known as a whole is not opened again."""
+    """The decompressed bytes of a source; the file is not opened if the head is complete."""
     return iter([source.head]) if source.is_complete else read_chunks(source.path)
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file a megabyte at a time, unpacked if it is gzip by content, within the bounds."""
+    """The bytes of a file in chunks of a megabyte, decompressed if it is gzip by content, within the size limits."""
     try:
         before = make_file_stamp(path)
         with path.open("rb") as opened:
-            packed = opened.peek(2)[:2] == GZIP_MAGIC
-            plain = HashingReader(opened)
-            if not packed:
-                while chunk := plain.read(CHUNK_BYTES):
+            is_gzip = opened.peek(2)[:2] == GZIP_MAGIC
+            reader = HashingReader(opened)
+            if not is_gzip:
+                while chunk := reader.read(CHUNK_BYTES):
                     yield chunk
-                _cache_digest(path, plain, before)
+                _cache_digest(path, reader, before)
                 return
             size, total = os.fstat(opened.fileno()).st_size, 0
-            with gzip.GzipFile(fileobj=plain) as file:  # type: ignore[call-overload]
+            with gzip.GzipFile(fileobj=reader) as file:  # type: ignore[call-overload]
                 while chunk := file.read(CHUNK_BYTES):
                     total += len(chunk)
                     if total > MAX_UNPACKED_BYTES or total > max(ALWAYS_ALLOWED_BYTES, MAX_GZIP_RATIO * size):
-                        what = f"unpacks from {size:,} to more than {total:,} bytes, as no real text does"
-                        hint = f"unpack it yourself if you trust it: gunzip {path.name}"
+                        what = f"decompresses from {size:,} to more than {total:,} bytes, unlike any real text"
+                        hint = f"decompress it yourself if you trust it: gunzip {path.name}"
                         raise DataError(what, file=path, value=f"{total / size:.0f} times", hint=hint)
                     yield chunk
-            _cache_digest(path, plain, before)
+            _cache_digest(path, reader, before)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "fetch it again; the file is damaged or was cut off"
-        raise DataError(f"is not whole gzip ({error})", file=path, value=path.name, hint=hint) from None
+        hint = "download it again; the file is damaged or truncated"
+        raise DataError(f"invalid or truncated gzip ({error})", file=path, value=path.name, hint=hint) from None
     except OSError as error:
         raise DataError(
-            f"cannot be read: {error.strerror or error}", file=path, hint="check the disk and the rights"
+            f"cannot be read: {error.strerror or error}", file=path, hint="check the disk and the permissions"
         ) from None
 
 
 def _cache_digest(path: Path, reader: HashingReader, before: tuple[object, ...]) -> None:
-    """Remember the digest of a file that was read to its end and did not change meanwhile."""
+    """Cache the digest of a file that was read completely and did not change while it was read."""
     if make_file_stamp(path) == before and reader.size == path.stat().st_size:
         DIGEST_CACHE.put(path, reader.hash.digest())
 
 
 def read_lines(source: SourceFile) -> Iterator[NumberedLine]:
-    """Every line with its number, ended by a newline (the last one perhaps not); a line that is no text as its error."""
+    """Every line with its number, including its newline (except perhaps the last); a line that is not text as a DataError."""
     newline, rest, number = source.newline, b"", 0
     first = True
     for chunk in read_unpacked(source):
@@ -271,10 +271,10 @@ def read_lines(source: SourceFile) -> Iterator[NumberedLine]:
 
 
 def read_line_parts(source: SourceFile) -> Iterator[tuple[int, int, str | DataError, bool]]:
-    """Every line of running text, of any length: its number, a column, text, and whether the line ends with it.
+    """Every line of running text, of any length, as (line number, column, text, whether the line ends with this part).
 
-    A line of more than a few megabytes comes in parts, which begin before a space where there is one; the column is that of
-    the first character of a part, from 1, and 0 for a line that is whole.
+    A line of more than a few megabytes is split into parts, before a space if there is one. The column is that of the first
+    character of a part, counted from 1, or 0 for a line in one part.
     """
     newline, rest, number, column = source.newline, b"", 1, 0
     first = True
@@ -295,12 +295,12 @@ def read_line_parts(source: SourceFile) -> Iterator[tuple[int, int, str | DataEr
 
 
 def _split_bytes(raw: bytes) -> tuple[bytes, bytes]:
-    """Bytes in two, the second of them shorter than the first: before a space, or else between two characters."""
+    """Split bytes in their second half: before the last space, or else between two characters of UTF-8."""
     half = len(raw) // 2
     at = raw.rfind(b" ", half)
     if at < 0:
         at = len(raw) - 1
-        while at > half and raw[at] & 0xC0 == 0x80:  # in the middle of a character
+        while at > half and raw[at] & 0xC0 == 0x80:  # a continuation byte
             at -= 1
     return raw[:at], raw[at:]
 
@@ -310,7 +310,7 @@ def _decode_line(source: SourceFile, number: int, raw: bytes, end: str, characte
     if raw.endswith(b"\r") and (end or not character):
         raw = raw[:-1]
     if b"\0" in raw:
-        hint = "remove the NUL; perhaps the file is damaged"
+        hint = "remove it, or check whether the file is damaged"
         at = raw.index(0)
         return DataError(
             "a NUL character",
@@ -325,19 +325,19 @@ def _decode_line(source: SourceFile, number: int, raw: bytes, end: str, characte
     except UnicodeDecodeError as error:
         around = raw[max(0, error.start - 10) : error.start + 10]
         guess = around.decode("cp1252", "replace")
-        hint = f"save it as UTF-8; in Windows-1252 it would read {guess!r}: iconv -f WINDOWS-1252 -t UTF-8 {source.path.name}"
-        place = f"(byte {character + error.start + 1})"
-        return DataError("not UTF-8", file=source.path, line=number, column=place, value=around, hint=hint)
+        hint = f"save it as UTF-8; if it is Windows-1252 ({guess!r}): iconv -f WINDOWS-1252 -t UTF-8 {source.path.name}"
+        column = f"(byte {character + error.start + 1})"
+        return DataError("not UTF-8", file=source.path, line=number, column=column, value=around, hint=hint)
 
 
 def read_whole_text(source: SourceFile, max_bytes: int = 1 << 28) -> str:
-    """All of a file as one string, for formats that cannot be read by the line."""
+    """A whole file as one string, for formats that cannot be read line by line."""
     parts, size = [], 0
     for chunk in read_unpacked(source):
         size += len(chunk)
         if size > max_bytes:
-            hint = "turn it into JSON lines, one object a line, which are read one by one"
-            raise DataError(f"one JSON value of more than {max_bytes >> 20} MB", file=source.path, line=1, hint=hint)
+            hint = "convert it to JSON lines, one object per line, which are read one at a time"
+            raise DataError(f"a JSON value of more than {max_bytes >> 20} MB", file=source.path, line=1, hint=hint)
         parts.append(chunk)
     raw = b"".join(parts).removeprefix(UTF8_BOM)
     try:

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, through pyarrow, a batch of rows at a time; class names of Hugging Face datasets are put back."""
+"""Parquet and Arrow files, read by pyarrow in batches of rows; class ids of Hugging Face datasets become class names."""
 
 import json
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ def read_arrow(source: SourceFile, request: ReadRequest) -> Iterator[Record | Da
     request.notes.append(f"{source.path.name}: Arrow.")
     with _convert_pyarrow_errors(source), pyarrow.memory_map(str(source.path)) as file:
         if source.head[:6] == b"ARROW1":
-            whole = ipc.open_file(file)
-            yield from _iter_records((whole.get_batch(i) for i in range(whole.num_record_batches)), whole.schema)
+            reader = ipc.open_file(file)
+            yield from _iter_records((reader.get_batch(i) for i in range(reader.num_record_batches)), reader.schema)
         else:
             stream = ipc.open_stream(file)
             yield from _iter_records(stream, stream.schema)
@@ -56,18 +56,18 @@ def _iter_records(batches: Any, schema: Any) -> Iterator[Record]:
 
 
 def read_class_names(schema: Any) -> dict[str, list[str]]:
-    """column -> the names of its classes, where `datasets` wrote numbers and keeps the names beside them."""
+    """The class names of each column of class ids, from the metadata that Hugging Face datasets stores in the schema."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
     except (KeyError, ValueError, TypeError):
         return {}
-    found = {}
+    names = {}
     for column, feature in features.items() if isinstance(features, dict) else ():
         inner = feature.get("feature", feature) if isinstance(feature, dict) else feature
         inner = inner[0] if isinstance(inner, list) and inner else inner
         if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and isinstance(inner.get("names"), list):
-            found[column] = [str(name) for name in inner["names"]]
-    return found
+            names[column] = [str(name) for name in inner["names"]]
+    return names
 
 
 def _to_class_names(value: Any, names: list[str]) -> Any:
@@ -87,7 +87,7 @@ def _import_pyarrow(source: SourceFile) -> ModuleType:
 
 @contextmanager
 def _convert_pyarrow_errors(source: SourceFile) -> Iterator[None]:
-    """pyarrow's errors, which are many, as ours."""
+    """Raise DataError for the errors of pyarrow."""
     import pyarrow
 
     try:
@@ -95,7 +95,5 @@ def _convert_pyarrow_errors(source: SourceFile) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, DataError):
             raise
-        what = f"not whole: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise DataError(
-            what, file=source.path, value=source.path.name, hint="fetch it again or write it anew"
-        ) from None
+        problem = f"invalid or truncated file: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        raise DataError(problem, file=source.path, value=source.path.name, hint="download or write it again") from None

@@ -1,4 +1,4 @@
-"""Plain text: a record for each line, or running text; and two files whose lines belong together."""
+"""Plain text: a record for each line, or running text; and two aligned files of parallel sentences."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -9,21 +9,16 @@ from saccade.errors import DataError
 
 
 def read_plain_text(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
-    """Each line under the one role asked for; empty lines count only where the text runs on."""
+    """Each line as the value of the single role; empty lines are kept only in running text."""
     if len(request.roles) != 1:
         wanted = " and ".join(role.name for role in request.roles)
         shown = source.sample_lines()[0]
         hint = f"give a CSV, TSV or JSONL file with a column for each of {wanted}; is a tab or a comma missing"
-        raise DataError(
-            f"this is plain text, one column, where {wanted} are needed",
-            file=source.path,
-            line=1,
-            value=shown,
-            hint=hint,
-        )
+        problem = f"this is plain text with one column, but {wanted} are needed"
+        raise DataError(problem, file=source.path, line=1, value=shown, hint=hint)
     role = request.roles[0]
     request.notes.append(
-        f"{source.path.name}: plain text, {'running on' if role.kind == 'line' else 'a record for each line'}."
+        f"{source.path.name}: plain text, {'running text' if role.kind == 'line' else 'a record for each line'}."
     )
     if role.kind == "line":
         for line, column, text, ends in read_line_parts(source):
@@ -37,9 +32,9 @@ def read_plain_text(source: SourceFile, request: ReadRequest) -> Iterator[Record
 
 
 def read_aligned_lines(first: SourceFile, second: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
-    """Line n of one file belongs to line n of the other."""
-    one, other = request.find_roles("text", "line")[:2]
-    request.notes.append(f"{first.path.name} and {second.path.name}: aligned lines, {one.name} and {other.name}.")
+    """Pairs of line n of one file with line n of the other."""
+    source, target = (role.name for role in request.find_roles("text", "line")[:2])
+    request.notes.append(f"{first.path.name} and {second.path.name}: aligned lines, {source} and {target}.")
     for (n, left), (m, right) in zip_longest(read_lines(first), read_lines(second), fillvalue=(0, "")):
         if not n or not m:
             short, long, at = (first, second, m) if not n else (second, first, n)
@@ -48,22 +43,22 @@ def read_aligned_lines(first: SourceFile, second: SourceFile, request: ReadReque
                 f"has {at - 1:,} lines while {long.path.name} has {total:,}",
                 file=short.path,
                 line=at,
-                column=one.name if short is first else other.name,
+                column=source if short is first else target,
                 value="",
                 hint="aligned files need the same number of lines; were empty lines dropped from one of them",
             )
-        bad = left if isinstance(left, DataError) else right if isinstance(right, DataError) else None
-        if bad is not None:
-            yield bad
+        error = left if isinstance(left, DataError) else right if isinstance(right, DataError) else None
+        if error is not None:
+            yield error
         elif isinstance(left, str) and isinstance(right, str) and (left.strip() or right.strip()):
-            yield _make_pair(n, {one.name: left, other.name: right}, {one.name: first, other.name: second})
+            yield _make_pair(n, {source: left, target: right}, {source: first, target: second})
 
 
 def _make_pair(line: int, fields: dict[str, str], files: dict[str, SourceFile]) -> Record | DataError:
     for name, text in fields.items():
         if not text.strip():
-            whole = next(text for text in fields.values() if text.strip())
-            what = f"this side is empty; the other is {whole.strip()[:40]!r}"
+            other = next(text for text in fields.values() if text.strip())
+            problem = f"this line is empty; the other file has {other.strip()[:40]!r}"
             hint = "fill it in, or remove the line from both files"
-            return DataError(what, file=files[name].path, line=line, column=name, value=text.strip("\n"), hint=hint)
+            return DataError(problem, file=files[name].path, line=line, column=name, value=text.strip("\n"), hint=hint)
     return Record(line, fields)

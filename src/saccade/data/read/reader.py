@@ -1,4 +1,4 @@
-"""`read` and `stream`: files to examples, all at once or one by one."""
+"""Read data files into examples: `read_examples` all at once, `stream_examples` one by one."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from saccade.data.read.tag_schemes import convert_tags_to_bio
 from saccade.data.streaming.text_chunks import MAX_CHUNK_CHARACTERS, chunk_text
 from saccade.errors import DataError
 
-MAX_RECORDS_SAMPLED = 200  # records looked at to choose the columns
+MAX_RECORDS_SAMPLED = 200  # records that are read to map the columns
 Paths = Sequence[str | Path]
 
 
@@ -40,27 +40,27 @@ def read_examples(
     on_bad_record: str = "error",
     max_bad_fraction: float = 0.01,
 ) -> Records:
-    """All records of one split; with `on_bad="skip"` the bad ones are kept apart, up to a share of `max_bad`."""
-    said: list[str] = []
-    bad: list[DataError] = []
+    """All records of one split; with `on_bad_record="skip"` bad records are rejected, up to the fraction `max_bad_fraction`."""
+    notes: list[str] = []
+    rejects: list[DataError] = []
     files = [Path(path) for path in paths]
     before = _stamp_files(files)
-    found = list(
+    examples = list(
         stream_examples(
             files,
             roles,
             columns=columns,
             on_bad_record=on_bad_record,
             max_bad_fraction=max_bad_fraction,
-            notes=said,
-            rejects=bad,
+            notes=notes,
+            rejects=rejects,
         )
     )
-    mark = hash_data(files, columns)
+    digest = hash_data(files, columns)
     changed = [path for path, stamp in _stamp_files(files).items() if stamp != before.get(path)]
     if changed:
-        raise DataError("the file changed while it was read", file=changed[0], hint="read it again when it is written")
-    return Records(found, said, bad, mark)
+        raise DataError("the file changed while it was read", file=changed[0], hint="read it again when it is complete")
+    return Records(examples, notes, rejects, digest)
 
 
 def stream_examples(
@@ -73,16 +73,17 @@ def stream_examples(
     notes: list[str] | None = None,
     rejects: list[DataError] | None = None,
 ) -> Iterator[Example]:
-    """The same one by one, for text larger than memory; what is said and what is bad go into the lists handed in."""
+    """Yield the records one by one, for data larger than memory; notes and rejected records are appended to the lists."""
     if on_bad_record not in ("error", "skip"):
-        raise ValueError(f"A bad record is an 'error' or a 'skip'; got {on_bad_record!r}.")
+        raise ValueError(f"on_bad_record has to be 'error' or 'skip'; got {on_bad_record!r}.")
     if not paths or not roles:
         raise ValueError("At least one file and one role are needed.")
-    ask = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes)
+    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes)
     rejects = [] if rejects is None else rejects
     good = 0
-    found = chain.from_iterable(_read_group(unit, ask) for unit in group_files([Path(path) for path in paths], ask))
-    for item in convert_tags_to_bio(found, ask) if ask.has_kind("tags") else found:
+    groups = group_files([Path(path) for path in paths], request)
+    items = chain.from_iterable(_read_group(group, request) for group in groups)
+    for item in convert_tags_to_bio(items, request) if request.has_kind("tags") else items:
         if isinstance(item, Example):
             good += 1
             yield item
@@ -91,27 +92,26 @@ def stream_examples(
         else:
             rejects.append(item)
     if rejects and len(rejects) > max_bad_fraction * (good + len(rejects)):
-        what = f"{len(rejects):,} of {good + len(rejects):,} records are bad, more than {max_bad_fraction:.1%}; the first: {rejects[0].problem}"
-        hint = f"{rejects[0].hint}; or allow more of them with --max-bad-fraction"
+        first, total = rejects[0], good + len(rejects)
         raise DataError(
-            what,
-            file=rejects[0].file,
-            line=rejects[0].line,
-            column=rejects[0].column,
-            value=rejects[0].value,
-            hint=hint,
+            f"{len(rejects):,} of {total:,} records are bad, more than {max_bad_fraction:.1%}; the first: {first.problem}",
+            file=first.file,
+            line=first.line,
+            column=first.column,
+            value=first.value,
+            hint=f"{first.hint}; or allow more of them with --max-bad-fraction",
         )
     if not good:
         hint = "give a file with at least one record below the header"
-        raise DataError("there are no records", file=paths[0], line=1, value="", hint=hint)
+        raise DataError("the file has no records", file=paths[0], line=1, value="", hint=hint)
 
 
 def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example | DataError]:
-    """The examples of one file, pair or folder."""
-    direct = ColumnMap({role.name: [role.name] for role in request.roles})
+    """The examples of one file, of two paired files, or of a folder."""
+    by_role = ColumnMap({role.name: [role.name] for role in request.roles})
     if file_group[0].is_dir():
         for path, record in folder.read_class_folders(file_group[0], request):
-            yield make_example(path, record, request, direct)
+            yield make_example(path, record, request, by_role)
         return
     source = open_source(file_group[0])
     if len(file_group) == 2:
@@ -121,24 +121,24 @@ def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example
             if idx.matches(source)
             else plain_text.read_aligned_lines(source, other, request)
         )
-        yield from (make_example(source.path, record, request, direct) for record in pairs)
+        yield from (make_example(source.path, record, request, by_role) for record in pairs)
         return
     form = find_format(source, request)
     records = form.read_records(source, request)
-    choice = direct
+    column_map = by_role
     if form.has_columns:
-        first = list(islice(records, MAX_RECORDS_SAMPLED))
-        good = [record for record in first if isinstance(record, Record)]
-        if good:
-            choice = map_columns(source, request, good)
-            request.notes.append(f"{source.path.name}: {choice.describe()}.")
-        ids = [name for name in (good[0].fields if good else ()) if normalize_column_name(name) in ID_COLUMNS]
-        records = chain(first, records)
+        sample = list(islice(records, MAX_RECORDS_SAMPLED))
+        valid = [record for record in sample if isinstance(record, Record)]
+        if valid:
+            column_map = map_columns(source, request, valid)
+            request.notes.append(f"{source.path.name}: {column_map.describe()}.")
+        ids = [name for name in (valid[0].fields if valid else ()) if normalize_column_name(name) in ID_COLUMNS]
+        records = chain(sample, records)
         records = _count_duplicate_ids(source, ids[0], records, request) if ids else records
     elif form.name == "plain text" and request.has_kind("words"):
-        choice = ColumnMap({}, request.roles[0].name)
+        column_map = ColumnMap({}, request.roles[0].name)
     for record in records:
-        yield from _chunk_line(make_example(source.path, record, request, choice), request)
+        yield from _chunk_line(make_example(source.path, record, request, column_map), request)
 
 
 def make_example(
@@ -159,7 +159,7 @@ def make_example(
 
 
 def _chunk_line(example: Example | DataError, request: ReadRequest) -> Iterator[Example | DataError]:
-    """A line of running text as one example or, where it is very long, as several, so that no step has to hold it whole."""
+    """A line of running text as one example or, if it is very long, as several, to bound the memory of later steps."""
     name = request.roles[0].name
     if isinstance(example, DataError) or not request.has_kind("line") or len(example[name]) <= MAX_CHUNK_CHARACTERS:
         yield example
@@ -176,17 +176,17 @@ def _parse_values(path: Path, record: Record, request: ReadRequest, column_map: 
         names = column_map.columns[role.name]
         if not role.required and _is_missing(record, names[0], role):
             continue
-        found = [_require_field(path, record, name) for name in names]
+        raw = [_require_field(path, record, name) for name in names]
         if role.kind != "numbers":
             if not record.ends_line:
-                values[role.name] = found[0]
+                values[role.name] = raw[0]
                 continue
             parse = LIST_PARSERS[role.list_policy] if role.list_policy else PARSERS[role.kind]
-            values[role.name] = parse(found[0], Location(path, record.line, names[0], request.notes))
+            values[role.name] = parse(raw[0], Location(path, record.line, names[0], request.notes))
             continue
-        if len(found) == 1 and isinstance(found[0], list):
-            found, names = found[0], names * len(found[0])
-        pairs = zip(names, found, strict=True)
+        if len(raw) == 1 and isinstance(raw[0], list):
+            raw, names = raw[0], names * len(raw[0])
+        pairs = zip(names, raw, strict=True)
         values[role.name] = [PARSERS["number"](value, Location(path, record.line, name)) for name, value in pairs]
     if request.has_paired_roles:
         _check_agreement(path, record, values, request)
@@ -194,22 +194,22 @@ def _parse_values(path: Path, record: Record, request: ReadRequest, column_map: 
 
 
 def _is_missing(record: Record, name: str, role: Role) -> bool:
-    found = get_field(record.fields, name)
-    return found is MISSING or is_missing(found, role.kind)
+    value = get_field(record.fields, name)
+    return value is MISSING or is_missing(value, role.kind)
 
 
 def _require_field(path: Path, record: Record, name: str) -> Any:
-    found = get_field(record.fields, name)
-    if found is MISSING:
-        there, hint = ", ".join(map(str, record.fields)), f"add {name!r} to this record"
+    value = get_field(record.fields, name)
+    if value is MISSING:
+        known, hint = ", ".join(map(str, record.fields)), f"add {name!r} to this record"
         raise DataError(
-            f"this record has no {name}; it has {there}", file=path, line=record.line, column=name, value="", hint=hint
+            f"this record has no {name}; it has {known}", file=path, line=record.line, column=name, value="", hint=hint
         )
-    return found
+    return value
 
 
 def _check_agreement(path: Path, record: Record, values: dict[str, Any], request: ReadRequest) -> None:
-    """What one role says must fit another: a tag for each word, an answer where it is said to be."""
+    """Check values that have to agree: a tag for each word, and answers that occur in the context."""
     for tags in request.find_roles("tags"):
         words = values[request.find_roles("words")[0].name] if request.has_kind("words") else values[tags.name]
         if len(words) != len(values[tags.name]):
@@ -217,52 +217,44 @@ def _check_agreement(path: Path, record: Record, values: dict[str, Any], request
             value, hint = values[tags.name], "give each word one tag"
             raise DataError(what, file=path, line=record.line, column=tags.name, value=value, hint=hint)
     for role in request.find_roles("answers"):
-        place = Location(path, record.line, role.name)
-        values[role.name] = locate_answers(values[role.name], str(values.get("context", "")), record.fields, place)
+        location = Location(path, record.line, role.name)
+        values[role.name] = locate_answers(values[role.name], str(values.get("context", "")), record.fields, location)
 
 
 def _split_words(path: Path, record: Record, column_map: ColumnMap) -> dict[str, Any]:
-    text = PARSERS["text"](
-        _require_field(path, record, column_map.text_column), Location(path, record.line, column_map.text_column)
-    )
+    """The values of a text that is split into words, with tags if it has spans."""
+    location = Location(path, record.line, column_map.text_column)
+    text = PARSERS["text"](_require_field(path, record, column_map.text_column), location)
     if column_map.spans_column:
-        place = Location(path, record.line, column_map.spans_column)
-        found = spans_to_tags(text, _require_field(path, record, column_map.spans_column), place)
+        spans = _require_field(path, record, column_map.spans_column)
+        values = spans_to_tags(text, spans, Location(path, record.line, column_map.spans_column))
     else:
         offsets = find_word_offsets(text)
-        found = {"words": [text[a:b] for a, b in offsets], "text": text, "offsets": offsets}
-    longest = max(found["words"], key=len, default="")
+        values = {"words": [text[a:b] for a, b in offsets], "text": text, "offsets": offsets}
+    longest = max(values["words"], key=len, default="")
     if column_map.spans_column and len(longest) > MAX_WORD_CHARACTERS:
-        raise make_word_error(
-            longest,
-            Location(path, record.line, column_map.text_column),
-            f"the word at character {text.find(longest) + 1:,}",
-        )
-    if not found["words"]:
-        raise Location(path, record.line, column_map.text_column).error(
-            "no word in the text", text, "fill it in or remove the record"
-        )
-    return found
+        raise make_word_error(longest, location, f"the word at character {text.find(longest) + 1:,}")
+    if not values["words"]:
+        raise location.error("the text has no words", text, "fill it in or remove the record")
+    return values
 
 
 def _count_duplicate_ids(
     source: SourceFile, name: str, records: Iterator[Record | DataError], request: ReadRequest
 ) -> Iterator[Record | DataError]:
-    """Say aloud how many ids stand twice: often a file that was joined with itself."""
+    """Add a note on duplicate ids, which are often the result of joining a table with itself."""
     seen: set[str] = set()
-    twice, first = 0, ""
+    duplicates, first = 0, ""
     for record in records:
         if isinstance(record, Record):
             value = str(record.fields.get(name))
             if value in seen:
-                twice += 1
+                duplicates += 1
                 first = first or f"{value} in line {record.line}"
             seen.add(value)
         yield record
-    if twice:
-        request.notes.append(
-            f"{source.path.name}: {twice:,} values of {name} stand more than once, the first is {first}."
-        )
+    if duplicates:
+        request.notes.append(f"{source.path.name}: {duplicates:,} duplicate values of {name}, the first is {first}.")
 
 
 def _list_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -274,25 +266,25 @@ def _list_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _stamp_files(paths: Sequence[Path]) -> dict[Path, tuple[int, int]]:
-    found = {}
+    stamps = {}
     for path in _list_files(paths):
         info = check_regular_file(path).stat()
-        found[path] = (info.st_size, info.st_mtime_ns)
-    return found
+        stamps[path] = (info.st_size, info.st_mtime_ns)
+    return stamps
 
 
 def hash_data(paths: Paths, columns: Mapping[str, str] | None = None) -> str:
-    """The SHA-256 of the bytes of all files in order, and of the columns: the same data, the same mark."""
-    made = hashlib.sha256(json.dumps(sorted((columns or {}).items())).encode())
+    """The SHA-256 of the bytes of all files, in order, and of the column names."""
+    digest = hashlib.sha256(json.dumps(sorted((columns or {}).items())).encode())
     for path in _list_files([Path(path) for path in paths]):
-        made.update(hash_file(path))
-    return made.hexdigest()
+        digest.update(hash_file(path))
+    return digest.hexdigest()
 
 
 def write_rejects(rejects: Sequence[DataError], path: str | Path) -> None:
-    """One line of JSON for each bad record: where it stands, what is wrong and what to do."""
+    """Write one line of JSON for each bad record: its location, the problem and a hint."""
     fields = ("file", "line", "column", "value", "problem", "hint")
     with Path(path).open("w", encoding="utf-8") as file:
         for error in rejects:
-            shown = {name: getattr(error, name) for name in fields}
-            file.write(json.dumps(shown, ensure_ascii=False, default=repr) + "\n")
+            row = {name: getattr(error, name) for name in fields}
+            file.write(json.dumps(row, ensure_ascii=False, default=repr) + "\n")

@@ -1,4 +1,4 @@
-"""Tag schemes: BIO, BIOES (and BILOU), IO and BIO1 are recognised and written as BIO; steps that BIO forbids are mended."""
+"""Tag schemes of named entities: BIO, BIOES (BILOU), IO and BIO1 are detected and converted to BIO; invalid tags are repaired."""
 
 import re
 from collections import Counter
@@ -9,16 +9,18 @@ from saccade.data.example import Example
 from saccade.data.read.base import ReadRequest
 from saccade.errors import DataError
 
-MAX_SENTENCES_SAMPLED = 10_000  # sentences looked at to tell the scheme
+MAX_SENTENCES_SAMPLED = 10_000  # sentences that are read to detect the scheme
 PREFIXED_TAG = re.compile(r"([BIESLUM])-(.+)")
 LOWERCASE_TAG = re.compile(r"[biesulm]-.|o$")
 
 
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
-    """bio, bioes, io, bio1, bare (a type without a prefix, and O) or none (not spans at all, such as parts of speech).
+    """Detect the scheme: bio, bioes, io, bio1, bare (types without a prefix, and O) or none (no spans, such as POS tags).
 
-    >>> detect_scheme([["O", "I-PER", "I-PER", "B-PER"]]), detect_scheme([["B-PER", "E-PER", "S-LOC", "O"]]), detect_scheme([["NOUN", "VERB"]])
-    ('bio1', 'bioes', 'none')
+    >>> detect_scheme([["O", "I-PER", "I-PER", "B-PER"]]), detect_scheme([["B-PER", "E-PER", "S-LOC", "O"]])
+    ('bio1', 'bioes')
+    >>> detect_scheme([["NOUN", "VERB"]])
+    'none'
     """
     counts, opened, lone = Counter[str](), 0, 0
     for tags in sentences:
@@ -26,9 +28,9 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
         for tag in tags:
             counts[tag] += 1
             if tag.startswith("I-") and before[2:] != tag[2:]:
-                opened += 1  # an I that opens a span
+                opened += 1  # an I that begins a span
             if tag.startswith("B-") and (before == "O" or before[2:] != tag[2:]):
-                lone += 1  # a B where BIO1 would have an I
+                lone += 1  # a B where BIO1 has an I
             before = tag
     total, spans = sum(counts.values()), sum(count for tag, count in counts.items() if PREFIXED_TAG.fullmatch(tag))
     if spans + counts["O"] < 0.9 * total or not spans:
@@ -44,7 +46,7 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def uppercase_prefix(tag: str) -> str:
-    """A tag with its prefix, or its O, as a capital letter.
+    """Write the prefix of a tag, or O, as a capital letter.
 
     >>> uppercase_prefix("b-per"), uppercase_prefix("o"), uppercase_prefix("noun")
     ('B-per', 'O', 'noun')
@@ -53,7 +55,7 @@ def uppercase_prefix(tag: str) -> str:
 
 
 def find_invalid_tag(tags: Sequence[str], scheme: str) -> int | None:
-    """The place of the first tag that the scheme does not have.
+    """The index of the first tag that is not valid in the scheme.
 
     >>> find_invalid_tag(["O", "B-PER", "PER"], "bio")
     2
@@ -64,7 +66,7 @@ def find_invalid_tag(tags: Sequence[str], scheme: str) -> int | None:
 
 
 def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
-    """The tags of a sentence in BIO, and how many had to be mended; `misfit` has let them all pass.
+    """Convert the tags of a sentence to BIO; returns them and how many were repaired. All tags have to be valid.
 
     >>> to_bio(["O", "I-PER", "I-PER", "B-PER"], "bio1")
     (['O', 'B-PER', 'I-PER', 'B-PER'], 0)
@@ -74,20 +76,20 @@ def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
     if scheme == "none":
         return list(tags), 0
     out: list[str] = []
-    mended, before, ended = 0, "", True  # the type of the span at hand; whether it is closed
+    repaired, previous_type, is_closed = 0, "", True
     for tag in tags:
         if tag == "O":
             out.append("O")
-            before, ended = "", True
+            previous_type, is_closed = "", True
             continue
-        prefix, _, kind = tag.partition("-") if scheme != "bare" else ("I", "-", tag)
-        opens = prefix in "BSU"
-        fits = kind == before and not ended
-        if not opens and not fits and scheme in ("bio", "bioes"):
-            mended += 1
-        out.append(f"{'B' if opens or not fits else 'I'}-{kind}")
-        before, ended = kind, prefix in "ESLU"
-    return out, mended
+        prefix, _, span_type = tag.partition("-") if scheme != "bare" else ("I", "-", tag)
+        begins = prefix in "BSU"
+        continues = span_type == previous_type and not is_closed
+        if not begins and not continues and scheme in ("bio", "bioes"):
+            repaired += 1
+        out.append(f"{'B' if begins or not continues else 'I'}-{span_type}")
+        previous_type, is_closed = span_type, prefix in "ESLU"
+    return out, repaired
 
 
 SCHEME_NAMES = {
@@ -101,44 +103,42 @@ SCHEME_NAMES = {
 
 
 def convert_tags_to_bio(examples: Iterator[Example | DataError], request: ReadRequest) -> Iterator[Example | DataError]:
-    """Recognise the tag scheme by the first sentences and write all tags in BIO."""
+    """Detect the tag scheme by the first sentences and convert all tags to BIO."""
     name = request.find_roles("tags")[0].name
     first = list(islice(examples, MAX_SENTENCES_SAMPLED))
-    read = _choose_prefix_case([item[name] for item in first if isinstance(item, Example)], request)
-    known = detect_scheme([read(item[name]) for item in first if isinstance(item, Example)])
-    if known not in ("bio", "none"):
-        request.notes.append(f"The tags are {SCHEME_NAMES[known]}; they are read as BIO.")
+    normalize = _choose_prefix_case([item[name] for item in first if isinstance(item, Example)], request)
+    scheme = detect_scheme([normalize(item[name]) for item in first if isinstance(item, Example)])
+    if scheme not in ("bio", "none"):
+        request.notes.append(f"The tags are in the scheme {SCHEME_NAMES[scheme]}; they are converted to BIO.")
     total = 0
     for item in chain(first, examples):
         if isinstance(item, DataError):
             yield item
             continue
-        given = read(item[name])
-        wrong = find_invalid_tag(given, known)
-        if wrong is not None:
+        tags = normalize(item[name])
+        invalid = find_invalid_tag(tags, scheme)
+        if invalid is not None:
             hint = "write O, or a prefix and a type, such as B-PER"
-            line = item.line if "offsets" in item else item.line + wrong
-            what = f"not a tag of {SCHEME_NAMES[known]}"
-            yield DataError(what, file=item.file, line=line, column=name, value=given[wrong], hint=hint)
+            line = item.line if "offsets" in item else item.line + invalid
+            problem = f"not a tag of the scheme {SCHEME_NAMES[scheme]}"
+            yield DataError(problem, file=item.file, line=line, column=name, value=tags[invalid], hint=hint)
             continue
-        tags, mended = to_bio(given, known)
-        total += mended
-        yield Example({**item.values, name: tags}, item.file, item.line)
+        bio_tags, repaired = to_bio(tags, scheme)
+        total += repaired
+        yield Example({**item.values, name: bio_tags}, item.file, item.line)
     if total:
         request.notes.append(
-            f"{total:,} tags went on with a span that was not open (I after O, or another type); read as B."
+            f"{total:,} tags continued a span that had not begun (I after O, or of another type); read as B."
         )
 
 
 def _choose_prefix_case(
     sentences: Sequence[Sequence[str]], request: ReadRequest
 ) -> Callable[[Sequence[str]], Sequence[str]]:
-    """How tags are read: as they stand or, where only that makes them spans, with their prefixes as capital letters."""
+    """How to normalize tags: unchanged or, if that alone makes them spans, with capital letters as prefixes."""
     if detect_scheme(sentences) in ("none", "bare"):
-        raised = [[uppercase_prefix(tag) for tag in tags] for tags in sentences]
-        if detect_scheme(raised) not in ("none", "bare"):
-            request.notes.append(
-                "The prefixes of the tags are lower-case letters (b-per); they are read as capitals (B-per)."
-            )
+        uppercase = [[uppercase_prefix(tag) for tag in tags] for tags in sentences]
+        if detect_scheme(uppercase) not in ("none", "bare"):
+            request.notes.append("The prefixes of the tags are lowercase (b-per); they are read as uppercase (B-per).")
             return lambda tags: [uppercase_prefix(tag) for tag in tags]
     return lambda tags: tags
