@@ -508,7 +508,7 @@ def test_what_stands_twice_or_lacks_settings_is_refused(tmp_path):
         ("enc-depth: 2", "enc-depth: 1", "have no place: encoder.layers.1.attention"),
         ("enc-depth: 2", "enc-depth: -2", "layers is '-2' in the settings"),
         ("dim-emb: 8", "dim-emb: 999999998", "width = 999999998 where a number from 1 to 16,384"),
-        ("dim-emb: 8", "dim-emb: 7", "2 heads do not divide a width of 7"),
+        ("dim-emb: 8", "dim-emb: 7", "A width of 7 is not divisible by 2 heads"),
         ("ffn: 12", "ffn: 13", r"is \(12, 8\), and by the settings \(13, 8\)"),
         ("  - 19\n  - 19", "  - 19\n  - 21", "dim-vocabs has 19, 21"),
     ],

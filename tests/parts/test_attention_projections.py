@@ -137,7 +137,7 @@ def test_a_norm_of_keys_across_is_made_once_and_seen():
 
 
 def test_one_vector_as_query_and_key_has_no_two_norms():
-    with pytest.raises(ValueError, match="no norms"):
+    with pytest.raises(ValueError, match="no QK-norm"):
         Attention(12, 2, LSHAttention(4, 2), qk_norm=per_head())
 
 

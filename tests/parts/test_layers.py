@@ -101,7 +101,7 @@ def test_partial_rotary_leaves_the_other_columns():
             a, b = x[..., t, i], x[..., t, i + 2]
             assert_close(out[..., t, i], a * math.cos(angle) - b * math.sin(angle))
             assert_close(out[..., t, i + 2], b * math.cos(angle) + a * math.sin(angle))
-    with pytest.raises(ValueError, match="no 12 columns to turn"):
+    with pytest.raises(ValueError, match="no 12 columns to rotate"):
         Rotary(10, rotary_width=12)
 
 

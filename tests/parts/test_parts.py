@@ -296,7 +296,7 @@ def test_a_row_leaves_and_takes_nothing_of_the_memory_with_it():
     state.append_rows(begin(torch.randn(1, 9, 8).double(), other))
     state.drop_rows(torch.tensor([1]))
     assert_close(stack(new, None, state, memory=memory), stack(new, None, alone, memory=memory))
-    with pytest.raises(ValueError, match="remembers nothing"):
+    with pytest.raises(ValueError, match="no rows to drop"):
         State().drop_rows(torch.tensor([0]))
 
 

@@ -1,1 +1,1 @@
-"""Building blocks of models: positions, multi-head attention, layers, stacks, heads, recurrence, state."""
+"""Building blocks of models: positional encodings, multi-head attention, layers, stacks, heads, recurrent layers, state."""

@@ -1,4 +1,4 @@
-"""Into vectors: words, segments and patches of a picture."""
+"""Embeddings of tokens, segments and image patches."""
 
 import math
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """A vector for each word of the vocabulary; with `scaled` multiplied by √width, as the first transformer has it."""
+    """Token embeddings; with `scale_embeddings` multiplied by √width, as in Vaswani et al. 2017."""
 
     def __init__(self, vocab: int, width: int, *, scale_embeddings: bool = False):
         super().__init__()
@@ -20,7 +20,7 @@ class TokenEmbedding(nn.Module):
 
 
 class SegmentEmbedding(nn.Module):
-    """A vector for each segment of the input, added to its words: first or second sentence of a pair."""
+    """Segment embeddings (token types), added to the token embeddings: first or second sentence of a pair."""
 
     def __init__(self, segments: int, width: int):
         super().__init__()
@@ -28,13 +28,13 @@ class SegmentEmbedding(nn.Module):
         nn.init.normal_(self.vectors.weight, std=0.02)
 
     def forward(self, x: Tensor, segment_ids: Tensor | None = None) -> Tensor:
-        """x (B, L, W) and the segment of each word (B, L); without one, or if there is one only, all words are in the first."""
-        first = segment_ids is None or self.vectors.num_embeddings == 1  # RoBERTa reads pairs so
+        """x (B, L, W), segment ids (B, L); without segment ids, or with a single segment, all tokens are in the first."""
+        first = segment_ids is None or self.vectors.num_embeddings == 1  # RoBERTa has a single segment, also for pairs
         return x + (self.vectors.weight[0] if first else self.vectors(segment_ids))
 
 
 class PatchEmbedding(nn.Module):
-    """A picture as a sequence: squares of `size` pixels, each projected to a vector (Dosovitskiy et al. 2021, arXiv 2010.11929).
+    """Patch embeddings: an image as a sequence of projected square patches (Dosovitskiy et al. 2021, arXiv 2010.11929).
 
     >>> import torch
     >>> PatchEmbedding(16, 3, 64)(torch.zeros(2, 3, 32, 48)).shape
@@ -50,7 +50,7 @@ class PatchEmbedding(nn.Module):
         rows, columns = image.shape[-2:]
         if rows % self.patch_size or columns % self.patch_size:
             raise ValueError(
-                f"Patches of {self.patch_size} x {self.patch_size} do not tile a picture of {rows} x {columns}; "
+                f"Patches of {self.patch_size} x {self.patch_size} pixels do not tile an image of {rows} x {columns}; "
                 f"resize it to multiples of {self.patch_size}."
             )
         return self.project(image).flatten(2).transpose(1, 2)  # (B, patches, W), row by row

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network: two layers applied to each token by itself."""
+"""The position-wise feed-forward network (FFN, MLP) of a transformer layer, with an optional gate as in SwiGLU and GeGLU."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Wide, bend, narrow again; with `gated` a second wide layer multiplies the first (Shazeer 2020, arXiv 2002.05202)."""
+    """down(activation(up(x))); with `gated`, down(activation(gate(x)) * up(x)) (Shazeer 2020, arXiv 2002.05202)."""
 
     def __init__(
         self,
@@ -41,6 +41,6 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        bend = ACTIVATIONS[self.activation]
-        inner = bend(self.up(x)) if self.gate is None else bend(self.gate(x)) * self.up(x)
-        return self.down(self.dropout(inner))
+        activation = ACTIVATIONS[self.activation]
+        hidden = activation(self.up(x)) if self.gate is None else activation(self.gate(x)) * self.up(x)
+        return self.down(self.dropout(hidden))

@@ -1,4 +1,4 @@
-"""Out of vectors: what a task reads from a model. Each head takes (B, L, W) and answers with scores."""
+"""Task heads: classification, token classification, span and language modeling heads. Each maps (B, L, W) to logits."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from saccade.parts.dropout import Dropout
 
 
 class MeanPool(nn.Module):
-    """The mean over the real tokens."""
+    """Mean pooling over the real tokens."""
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         if keep is None:
@@ -17,7 +17,7 @@ class MeanPool(nn.Module):
 
 
 class FirstTokenPool(nn.Module):
-    """The first real token: where BERT and ViT put their summary."""
+    """Pooling by the first real token, the [CLS] token of BERT and ViT."""
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         if keep is None:
@@ -26,7 +26,10 @@ class FirstTokenPool(nn.Module):
 
 
 class ClassificationHead(nn.Module):
-    """One answer for the whole input: pool, and score the labels. `between` is what some models put in the middle."""
+    """Sequence classification (or regression): pooling, then a linear layer, (B, labels).
+
+    `between` is an optional module between the two, such as BERT's pooler.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class ClassificationHead(nn.Module):
 
 
 class TokenClassificationHead(nn.Module):
-    """An answer for each token, (B, L, tags)."""
+    """Token classification: logits for each token, (B, L, tags)."""
 
     def __init__(self, width: int, tags: int, *, dropout: float = 0.0):
         super().__init__()
@@ -60,7 +63,7 @@ class TokenClassificationHead(nn.Module):
 
 
 class SpanHead(nn.Module):
-    """Where an answer begins and where it ends, (B, L, 2); padding is out of the question."""
+    """Extractive question answering: start and end logits of each token, (B, L, 2); -inf for padding."""
 
     def __init__(self, width: int, *, dropout: float = 0.0):
         super().__init__()
@@ -73,9 +76,10 @@ class SpanHead(nn.Module):
 
 
 class LMHead(nn.Module):
-    """A score for each word of the vocabulary, (B, L, V); with `tied` the words' own vectors do the scoring.
+    """Language modeling head: logits over the vocabulary, (B, L, V).
 
-    `between` is what some models put in front, such as BERT's dense layer and norm.
+    `tied_embedding` shares the weights of the token embeddings (weight tying); `between` is an optional module in front, such as
+    BERT's dense layer and norm.
     """
 
     def __init__(
@@ -93,15 +97,15 @@ class LMHead(nn.Module):
         if tied_embedding is not None:
             if tied_embedding.weight.shape != (vocab, width):
                 raise ValueError(
-                    "Tied weights need words as wide as the output: the words are "
-                    f"{tuple(tied_embedding.weight.shape)}, the output "
-                    f"is ({vocab}, {width}). Concatenated positions widen the output; add them, or do not tie."
+                    f"Tied weights need embeddings of the shape of the output layer, ({vocab}, {width}); got "
+                    f"{tuple(tied_embedding.weight.shape)}. Concatenated positions widen the output; add the positions "
+                    "instead, or do not tie."
                 )
             self.score.weight = tied_embedding.weight
 
     @property
     def output_bias(self) -> Tensor | None:
-        """What is added to the score of each word, whatever the vector."""
+        """The bias of the output layer, one number per token of the vocabulary, or None."""
         return self.score.bias
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:

@@ -1,7 +1,7 @@
-"""One layer of a transformer: look, look across, think; each with a residual connection and a norm.
+"""A transformer layer: self-attention, cross-attention and feed-forward, each with a residual connection and a norm.
 
-A residual connection adds a branch to its own input, so a gradient always has a straight way down past every branch:
-that is why deep stacks train at all.
+A residual connection adds the output of a branch to its input, so gradients can bypass every branch; this is what makes
+deep stacks trainable.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from saccade.parts.state import State
 
 @dataclass
 class LayerContext:
-    """What all layers of a pass share."""
+    """What the layers of one forward pass share: the sight, the rotary embedding, and the memory of cross-attention."""
 
     sight: Sight
     rotation: Rotation | None = None
@@ -29,9 +29,9 @@ class LayerContext:
 
 
 class Sublayer(nn.Module):
-    """A branch with its residual connection: x + branch(norm(x)), or the norm of the sum as first published.
+    """A branch with residual connection and norm: pre-norm x + branch(norm(x)), or post-norm norm(x + branch(x)).
 
-    A `post_norm` is a norm of what the branch gives, before it is added: x + post_norm(branch(norm(x))), as in Gemma 3.
+    A `post_norm` normalizes the output of the branch before the addition: x + post_norm(branch(norm(x))), as in Gemma 3.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Sublayer(nn.Module):
         return self.norm(x + self._finish_branch(self.branch(x, *args, **options)))
 
     def compute_residual(self, x: Tensor, *args, **options) -> Tensor:
-        """What a sublayer with its norm first adds to x."""
+        """The residual that a pre-norm sublayer adds to x."""
         return self._finish_branch(self.branch(self.norm(x), *args, **options))
 
     def _finish_branch(self, out: Tensor) -> Tensor:
@@ -61,41 +61,43 @@ class Sublayer(nn.Module):
 
 
 class Layer(nn.Module):
-    """Self-attention, then attention across to a memory where there is one, then feed-forward."""
+    """Self-attention, cross-attention to a memory in an encoder-decoder, then feed-forward."""
 
     def __init__(self, attention: Sublayer, feedforward: Sublayer, cross_attention: Sublayer | None = None):
         super().__init__()
         self.attention, self.across, self.feedforward = attention, cross_attention, feedforward
 
     def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
-        own = None if state is None else state.at("attention")
-        x = self.attention(x, context.sight, rotation=context.rotation, state=own)
+        self_state = None if state is None else state.at("attention")
+        x = self.attention(x, context.sight, rotation=context.rotation, state=self_state)
         if self.across is not None:
             if context.memory is None or context.memory_sight is None:
-                raise ValueError("This layer looks across to a memory, and none was given; pass `memory` to the stack.")
-            there = None if state is None else state.at("across")
-            x = self.across(x, context.memory_sight, memory=context.memory, state=there)
+                raise ValueError("This layer has cross-attention but got no memory; pass `memory` to the stack.")
+            cross_state = None if state is None else state.at("across")
+            x = self.across(x, context.memory_sight, memory=context.memory, state=cross_state)
         return self.feedforward(x)
 
 
 class ParallelLayer(Layer):
-    """Self-attention and feed-forward side by side, from the same input: x + attention(x) + feedforward(x).
+    """Parallel residuals: self-attention and feed-forward of the same input, x + attention(x) + feedforward(x).
 
-    As in GPT-J and GPT-NeoX (Black et al. 2022, arXiv 2204.06745). Each sublayer has a norm of its own, or both share `norm`
-    and have none (`nn.Identity`).
+    As in GPT-J and GPT-NeoX (Black et al. 2022, arXiv 2204.06745). Each sublayer has its own norm, or both share `norm` and
+    have none themselves (`nn.Identity`).
     """
 
     def __init__(self, attention: Sublayer, feedforward: Sublayer, norm: nn.Module | None = None):
         super().__init__(attention, feedforward)
         if not (attention.norm_first and feedforward.norm_first):
-            raise ValueError("The sublayers of a parallel layer add to its input, so their norms come first.")
+            raise ValueError(
+                "A parallel layer adds residuals to its input, so its sublayers need norm_first=True: norms come first."
+            )
         self.norm = norm or nn.Identity()
 
     def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
-        own = None if state is None else state.at("attention")
+        self_state = None if state is None else state.at("attention")
         normed = self.norm(x)
-        seen = self.attention.compute_residual(normed, context.sight, rotation=context.rotation, state=own)
-        return x + seen + self.feedforward.compute_residual(normed)
+        attended = self.attention.compute_residual(normed, context.sight, rotation=context.rotation, state=self_state)
+        return x + attended + self.feedforward.compute_residual(normed)
 
 
 def make_layer(
@@ -108,9 +110,9 @@ def make_layer(
     norm: Callable[[int], nn.Module] = nn.LayerNorm,
     dropout: float = 0.0,
 ) -> Layer:
-    """The common layer: each part in a `Sublayer` with a norm of its own."""
+    """A standard transformer layer: each branch in a `Sublayer` with its own norm."""
 
-    def around(branch: nn.Module) -> Sublayer:
+    def wrap(branch: nn.Module) -> Sublayer:
         return Sublayer(branch, norm(width), norm_first=norm_first, dropout=dropout)
 
-    return Layer(around(attention), around(feedforward), None if cross_attention is None else around(cross_attention))
+    return Layer(wrap(attention), wrap(feedforward), None if cross_attention is None else wrap(cross_attention))

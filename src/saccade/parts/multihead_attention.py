@@ -1,6 +1,7 @@
-"""Multi-head attention: several independent looks at once, each in a subspace of its own, joined and projected.
+"""Multi-head attention: self-attention and cross-attention with several heads, grouped-query attention, QK-norm.
 
-Vaswani et al. 2017 (arXiv 1706.03762). The mechanism is a part; this file only projects, splits and joins.
+Vaswani et al. 2017 (arXiv 1706.03762). The attention mechanism is an argument; this module projects queries, keys and values,
+splits them into heads, and concatenates and projects the outputs of the heads.
 """
 
 from collections.abc import Iterable
@@ -18,20 +19,20 @@ from saccade.parts.state import State
 
 @dataclass(frozen=True)
 class Projections:
-    """The linear layers of an attention: how wide the vectors of one head are, and which layers have a bias."""
+    """The linear projections of multi-head attention: the width of a head, and which projections have a bias."""
 
-    head_width: int | None = None  # of a query and a key; None: the width of the model divided by its heads
-    value_width: int | None = None  # of a value; None: as wide as a key
-    memory_width: int | None = None  # of what keys and values are made from; None: the width of the model
-    bias: bool = True  # of query, key and value
-    has_output_projection: bool = True  # False leaves the joined heads as they are
-    output_bias: bool | None = None  # None: as `bias`
+    head_width: int | None = None  # width of queries and keys of one head; None: model width / heads
+    value_width: int | None = None  # width of values of one head; None: `head_width`
+    memory_width: int | None = None  # width of the sequence that keys and values are projected from; None: model width
+    bias: bool = True  # bias of the query, key and value projections
+    has_output_projection: bool = True  # False returns the concatenated heads
+    output_bias: bool | None = None  # bias of the output projection; None: same as `bias`
 
 
 class QKNorm(nn.Module):
-    """QK-norm: queries and keys (B, H, L, D) are normalized before they turn and meet, so that scores stay bounded.
+    """QK-norm: normalizes queries and keys (B, H, L, D) before rotary embedding and scoring, so that scores stay bounded.
 
-    A norm of width D serves all heads alike (Qwen3, Gemma 3); in `JointHeadNorm` it is one over all heads together (OLMo 2).
+    A norm of width D is shared by all heads (Qwen3, Gemma 3); a `JointHeadNorm` normalizes all heads together (OLMo 2).
     Dehghani et al. 2023 (arXiv 2302.05442).
     """
 
@@ -41,7 +42,7 @@ class QKNorm(nn.Module):
 
 
 class JointHeadNorm(nn.Module):
-    """A norm over the vectors of all heads together."""
+    """A norm over the concatenated vectors of all heads."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
@@ -52,7 +53,7 @@ class JointHeadNorm(nn.Module):
 
 
 class OutputGate(nn.Module):
-    """A sigmoid gate on what the heads saw, read off the token that looks: for each column, or with `width` 1 for each head.
+    """Gated attention: a sigmoid gate on the output of each head, computed from the query token; one gate per head by default.
 
     Qiu et al. 2025 (arXiv 2505.06708).
     """
@@ -63,18 +64,18 @@ class OutputGate(nn.Module):
         self.score = nn.Linear(model_width, heads * width, bias=bias)
 
     def forward(self, head_outputs: Tensor, x: Tensor) -> Tensor:
-        """seen (B, H, Q, D), by the tokens x (B, Q, W)."""
+        """Gate `head_outputs` (B, H, Q, D) with the input tokens x (B, Q, W)."""
         return head_outputs * split_heads(self.score(x), self.width).sigmoid()
 
 
 class Attention(nn.Module):
-    """`heads` looks with any mechanism; self-attention over x, or cross-attention to a `memory` of another width.
+    """Multi-head attention with any mechanism: self-attention over x, or cross-attention to a `memory`.
 
-    `kv_heads` fewer than heads share keys and values in groups. The other parts are what families differ in: the
-    `projections`, norms of queries and keys, and an output gate.
+    Fewer `kv_heads` than `heads` means grouped-query attention. Families also differ in the `projections`, in `qk_norm`, and
+    in an output gate.
     """
 
-    kept_heads: tuple[int, ...] | None = None  # the heads that are left, where some were cut off after it was built
+    kept_heads: tuple[int, ...] | None = None  # the original numbers of the remaining heads after pruning; None = all
 
     def __init__(
         self,
@@ -88,31 +89,34 @@ class Attention(nn.Module):
         gate: OutputGate | None = None,
     ):
         super().__init__()
-        how = projections or Projections()
-        if how.head_width is None and width % heads:
+        sizes = projections or Projections()
+        if sizes.head_width is None and width % heads:
             raise ValueError(
-                f"{heads} heads do not divide a width of {width}; choose another number or give `head_width`."
+                f"A width of {width} is not divisible by {heads} heads; choose another number or give `head_width`."
             )
         kv_heads = kv_heads or heads
         if heads % kv_heads:
             raise ValueError(f"{heads} heads cannot share {kv_heads} key heads evenly; choose a divisor of {heads}.")
         self.mechanism = mechanism or ScaledDot()
-        self.head_width = how.head_width or width // heads
-        self.value_width = how.value_width or self.head_width
-        memory_width = how.memory_width or width
-        self.query = nn.Linear(width, heads * self.head_width, bias=how.bias)
+        self.head_width = sizes.head_width or width // heads
+        self.value_width = sizes.value_width or self.head_width
+        memory_width = sizes.memory_width or width
+        self.query = nn.Linear(width, heads * self.head_width, bias=sizes.bias)
         if self.mechanism.ties_query_key:
             if memory_width != width or kv_heads != heads or qk_norm is not None:
                 raise ValueError(
-                    f"{type(self.mechanism).__name__} uses one vector as query and key: no memory, no groups, no norms."
+                    f"{type(self.mechanism).__name__} uses one vector as query and key, so it supports no memory of another width, "
+                    "no grouped-query attention and no QK-norm."
                 )
             self.key = self.query
         else:
-            self.key = nn.Linear(memory_width, kv_heads * self.head_width, bias=how.bias)
-        self.value = nn.Linear(memory_width, kv_heads * self.value_width, bias=how.bias)
-        output_bias = how.bias if how.output_bias is None else how.output_bias
+            self.key = nn.Linear(memory_width, kv_heads * self.head_width, bias=sizes.bias)
+        self.value = nn.Linear(memory_width, kv_heads * self.value_width, bias=sizes.bias)
+        output_bias = sizes.bias if sizes.output_bias is None else sizes.output_bias
         self.output = (
-            nn.Linear(heads * self.value_width, width, bias=output_bias) if how.has_output_projection else nn.Identity()
+            nn.Linear(heads * self.value_width, width, bias=output_bias)
+            if sizes.has_output_projection
+            else nn.Identity()
         )
         self.qk_norm, self.gate = qk_norm, gate
 
@@ -125,7 +129,7 @@ class Attention(nn.Module):
         rotation: Rotation | None = None,
         state: State | None = None,
     ) -> Tensor:
-        """x (B, Q, W) looks at itself and what `state` remembers of it, or across at `memory` (B, K, W)."""
+        """Self-attention of x (B, Q, W) over x and the KV cache in `state`, or cross-attention to `memory` (B, K, W)."""
         q = split_heads(self.query(x), self.head_width)  # (B, H, Q, D)
         if self.qk_norm is not None:
             q = normalize(self.qk_norm.query, q)
@@ -137,17 +141,17 @@ class Attention(nn.Module):
                 q, k = rotation(q), rotation(k)
             if state is not None:
                 k, v = state.append("key", k), state.append("value", v)
-        seen = self.mechanism(q, k, v, select_head_bias(sight, self.kept_heads))
+        out = self.mechanism(q, k, v, select_head_bias(sight, self.kept_heads))  # (B, H, Q, D)
         if self.gate is not None:
-            seen = self.gate(seen, x)
-        return self.output(seen.transpose(1, 2).flatten(2))
+            out = self.gate(out, x)
+        return self.output(out.transpose(1, 2).flatten(2))
 
     def _project_keys(self, x: Tensor) -> Tensor:
         k = split_heads(self.key(x), self.head_width)  # (B, G, K, D)
         return k if self.qk_norm is None else normalize(self.qk_norm.key, k)
 
     def _project_memory(self, memory: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, (B, H, K, D): the same at every step, hence made once."""
+        """Keys and values of the memory, (B, H, K, D); they are the same at every decoding step, so they are cached."""
 
         def keys() -> Tensor:
             return self._project_keys(memory)
@@ -168,7 +172,7 @@ def split_heads(x: Tensor, width: int) -> Tensor:
 
 
 class HeadSubsetBias:
-    """A tilt of the scores for some heads only."""
+    """A bias of the scores, restricted to some of the heads."""
 
     def __init__(self, bias: Bias, heads: tuple[int, ...]):
         self.bias, self.heads = bias, heads
@@ -176,19 +180,21 @@ class HeadSubsetBias:
     def __call__(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         if max(x.size(-3) if x.dim() > 2 else 1 for x in (q_pos, k_pos)) == 1:
             return self.bias(q_pos, k_pos)[..., list(self.heads), :, :]
-        # positions that differ from head to head: each takes its own
-        places = [[x[..., [i if x.size(-3) > 1 else 0], :, :] for x in (q_pos, k_pos)] for i in range(len(self.heads))]
-        tilts = [self.bias(*both)[..., [head], :, :] for head, both in zip(self.heads, places, strict=True)]
-        return torch.cat(tilts, dim=-3)
+        # positions differ between heads: each head takes its own
+        positions = [
+            [x[..., [i if x.size(-3) > 1 else 0], :, :] for x in (q_pos, k_pos)] for i in range(len(self.heads))
+        ]
+        biases = [self.bias(*pair)[..., [head], :, :] for head, pair in zip(self.heads, positions, strict=True)]
+        return torch.cat(biases, dim=-3)
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """Those that the tilt learns."""
+        """The learned parameters of the bias."""
         return getattr(self.bias, "parameters", tuple)()
 
 
 def select_head_bias(sight: Sight, kept_heads: tuple[int, ...] | None) -> Sight:
-    """What the heads that are left may see; the tilt of a stack is made for all of them."""
+    """The sight of the heads that remain after pruning; the bias of a stack covers the original heads."""
     if kept_heads is None or sight.bias is None:
         return sight
-    tilt = HeadSubsetBias(sight.bias, kept_heads)
-    return sight.get_or_make(("heads", kept_heads), lambda: replace(sight, bias=tilt, cache={}))
+    bias = HeadSubsetBias(sight.bias, kept_heads)
+    return sight.get_or_make(("heads", kept_heads), lambda: replace(sight, bias=bias, cache={}))

@@ -1,13 +1,13 @@
-"""Norms that PyTorch does not have, and norms in the middle of a branch."""
+"""Normalization layers that PyTorch lacks, and how norms are applied under autocast."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 class OffsetRMSNorm(nn.RMSNorm):
-    """RMS norm that multiplies by 1 + weight, so that a weight of zero changes nothing and weight decay pulls towards one.
+    """RMSNorm with scale 1 + weight, so that a weight of zero is the identity and weight decay pulls the scale towards one.
 
-    As Gemma stores it (arXiv 2403.08295).
+    Gemma stores its norms this way (arXiv 2403.08295).
 
     >>> import torch
     >>> OffsetRMSNorm(2, eps=0.0)(torch.tensor([3.0, 3.0])).tolist()
@@ -22,6 +22,6 @@ class OffsetRMSNorm(nn.RMSNorm):
 
 
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
-    """A norm of what a product gave, in the precision of its weights: under autocast products are short, and norms are not."""
+    """Apply a norm in the dtype of its weights: under autocast (mixed precision), matrix products are bfloat16, norms are not."""
     weight = next(norm.parameters(), x)
     return norm(x) if weight.dtype == x.dtype else norm(x.to(weight.dtype)).to(x.dtype)

@@ -1,7 +1,7 @@
-"""How order enters: into the input (learned, sinusoidal, a grid), into queries and keys (rotary), or into the scores (ALiBi, T5).
+"""Positional encodings: added to the input (learned, sinusoidal, grid), rotary (RoPE), or biases of the scores (ALiBi, T5).
 
-Without one of these, attention does not notice the order of its tokens. Every scheme is a function of positions, never of
-shapes, so padding, remembered text and longer texts come out right. `POSITIONS` is the table of them all.
+Without one of these, attention is invariant to the order of its tokens. Every scheme is a function of positions, not of
+shapes, so it works with padding, with a KV cache, and with longer texts. `POSITIONS` is the table of all schemes.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,53 +19,53 @@ Rotation = Callable[[Tensor], Tensor]
 
 
 class Position(nn.Module):
-    """No order at all; a scheme overrides one of `add_to_input`, `rotate` and `bias`."""
+    """No positional encoding; a scheme overrides one of `add_to_input`, `rotate` and `bias`."""
 
-    extra_width = 0  # the width it adds when concatenated
-    max_positions: int | None = None  # the number of positions it has, where that is fixed
+    extra_width = 0  # columns that the scheme concatenates to the input
+    max_positions: int | None = None  # the maximum length, if the scheme has one
 
     def for_layer(self, layer: int) -> "Position":
-        """The scheme of one layer of a stack, counted from 0: the same for all, unless it is a `PerLayerPosition`."""
+        """The scheme of a layer, numbered from 0: the same for all layers unless it is a `PerLayerPosition`."""
         return self
 
     def add_to_input(self, x: Tensor, pos: Tensor) -> Tensor:
-        """Order into the input: x (B, L, W), pos (B|1, L)."""
+        """Encode positions in the input embeddings: x (B, L, W), pos (B|1, L)."""
         return x
 
     def rotate(self, x: Tensor, pos: Tensor) -> Tensor:
-        """Order into queries and keys: x (B, H, L, D), pos (B|1, L)."""
+        """Encode positions in queries or keys: x (B, H, L, D), pos (B|1, L)."""
         return x
 
     def bias(self) -> Bias | None:
-        """Order into the scores."""
+        """Encode positions in a bias of the attention scores."""
         return None
 
     def rotation_at(self, pos: Tensor) -> Rotation | None:
-        """`rotate` at fixed positions, for all layers of a pass; None where nothing turns."""
+        """`rotate` at fixed positions, shared by all layers of a forward pass; None if the scheme does not rotate."""
         return None if type(self).rotate is Position.rotate else lambda x: self.rotate(x, pos)
 
     def to_matrix(self, length: int = 32) -> Tensor:
-        """What it does, as a matrix to look at: a row for each position."""
+        """The encoding as a matrix for plotting: a row for each position."""
         bias = self.bias()
-        if bias is not None:  # a row for each query, the first head
-            at = torch.arange(length)
+        if bias is not None:  # queries x keys, of the first head
+            positions = torch.arange(length)
             with torch.no_grad():
-                return bias(at[:, None], at[None, :])[0]
+                return bias(positions[:, None], positions[None, :])[0]
         return torch.zeros(length, 1)
 
     def draw(self, length: int = 16) -> str:
-        """The barcode as characters: a row for each position."""
+        """The encoding as an ASCII heatmap: a row for each position."""
         return ascii_heatmap(self.to_matrix(length))
 
 
 class AdditivePosition(Position):
-    """A vector for each position, added to the input."""
+    """Base class of position vectors that are added to the input embeddings."""
 
     width: int
 
     def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
-        """The vectors of these positions, (B|1, L, W)."""
-        raise NotImplementedError(f"{type(self).__name__} must give a vector for each position")
+        """The position vectors, (B|1, L, W)."""
+        raise NotImplementedError(f"{type(self).__name__} must define `encode`, the vector of each position")
 
     def add_to_input(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.encode(pos.clamp(min=0), x.dtype)
@@ -76,11 +76,11 @@ class AdditivePosition(Position):
 
 
 class Sinusoidal(AdditivePosition):
-    """Sines and cosines of falling frequency: a binary counter with soft digits (Vaswani et al. 2017).
+    """Sinusoidal positional encoding: sines and cosines of decreasing frequency (Vaswani et al. 2017).
 
-    Neighbouring columns are sine and cosine of one frequency; with `sines_first` all sines come first, as some models have it.
+    Adjacent columns are the sine and cosine of one frequency; with `sines_first`, all sines come before all cosines.
 
-    >>> print(Sinusoidal(8, base=16.0).draw(8))  # fast digits on the left, slow ones on the right
+    >>> print(Sinusoidal(8, base=16.0).draw(8))  # high frequencies on the left, low ones on the right
     ▒▒██▒▒██▒▒██▒▒██
     ██▓▓▓▓██▒▒██▒▒██
     ██░░██▓▓▓▓██▒▒██
@@ -94,12 +94,14 @@ class Sinusoidal(AdditivePosition):
     def __init__(self, width: int, *, base: float = 10_000.0, sines_first: bool = False):
         super().__init__()
         if width % 2:
-            raise ValueError(f"A sinusoidal position has pairs of sine and cosine, so its width is even; got {width}.")
+            raise ValueError(
+                f"Sinusoidal positions are pairs of sine and cosine, so the width must be even; got {width}."
+            )
         self.width, self.base, self.sines_first = width, base, sines_first
 
     def frequencies(self, device: torch.device) -> Tensor:
-        """One for each pair of columns, from 1 down to almost 1/base."""
-        # in double precision, or a position of ten thousand would already be off by a thousandth of a turn
+        """The frequency of each pair of columns, from 1 down to almost 1/base."""
+        # in float64; in float32 the angle of position 10,000 would be off by a thousandth of a turn
         exact = torch.float32 if device.type == "mps" else torch.float64
         return self.base ** (-torch.arange(0, self.width, 2, dtype=exact, device=device) / self.width)
 
@@ -109,7 +111,7 @@ class Sinusoidal(AdditivePosition):
         return (torch.cat(pair, dim=-1) if self.sines_first else torch.stack(pair, dim=-1).flatten(-2)).to(dtype)
 
     def make_shift_matrix(self, offset: int) -> Tensor:
-        """The matrix that moves any position's vector to the position `offset` later: p(t + offset) = M p(t)."""
+        """The matrix M that shifts any position vector by `offset` positions: p(t + offset) = M p(t)."""
         angle = offset * self.frequencies(torch.device("cpu"))
         blocks = torch.stack([torch.stack([a.cos(), a.sin(), -a.sin(), a.cos()]).view(2, 2) for a in angle])
         matrix = torch.block_diag(*blocks)
@@ -120,9 +122,9 @@ class Sinusoidal(AdditivePosition):
 
 
 class Learned(AdditivePosition):
-    """A learned vector for each of `max_positions` positions (Gehring et al. 2017, Devlin et al. 2019).
+    """Learned position embeddings for `max_positions` positions (Gehring et al. 2017, Devlin et al. 2019).
 
-    `offset` rows in front belong to nobody, as some published models have it.
+    The first `offset` rows of the table are unused, as in RoBERTa and BART.
     """
 
     def __init__(self, max_positions: int, width: int, *, offset: int = 0):
@@ -135,17 +137,18 @@ class Learned(AdditivePosition):
         return self.vectors(pos + self.offset).to(dtype)
 
     def resize(self, max_positions: int) -> "Learned":
-        """The same scheme for longer or shorter texts, with vectors in between interpolated."""
+        """A copy for another number of positions, with linearly interpolated vectors."""
         new = Learned(max_positions, self.width, offset=self.offset)
         old = self.vectors.weight.detach()
-        middle = F.interpolate(old[self.offset :].T[None], max_positions, mode="linear", align_corners=True)[0].T
-        new.vectors.weight.data = torch.cat([old[: self.offset], middle])
+        resampled = F.interpolate(old[self.offset :].T[None], max_positions, mode="linear", align_corners=True)[0].T
+        new.vectors.weight.data = torch.cat([old[: self.offset], resampled])
         return new
 
 
 class LearnedGrid(AdditivePosition):
-    """A learned vector for each cell of a grid, read row by row, after `prefix_positions` positions that are no cells
-    (Dosovitskiy 2021).
+    """Learned position embeddings of an image grid, row by row (Dosovitskiy et al. 2021).
+
+    `prefix_positions` are for tokens in front of the patches, such as [CLS].
     """
 
     def __init__(self, rows: int, columns: int, width: int, *, prefix_positions: int = 0):
@@ -158,7 +161,7 @@ class LearnedGrid(AdditivePosition):
         return F.embedding(pos, self.vectors).to(dtype)
 
     def resize(self, rows: int, columns: int) -> "LearnedGrid":
-        """The same scheme for pictures of another size: the grid of vectors is resampled like an image."""
+        """A copy for images of another size, with the grid of vectors resampled by bicubic interpolation."""
         new = LearnedGrid(rows, columns, self.width, prefix_positions=self.prefix_positions)
         cells = self.vectors.detach()[self.prefix_positions :].T.view(1, self.width, self.rows, self.columns)
         cells = F.interpolate(cells, (rows, columns), mode="bicubic", align_corners=False)
@@ -167,40 +170,41 @@ class LearnedGrid(AdditivePosition):
 
 
 class SinusoidalGrid(AdditivePosition):
-    """Half of the width tells the row of a cell, half the column, each by sines and cosines; nothing is learned."""
+    """Two-dimensional sinusoidal encoding: half of the width encodes the row of a cell, half the column."""
 
     def __init__(self, columns: int, width: int, *, base: float = 10_000.0):
         super().__init__()
         if width % 4:
-            raise ValueError(f"Two axes of sine and cosine need a width that 4 divides; got {width}.")
+            raise ValueError(f"Two axes of sine and cosine need a width that 4 divides, such as 64; got {width}.")
         self.columns, self.width = columns, width
         self.axis = Sinusoidal(width // 2, base=base)
 
     def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
-        place = (pos // self.columns, pos % self.columns)
-        return torch.cat([self.axis.encode(axis, dtype) for axis in place], dim=-1)
+        row_and_column = (pos // self.columns, pos % self.columns)
+        return torch.cat([self.axis.encode(index, dtype) for index in row_and_column], dim=-1)
 
 
 class ConcatPosition(Position):
-    """Position vectors beside the input instead of added to it: the stack is wider by `extra_width`."""
+    """Position vectors concatenated to the input embeddings, which widens the stack by `extra_width`."""
 
-    def __init__(self, placed: AdditivePosition):
+    def __init__(self, position: AdditivePosition):
         super().__init__()
-        self.placed, self.extra_width, self.max_positions = placed, placed.width, placed.max_positions
+        self.position = position
+        self.extra_width, self.max_positions = position.width, position.max_positions
 
     def add_to_input(self, x: Tensor, pos: Tensor) -> Tensor:
-        vectors = self.placed.encode(pos.clamp(min=0), x.dtype)
+        vectors = self.position.encode(pos.clamp(min=0), x.dtype)
         return torch.cat([x, vectors.expand(x.size(0), -1, -1)], dim=-1)
 
     def to_matrix(self, length: int = 32) -> Tensor:
-        return self.placed.to_matrix(length)
+        return self.position.to_matrix(length)
 
 
 class Rotary(Position):
-    """Queries and keys are turned by an angle that grows with position, so scores depend on distance alone (Su et al. 2021).
+    """Rotary position embedding (RoPE): rotates queries and keys, so that scores depend on relative positions (Su et al. 2021).
 
-    Pairs of columns turn together: column i with column i + d/2, or with `interleaved` column 2i with 2i + 1. With a
-    `rotary_width` only so many columns turn, and the rest stay as they are (partial rotary).
+    Pairs of columns rotate together: column i with column i + d/2, or with `interleaved` column 2i with 2i + 1. `rotary_width`
+    limits the rotation to the first columns (partial rotary); default: all.
     """
 
     def __init__(
@@ -211,11 +215,13 @@ class Rotary(Position):
         self.waves = Sinusoidal(head_width if rotary_width is None else rotary_width, base=base, sines_first=True)
         self.interleaved = interleaved
         if self.waves.width > head_width:
-            raise ValueError(f"A head of width {head_width} has no {self.waves.width} columns to turn.")
+            raise ValueError(
+                f"A head of width {head_width} has no {self.waves.width} columns to rotate; use a smaller rotary_width."
+            )
 
     @property
     def is_partial(self) -> bool:
-        """Whether some columns do not turn."""
+        """Whether only some of the columns rotate."""
         return self.waves.width < self.head_width
 
     def rotate(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -225,49 +231,49 @@ class Rotary(Position):
         angle = pos.clamp(min=0).unsqueeze(-1) * self.waves.frequencies(pos.device)  # (B|1, L, D/2)
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
-        width, turned = self.head_width, self.waves.width
+        width, rotary_width = self.head_width, self.waves.width
 
-        def turn(x: Tensor) -> Tensor:
+        def rotate(x: Tensor) -> Tensor:
             if x.size(-1) != width:
-                raise ValueError(f"This Rotary turns heads of width {width}; got {x.size(-1)}.")
+                raise ValueError(f"This Rotary was built for heads of width {width}; got {x.size(-1)}.")
             c, s = cos.to(x.dtype), sin.to(x.dtype)
-            part = x if turned == width else x[..., :turned]
+            columns = x if rotary_width == width else x[..., :rotary_width]
             if self.interleaved:
-                a, b = part[..., 0::2], part[..., 1::2]
+                a, b = columns[..., 0::2], columns[..., 1::2]
                 out = torch.stack([a * c - b * s, b * c + a * s], dim=-1).flatten(-2)
             else:
-                a, b = part.chunk(2, dim=-1)
+                a, b = columns.chunk(2, dim=-1)
                 out = torch.cat([a * c - b * s, b * c + a * s], dim=-1)
-            return out if turned == width else torch.cat([out, x[..., turned:]], dim=-1)
+            return out if rotary_width == width else torch.cat([out, x[..., rotary_width:]], dim=-1)
 
-        return turn
+        return rotate
 
     def to_matrix(self, length: int = 32) -> Tensor:
         return self.waves.to_matrix(length)
 
 
 class BiasPosition(Position):
-    """Order as a tilt of the scores: ALiBi or T5's buckets."""
+    """Relative positions as a bias of the attention scores: ALiBi, or T5's relative position buckets."""
 
-    def __init__(self, tilt: Alibi | T5Bias):
+    def __init__(self, score_bias: Alibi | T5Bias):
         super().__init__()
-        self.tilt = tilt
+        self.tilt = score_bias  # the name in stored weights
 
     def bias(self) -> Bias | None:
         return self.tilt
 
 
 class PerLayerPosition(Position):
-    """One scheme for each layer of a stack, of those that turn or tilt: what enters the input is there for all layers."""
+    """A scheme per layer, of those that rotate or bias; what is added to the input is shared by all layers."""
 
     def __init__(self, schemes: Sequence[Position]):
         super().__init__()
-        placing = [scheme for scheme in schemes if type(scheme).add_to_input is not Position.add_to_input]
-        if placing:
+        input_schemes = [scheme for scheme in schemes if type(scheme).add_to_input is not Position.add_to_input]
+        if input_schemes:
             raise ValueError(
-                f"{type(placing[0]).__name__} enters the input, which all layers share; give the stack one scheme."
+                f"{type(input_schemes[0]).__name__} enters the input, which all layers share; give the stack one scheme."
             )
-        self.schemes = nn.ModuleList(dict.fromkeys(schemes))  # each once, however many layers it serves
+        self.schemes = nn.ModuleList(dict.fromkeys(schemes))  # each distinct scheme once
         self.scheme_indices = [list(dict.fromkeys(schemes)).index(scheme) for scheme in schemes]
 
     def for_layer(self, layer: int) -> Position:
@@ -282,10 +288,10 @@ ADDED_TO_INPUT = "added to the embeddings"
 
 @dataclass(frozen=True)
 class PositionEntry:
-    """One line of the table."""
+    """One position scheme of the table."""
 
     name: str
-    make: Callable[[int, int, int], Position]  # (width, heads, longest text)
+    make: Callable[[int, int, int], Position]  # (width, heads, max. positions)
     where: str
     paper: str
 
@@ -295,7 +301,7 @@ class PositionEntry:
 
 
 POSITIONS = [
-    PositionEntry("none", lambda w, h, n: Position(), "not encoded: order is invisible", ""),
+    PositionEntry("none", lambda w, h, n: Position(), "not encoded", ""),
     PositionEntry("sinusoidal", lambda w, h, n: Sinusoidal(w), ADDED_TO_INPUT, "Vaswani 2017"),
     PositionEntry("learned", lambda w, h, n: Learned(n, w), ADDED_TO_INPUT, "Gehring 2017"),
     PositionEntry(
@@ -313,7 +319,7 @@ POSITIONS = [
 
 
 def get_position(name: str) -> PositionEntry:
-    """The line of that name, or an error that lists the names."""
+    """The position scheme of that name, or an error that suggests the nearest name."""
     for entry in POSITIONS:
         if entry.name == name:
             return entry

@@ -1,6 +1,6 @@
-"""Squeeze and excitation: attention over the channels of a picture, made from the picture itself.
+"""Squeeze-and-excitation: attention over the channels of a feature map.
 
-Hu et al. 2018 (arXiv 1709.01507): squeeze each channel to its mean, let a small network weigh the channels, multiply.
+Hu et al. 2018 (arXiv 1709.01507): squeeze each channel to its mean, compute channel weights with a small network, multiply.
 """
 
 import torch
@@ -17,12 +17,12 @@ class SqueezeExcite(nn.Module):
 
     def __init__(self, channels: int, reduction: int = 16):
         super().__init__()
-        inner = max(1, channels // reduction)
-        self.squeeze = nn.Linear(channels, inner)
-        self.excite = nn.Linear(inner, channels)
+        hidden_width = max(1, channels // reduction)
+        self.squeeze = nn.Linear(channels, hidden_width)
+        self.excite = nn.Linear(hidden_width, channels)
 
     def weights(self, x: Tensor) -> Tensor:
-        """How much of each channel passes, (B, C)."""
+        """The weight of each channel, (B, C)."""
         return torch.sigmoid(self.excite(torch.relu(self.squeeze(x.flatten(2).mean(-1)))))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A stack of layers: an encoder is one that sees everything, a decoder one that sees the past."""
+"""A stack of transformer layers: an encoder with full attention, a decoder with causal attention."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Stack(nn.Module):
-    """Layers under a pattern and a position scheme, one for all or a list with one for each layer.
+    """Transformer layers with an attention pattern and a position scheme, each one for all layers or a list with one per layer.
 
-    `enter` and `leave` hold what differs at the two ends.
+    `enter` and `leave` are applied before the first and after the last layer, such as an embedding norm or a final norm.
     """
 
     def __init__(
@@ -49,61 +49,62 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
     ) -> Tensor:
-        """x (B, L, W) to (B, L, W'); with a `state` x continues what was read before, and the `layout` is about x alone.
+        """Run the layers, x (B, L, W) to (B, L, W'). With a `state` (KV cache), x continues the tokens before it.
 
-        Texts that share a row do not see each other.
+        The `layout` describes x alone. Packed texts, which share a row, do not attend to each other.
         """
         layout = Layout() if layout is None else layout
-        clock = State() if state is None else state
-        before = clock.snapshot()
-        clock.advance((x.size(0), x.size(1)), layout.keep, layout.document_ids)
-        pos = clock.q_pos.to(x.device)
+        cache = State() if state is None else state
+        before = cache.snapshot()
+        cache.advance((x.size(0), x.size(1)), layout.keep, layout.document_ids)
+        pos = cache.q_pos.to(x.device)
         try:
-            self._check_length(clock, pos)
+            self._check_length(cache, pos)
         except ValueError:
-            clock.restore(before)  # what was refused was not read
+            cache.restore(before)  # tokens that are refused leave the state unchanged
             raise
         x = self.enter(self.position.add_to_input(x, pos))
-        scenes = self.make_contexts(pos, lambda pattern, bias: clock.make_sight(pattern, bias, x.device))
-        across = None if memory is None else Sight(FULL, keep=memory_keep, cross=True)
-        for scene in scenes:
-            scene.sight.global_tokens, scene.memory, scene.memory_sight = layout.global_tokens, memory, across
-        for number, layer in enumerate(self.layers):
-            x = layer(x, scenes[number], None if state is None else state.at(f"{number}"))
+        contexts = self.make_contexts(pos, lambda pattern, bias: cache.make_sight(pattern, bias, x.device))
+        memory_sight = None if memory is None else Sight(FULL, keep=memory_keep, cross=True)
+        for context in contexts:
+            context.sight.global_tokens = layout.global_tokens
+            context.memory, context.memory_sight = memory, memory_sight
+        for index, layer in enumerate(self.layers):
+            x = layer(x, contexts[index], None if state is None else state.at(f"{index}"))
         return self.leave(x)
 
     def make_contexts(self, pos: Tensor, sight: Callable[[Pattern, Bias | None], Sight]) -> list[LayerContext]:
-        """What each layer sees and how it turns at these positions."""
+        """The sight and the rotation of each layer at these positions."""
         return self.build_per_layer(
             lambda pattern, scheme: LayerContext(sight(pattern, scheme.bias()), scheme.rotation_at(pos))
         )
 
     def build_per_layer(self, make: Callable[[Pattern, Position], T]) -> list[T]:
-        """What `make` makes of the pattern and the scheme of each layer, once for all layers in which they are the same."""
-        made: list[tuple[Pattern, Position, T]] = []
-        found, position = [], self.position
-        for number, pattern in enumerate(self.patterns):
-            scheme = position.for_layer(number)
-            for one, other, old in made:
-                if other is scheme and (one is pattern or one == pattern):
-                    found.append(old)
+        """`make(pattern, scheme)` of each layer; layers with the same pattern and scheme share one value."""
+        distinct: list[tuple[Pattern, Position, T]] = []
+        values, position = [], self.position
+        for index, pattern in enumerate(self.patterns):
+            scheme = position.for_layer(index)
+            for known_pattern, known_scheme, value in distinct:
+                if known_scheme is scheme and (known_pattern is pattern or known_pattern == pattern):
+                    values.append(value)
                     break
             else:
-                made.append((pattern, scheme, make(pattern, scheme)))
-                found.append(made[-1][2])
-        return found
+                distinct.append((pattern, scheme, make(pattern, scheme)))
+                values.append(distinct[-1][2])
+        return values
 
     def _one_per_layer(self, items: Sequence[S]) -> tuple[S, ...]:
         if len(items) != len(self.layers):
             raise ValueError(
-                f"{len(items)} patterns or schemes for {len(self.layers)} layers; give one for all, or one each."
+                f"Got {len(items)} patterns or schemes for {len(self.layers)} layers; give one for all layers, or one per layer."
             )
         return tuple(items)
 
-    def _check_length(self, clock: State, pos: Tensor) -> None:
-        """A fixed number of positions is a fixed maximum length; say so before an index fails."""
+    def _check_length(self, cache: State, pos: Tensor) -> None:
+        """Raise an error if the text exceeds the number of positions, before an index is out of range."""
         limit = self.position.max_positions
-        if limit is not None and clock.length > limit and not torch.compiler.is_compiling():
+        if limit is not None and cache.length > limit and not torch.compiler.is_compiling():
             longest = int(pos.max()) + 1
             if longest > limit:
                 raise ModelError(
