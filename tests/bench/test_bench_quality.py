@@ -61,6 +61,6 @@ def test_without_data_it_is_the_held_out_part(home, capsys):
 
 def test_who_does_not_write_is_refused(home, capsys):
     assert main(["bench", "quality", str(home / "labels")]) == 4
-    assert "a writer with a tokenizer is needed" in capsys.readouterr().err
+    assert "an autoregressive model with a tokenizer is needed" in capsys.readouterr().err
     assert main(["bench", "quality", str(home / "run"), "--max-texts", "0"]) == 2
     assert "--max-texts is 0; at least one is needed" in capsys.readouterr().err

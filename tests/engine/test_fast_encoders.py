@@ -104,13 +104,13 @@ def test_scores_of_an_evaluation_are_the_plain_models(runs, say, tmp_path):
     assert values(found) == values(plain)
     assert (found[0]["engine"], plain[0]["engine"]) == ("float32", "off")
     assert "engine" not in quiet
-    assert "engine float32: asked for; " in said
+    assert "engine float32: requested; " in said
 
 
 def test_the_choice_is_said_and_can_be_forced(runs, say):
     for engine, words in (
-        ("auto", "float32: a width of 24 is too narrow"),
-        ("int8", "int8: asked for"),
+        ("auto", "float32: a model of width 24 is too narrow"),
+        ("int8", "int8: requested"),
         ("off", "off:"),
     ):
         _, said = say("label", runs["label"], TEXTS[0], "--engine", engine, "--verbose")
@@ -127,7 +127,7 @@ def test_a_device_can_be_asked_for(runs, say, monkeypatch):
         elsewhere = reader(
             "label", bert.Config(TOKENIZER.vocab, width=12, layers=1, heads=3, ffn_width=8, max_positions=32)
         )
-    assert str(choose_precision(elsewhere)) == "compiled: on meta it is the plain model, compiled"
+    assert str(choose_precision(elsewhere)) == "compiled: on meta the model is compiled, at its own precision"
 
 
 def test_nobody_reads_padding(runs):
@@ -148,7 +148,7 @@ def test_a_wide_reader_takes_the_quickest_form_that_keeps_its_answers():
     assert lines
     assert all(1 - line.agreement < MAX_CHANGED_FRACTION for line in lines)
     assert chosen.reason.startswith(
-        f"it has changed {max(1 - line.agreement for line in lines):.2%} of a reader's answers"
+        f"at most {max(1 - line.agreement for line in lines):.2%} of an encoder's predictions changed"
     )
     writer = new("gpt2", gpt2.Config(vocab=31, width=132, layers=1, heads=3))
     assert "perplexity" in choose_precision(writer).reason
@@ -158,4 +158,4 @@ def test_weights_that_float16_cannot_hold_stay_in_float32():
     made = reader("label", bert.Config(TOKENIZER.vocab, width=132, layers=1, heads=3, ffn_width=8, max_positions=32))
     with torch.no_grad():
         made.get_parameter("head.score.weight")[0, 0] = 7e4
-    assert str(choose_precision(made)) == "float32: some of its weights are larger than float16 has numbers for"
+    assert str(choose_precision(made)) == "float32: some of its weights are beyond the range of float16"

@@ -322,10 +322,10 @@ def test_places_of_a_memory_from_other_rows(kind):
     twice = memory.repeat_interleave(2, dim=3)[..., ::2]  # laid out otherwise
     assert ops.gather(twice, origin, 6)[:, :, :6].equal(wanted[:, :, :6])
     for wrong in (origin + 5, origin - 5):
-        with pytest.raises(ValueError, match="has 5 rows of 7 places; got rows"):
+        with pytest.raises(ValueError, match="has 5 rows of 7 positions; got rows"):
             ops.gather(memory, wrong, 3)
     for length in (-1, 8):
-        with pytest.raises(ValueError, match=rf"\(5, 3, 7, 4\); got {length} places of torch.int32 \(6, 7\)"):
+        with pytest.raises(ValueError, match=rf"\(5, 3, 7, 4\); got length {length} and a table torch.int32 \(6, 7\)"):
             ops.gather(memory, origin, length)
 
 
@@ -420,11 +420,11 @@ def test_no_gradient_no_other_kind_no_other_shape():
         ops.attend(q.requires_grad_(), keys, values, lengths, 1.0)
     with torch.no_grad():
         packed(x.clone().requires_grad_())
-    with pytest.raises(ValueError, match=r"float32 on the CPU; this is torch\.float64"):
+    with pytest.raises(ValueError, match=r"float32 on the CPU; got torch\.float64"):
         packed(x.double())
-    with pytest.raises(ValueError, match=r"takes \(\.\.\., 5\).*silu; it got \(3, 4\) and 'none'"):
+    with pytest.raises(ValueError, match=r"takes x of shape \(\.\.\., 5\).*silu; got \(3, 4\) and 'none'"):
         packed(x[:, :4])
-    with pytest.raises(ValueError, match=r"it got .* and 'tanh'"):
+    with pytest.raises(ValueError, match=r"got .* and 'tanh'"):
         packed(x, "tanh")
     with pytest.raises(ValueError, match=r"\(3, 6\); \(6,\) cannot be added"):
         packed(x, add=torch.zeros(6))
@@ -437,9 +437,9 @@ def test_no_gradient_no_other_kind_no_other_shape():
 @pytest.mark.parametrize("length", [-1, 12, 2**40])
 def test_a_length_must_fit_the_memory(length):
     q, keys, values = room()
-    with pytest.raises(ValueError, match=f"Row 1 has length {length}; this memory holds 0 to 11 tokens"):
+    with pytest.raises(ValueError, match=f"Row 1 has length {length}; this KV cache holds 0 to 11 tokens"):
         ops.attend(q, keys, values, torch.tensor([3, length, 3]), 1.0)
-    with pytest.raises(ValueError, match="Row 2 has length 0; this memory holds 1 to 11"):
+    with pytest.raises(ValueError, match="Row 2 has length 0; this KV cache holds 1 to 11"):
         ops.attend(q, keys, values, torch.tensor([3, 4, 0]), 1.0, new_kv=(keys[:, :, 0], values[:, :, 0]))
 
 
@@ -447,7 +447,7 @@ def test_a_memory_of_another_layout_is_refused():
     q, keys, values = room()
     lengths = torch.tensor([1, 2, 3])
     for bad in (keys.transpose(2, 3).contiguous().transpose(2, 3), keys[:2], keys.double()):
-        with pytest.raises(ValueError, match=r"it needs float32 or float16 \(B, G, K, D\) twice|keys \(2, "):
+        with pytest.raises(ValueError, match=r"it needs keys and values \(B, G, K, D\)|keys \(2, "):
             ops.attend(q, bad, values, lengths, 1.0)
     with pytest.raises(ValueError, match="int64 lengths"):
         ops.attend(q, keys, values, lengths.int(), 1.0)
@@ -488,7 +488,7 @@ def test_a_cache_that_others_can_write_is_not_trusted(afresh, tmp_path):
     folder = tmp_path / "saccade" / "native"
     folder.mkdir(parents=True)
     folder.chmod(0o777)
-    with pytest.raises(build.BuildError, match="yours alone to write"):
+    with pytest.raises(build.BuildError, match="writable by you alone"):
         build.build_library(loading.SOURCES)
 
 

@@ -233,7 +233,7 @@ def test_newcomers_of_like_length_are_read_together():
 def test_first_come_first_served_and_no_more_than_may_wait():
     slots = BatchScheduler(Sum(), 2, LIMIT, max_waiting=3)
     tickets = [slots.submit(text([n]), StoppingCriteria(stop_ids=None, max_new_tokens=n + 1)) for n in range(3)]
-    with pytest.raises(QueueFull, match="3 requests wait already"):
+    with pytest.raises(QueueFull, match="3 requests are waiting"):
         slots.submit(text([1]), StoppingCriteria(stop_ids=None, max_new_tokens=1))
     slots.cancel(tickets[1])  # makes room at once
     tickets.append(slots.submit(text([9]), StoppingCriteria(stop_ids=None, max_new_tokens=2)))

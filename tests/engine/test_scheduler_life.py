@@ -123,7 +123,7 @@ def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
 def test_closing_ends_everything_and_takes_no_more():
     slots = BatchScheduler(Sum(), 1, LIMIT)
     tickets = [slots.submit(text([n]), StoppingCriteria(stop_ids=None, max_new_tokens=5)) for n in range(2)]
-    with pytest.raises(TimeoutError, match=r"no news for 0.01 seconds; is a thread calling `BatchScheduler.step`"):
+    with pytest.raises(TimeoutError, match=r"no new token for 0.01 seconds; is a thread calling `BatchScheduler.step`"):
         tickets[0].result(timeout=0.01)
     slots.step()
     slots.close()
@@ -131,7 +131,7 @@ def test_closing_ends_everything_and_takes_no_more():
     assert tickets[0].result() == summed([0], 1, stop=None)
     assert [event.finish_reason for event in slots.step()] == ["cancelled", "cancelled"]
     assert not slots.wait(0.01)
-    with pytest.raises(RuntimeError, match="closed and take no more"):
+    with pytest.raises(RuntimeError, match="closed and takes no more"):
         slots.submit(text([1]), StoppingCriteria(stop_ids=None, max_new_tokens=1))
 
 
@@ -201,7 +201,7 @@ def test_scores_that_are_no_numbers_are_an_error():
         ({"max_new_tokens": 0}, "At least one token"),
         (
             {"row": [1] * 10, "max_new_tokens": 7},
-            "10 tokens and 7 to be written need a slot of 17 tokens; these have 16",
+            "10 tokens and 7 new ones need 17 tokens; max_total_tokens is 16",
         ),
         ({"stop_ids": 23}, "stop token 23 is unknown"),
         ({"processors": [MinNewTokens(9, stop_ids=(2,))]}, "At least 9 tokens and at most 3"),
@@ -222,14 +222,14 @@ def test_a_source_and_what_is_written_from_it_have_a_limit_each():
     run(slots)
     assert len(ticket.tokens) == 15
     for row, limit in (([3] * 17, 1), ([3], 16)):
-        with pytest.raises(ValueError, match="need a slot of 17 tokens"):
+        with pytest.raises(ValueError, match="need 17 tokens; max_total_tokens is 16"):
             slots.submit(text(row), StoppingCriteria(stop_ids=None, max_new_tokens=limit))
 
 
 def test_slots_are_refused_that_could_not_work():
     with pytest.raises(ValueError, match="size=0"):
         BatchScheduler(Sum(), 0, 4)
-    with pytest.raises(ValueError, match="at most 16 tokens, so a slot cannot have 17"):
+    with pytest.raises(ValueError, match="at most 16 tokens; max_total_tokens=17 is more"):
         BatchScheduler(tiny("gpt2"), 2, 17)
     with pytest.raises(ValueError, match=r"model.eval\(\)"):
         BatchScheduler(tiny("gpt2").train(), 2, 4)
@@ -237,7 +237,7 @@ def test_slots_are_refused_that_could_not_work():
         BatchScheduler(Sum(), 2, 4).submit(
             Batch(Text.pad([[1], [2]])), StoppingCriteria(stop_ids=None, max_new_tokens=1)
         )
-    with pytest.raises(ValueError, match="parts are not taken"):
+    with pytest.raises(ValueError, match="document_ids and global_mask are not supported"):
         BatchScheduler(Sum(), 2, 4).submit(
             Batch(Text.pack([[[1], [2]]])), StoppingCriteria(stop_ids=None, max_new_tokens=1)
         )

@@ -146,7 +146,7 @@ def test_where_rows_lie_must_be_said_of_all_places():
     keys, values = torch.randn(2, 5, G, LIMIT, D)
     good = torch.zeros(3, LIMIT, dtype=torch.int32)
     for bad, share in ((good.long(), 1), (good[:, 1:], 1), (good, 2)):
-        with pytest.raises(ValueError, match=r"This memory has 5 rows of 17 places; .* int32 \(B, 17\)"):
+        with pytest.raises(ValueError, match=r"This KV cache has 5 rows of 17 positions; .* int32 \(B, 17\)"):
             KVBufferRef(keys, values, torch.tensor([1, 2, 3]), rows_per_source=share, indirection=bad)
 
 
@@ -180,21 +180,21 @@ def test_what_does_not_belong_together_is_refused():
         chain.layer_norm(0, torch.ones(W + 1), None, 1e-5)
     with pytest.raises(ValueError, match=r"6 \+ 2 x 2 heads of 5 are not"):
         chain.attend(0, H, G, D + 1, 1.0, buffer=0)
-    with pytest.raises(ValueError, match="cannot be turned in place"):
+    with pytest.raises(ValueError, match="cannot be rotated in place"):
         chain.rotate(0, H, D)
-    with pytest.raises(ValueError, match="This chain has 0 steps"):
+    with pytest.raises(ValueError, match="This program has 0 operators"):
         chain(torch.randn(2, W))
     layer(chain, 0, 0, some())
     turns = torch.zeros(2, D)
     with pytest.raises(ValueError, match=r"takes \(B, 24\); got \(2, 25\)"):
         chain(torch.randn(2, W + 1), [room(2, [1, 2])], turns)
-    with pytest.raises(ValueError, match="Room 0 has 1 x 1 rows of 2 heads of 4; the chain needs 2 rows"):
+    with pytest.raises(ValueError, match="KV buffer 0 has 1 x 1 rows of 2 heads of 4; the program needs 2 rows"):
         chain(torch.randn(2, W), [room(1, [1])], turns)
-    with pytest.raises(ValueError, match=r"give turns of shape \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"give cos_sin of shape \(2, 4\)"):
         chain(torch.randn(2, W), [room(2, [1, 2])])
-    with pytest.raises(ValueError, match=r"this is torch\.float64"):
+    with pytest.raises(ValueError, match=r"got torch\.float64"):
         chain(torch.randn(2, W), [room(2, [1, 2])], turns.double())
-    with pytest.raises(ValueError, match="Row 1 has length 18; this memory holds 1 to 17"):
+    with pytest.raises(ValueError, match="Row 1 has length 18; this KV cache holds 1 to 17"):
         chain(torch.randn(2, W), [room(2, [1, 18])], turns)
     with pytest.raises(RuntimeError, match="no gradient"):
         chain(torch.randn(2, W, requires_grad=True), [room(2, [1, 2])], turns)

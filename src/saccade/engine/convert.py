@@ -1,4 +1,4 @@
-"""From plain parts to fast ones: each part of a model that has a fast form is exchanged for it, and nothing else is."""
+"""Conversion of a model for inference: each module that has an optimized form is replaced by it, all others are kept."""
 
 from dataclasses import dataclass, field
 
@@ -24,24 +24,28 @@ from saccade.parts.heads import LMHead
 from saccade.parts.layer import Layer, ParallelLayer, Sublayer
 from saccade.parts.stack import Stack
 
-MIN_OUTPUTS = 8  # outputs; a smaller layer, such as a head of two labels, gains nothing and would lose precision
+MIN_OUTPUTS = (
+    8  # a linear layer with fewer outputs, such as a head of two labels, would lose precision and gain no speed
+)
 
 
 @dataclass
 class ModuleConverter:
-    """The forms of one precision, and what was already exchanged: a part that two share stays one."""
+    """Converts modules to one precision. A module that occurs twice, such as a tied embedding, is converted once."""
 
     precision: str
     pack: LinearPacker = field(init=False)
-    tied_weights: set[int] = field(default_factory=set)  # tables that also serve as weights, by identity
-    packed_embeddings: dict[int, ops.Int8Tiles] = field(default_factory=dict)  # those of them that were packed
+    tied_weights: set[int] = field(
+        default_factory=set
+    )  # ids of embedding tables that may also be the weight of a linear layer
+    packed_embeddings: dict[int, ops.Int8Tiles] = field(default_factory=dict)  # tied tables that were packed, by id
     converted_modules: dict[int, nn.Module] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pack = choose_packer(self.precision)
 
     def convert_model(self, model: nn.Module) -> nn.Module:
-        """The model with its parts exchanged."""
+        """Replace the modules of a model, in place."""
         self.tied_weights = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
         model = self.convert(model)
         for part in list(model.modules()):
@@ -51,14 +55,14 @@ class ModuleConverter:
         return model
 
     def convert(self, module: nn.Module) -> nn.Module:
-        """The fast form of a part, or the part itself with its own parts exchanged."""
+        """The optimized form of a module, or the module itself with its children converted."""
         if id(module) not in self.converted_modules:
             self.converted_modules[id(module)] = self._convert_new(module)
         return self.converted_modules[id(module)]
 
     def _convert_new(self, module: nn.Module) -> nn.Module:
         if isinstance(module, Mechanism):
-            return module  # its matrices are small, and some are read as they are
+            return module  # its matrices are small, and some code reads them directly
         if type(module) is nn.Linear:
             return self.convert_linear(module) if module.out_features >= MIN_OUTPUTS else module
         if type(module) in NORMS:
@@ -74,7 +78,7 @@ class ModuleConverter:
         return module
 
     def convert_linear(self, original: nn.Linear) -> PackedLinear:
-        """A layer packed; a float32 table that words are also read from is used where it lies."""
+        """Pack a linear layer; a float32 weight that is tied to an embedding is shared, not copied."""
         shared = self.precision == "float32" and id(original.weight) in self.tied_weights
         packed = (SharedWeightLinear if shared else self.pack)(original.weight, original.bias)
         if isinstance(packed, Int8TiledLinear) and id(original.weight) in self.tied_weights:
@@ -82,35 +86,41 @@ class ModuleConverter:
         return packed
 
     def convert_head(self, original: BiasedLMHead) -> LMHead:
-        """A head whose shift is the bias of its product, so that the scores of all words are not walked through once more."""
+        """Fold the stored bias of an output layer into its linear layer, which saves one pass over the scores of all tokens."""
         score, shift = original.score, original.shift
         score.bias = nn.Parameter(shift if score.bias is None else shift + score.bias, requires_grad=False)
-        with torch.device("meta"):  # its own layer is not needed
+        with torch.device("meta"):  # its weights are replaced below
             head = LMHead(score.in_features, score.out_features, between=original.between)
         head.between, head.score = self.convert(original.between), self.convert(score)  # type: ignore[assignment]
         return head
 
     def convert_stack(self, original: Stack) -> FastStack:
-        """A stack with its layers and its two ends exchanged."""
+        """Convert the layers of a stack, and the modules in front of and behind them."""
         original.enter, original.leave = (self.convert(end) for end in (original.enter, original.leave))
         return FastStack(original, [self.convert_layer(layer) for layer in original.layers])  # type: ignore[arg-type]
 
     def convert_layer(self, original: Layer) -> FastLayer:
-        """A layer with those of its sublayers exchanged that have a fast form."""
+        """Convert the sublayers of a layer that have an optimized form."""
         if isinstance(original, ParallelLayer):
-            seen, thought = (fast_sublayer(part, self.pack) for part in (original.attention, original.feedforward))
-            return FastParallelLayer(seen, thought, fast_norm(original.norm))
+            attention, feedforward = (
+                fast_sublayer(sublayer, self.pack) for sublayer in (original.attention, original.feedforward)
+            )
+            return FastParallelLayer(attention, feedforward, fast_norm(original.norm))
 
-        def fast(sublayer: Sublayer, *, across: bool = False) -> nn.Module:
-            made = fast_sublayer(sublayer, self.pack, cross=across)
-            return self.convert(made) if made is sublayer else made
+        def convert_sublayer(sublayer: Sublayer, *, cross: bool = False) -> nn.Module:
+            new = fast_sublayer(sublayer, self.pack, cross=cross)
+            return self.convert(new) if new is sublayer else new
 
-        across = None if original.across is None else fast(original.across, across=True)
-        return FastLayer(fast(original.attention), fast(original.feedforward), across)  # type: ignore[arg-type]
+        across = None if original.across is None else convert_sublayer(original.across, cross=True)
+        return FastLayer(
+            convert_sublayer(original.attention),  # type: ignore[arg-type]
+            convert_sublayer(original.feedforward),  # type: ignore[arg-type]
+            across,  # type: ignore[arg-type]
+        )
 
 
 def _has_fast_layer(layer: nn.Module) -> bool:
-    """Whether a layer has a fast form; one whose branches stand side by side has it where both branches have."""
+    """Whether a layer has an optimized form; a parallel layer has one if both of its branches do."""
     if type(layer) is ParallelLayer:
         return has_fast_form(layer.attention) and has_fast_form(layer.feedforward)
     return type(layer) is Layer

@@ -1,6 +1,6 @@
-"""What a fast state remembers in another form than a plain one: rooms with space behind, and what several rows have alike.
+"""Buffers of the KV cache: preallocated keys and values with room to grow, and tensors that several rows share.
 
-Both are slots as any other to whoever asks for their tensor, which is only made then.
+Both are `Slot`s like any other; the plain tensor of one is only computed when it is read.
 """
 
 import math
@@ -13,16 +13,18 @@ from torch import Tensor
 from saccade.engine.native import ops
 from saccade.parts.state import Slot
 
-MIN_MMAP_BYTES = 2**20  # bytes; space of this size is asked of the system itself, and goes back to it
+MIN_MMAP_BYTES = (
+    2**20
+)  # bytes; larger buffers are mapped directly, so that freeing them returns the memory to the system
 MMAP_FLAGS = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-)  # no process shares it
+)  # private to this process
 
 
 def mmap_empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Room for numbers of that kind, which may be anything; what is not written takes no memory.
+    """An uninitialized tensor of the dtype of `like`; pages that are never written take no memory.
 
-    Among what the allocator keeps, large rooms that come and go would leave holes, and other tensors would lie behind them.
+    Large buffers that come and go would fragment the heap, so they bypass the allocator.
     """
     if _is_below_mmap_size(shape, like):
         return like.new_empty(shape)
@@ -31,20 +33,20 @@ def mmap_empty(shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 def mmap_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
-    """As `mmap_empty`, and all of it zero, as the system hands out large ones: where padding is, nothing is ever written."""
+    """Like `mmap_empty`, but filled with zeros; mapped pages start as zeros, so padding costs no memory."""
     return like.new_zeros(shape) if _is_below_mmap_size(shape, like) else mmap_empty(shape, like)
 
 
 def _is_below_mmap_size(shape: Sequence[int], like: Tensor) -> bool:
-    """Whether it comes from the allocator, with whatever stood there before."""
+    """Whether a tensor of this shape comes from PyTorch's allocator rather than from `mmap`."""
     return not like.is_cpu or math.prod(shape) * like.element_size() < MIN_MMAP_BYTES
 
 
 class KVBuffer(Slot):
-    """A remembered tensor that is the front of a larger one, cut out only when somebody asks for it.
+    """Keys or values in a preallocated tensor, of which the first `length` positions are in use.
 
-    Rows that have changed places need not have been moved: `indirection` (B, K) then says in which row of the whole each
-    place of a row lies. What comes next is written to the row's own places.
+    Reordering rows, as beam search does at every step, need not copy them: `indirection` (B, K) then gives for each position of a
+    row the row of the storage that holds it. New tokens are written to the row itself.
     """
 
     def __init__(
@@ -56,62 +58,64 @@ class KVBuffer(Slot):
 
     storage: Tensor
     length: int
-    is_private: bool  # whether nobody was given a view of it, so that it may be written anew once it is left
+    is_private: bool  # whether no view of the storage was handed out, so that it can be reused
     indirection: Tensor | None
 
     @property
     def tensor(self) -> Tensor:  # type: ignore[override]
-        assert self.axis is not None, "a room grows along an axis"
+        assert self.axis is not None, "a KV buffer grows along an axis"
         if self.indirection is not None:
             return self.make_contiguous().tensor
         self.expose()
         return self.storage.narrow(self.axis, 0, self.length)
 
     def expose(self) -> None:
-        """Somebody may look at it from now on, at any time."""
+        """Mark the storage as visible to callers, so that it is never reused."""
         self.__dict__["is_private"] = False
 
     def reorder_indirection(self, rows: Tensor) -> Tensor | None:
-        """The origin of these rows, (B, K): what comes next will lie in the row itself. None: this room must be moved."""
+        """The indirection table (B, K) after selecting `rows`; None if the layout of this buffer requires a copy instead."""
         if self.axis != 2 or self.storage.dim() != 4:
             return None
         if self.indirection is None:
-            origin = rows.to(torch.int32)[:, None].repeat(1, self.storage.size(2))
+            table = rows.to(torch.int32)[:, None].repeat(1, self.storage.size(2))
         else:
-            origin = self.indirection.index_select(0, rows)
-        origin[:, self.length :] = torch.arange(len(rows), dtype=torch.int32, device=rows.device)[:, None]
-        return origin
+            table = self.indirection.index_select(0, rows)
+        table[:, self.length :] = torch.arange(len(rows), dtype=torch.int32, device=rows.device)[:, None]
+        return table
 
     def with_indirection(self, indirection: Tensor) -> "KVBuffer":
-        """The same space, with rows that lie where `indirection` says."""
-        assert self.axis is not None, "a room grows along an axis"
+        """The same storage with another indirection table."""
+        assert self.axis is not None, "a KV buffer grows along an axis"
         return KVBuffer(self.storage, self.length, self.axis, is_private=self.is_private, indirection=indirection)
 
     def make_contiguous(self, buffer: Tensor | None = None) -> "KVBuffer":
-        """A room of the same size, maybe `buffer`, with every row in one piece; the space behind is not copied."""
-        assert self.indirection is not None, "a room whose rows have not changed places is settled"
-        place = mmap_empty((len(self.indirection), *self.storage.shape[1:]), self.storage) if buffer is None else buffer
-        return KVBuffer(ops.gather(self.storage, self.indirection, self.length, place), self.length, 2)
+        """Copy every row into one piece, into `buffer` if it is given; unused positions are not copied."""
+        assert self.indirection is not None, "without an indirection table the rows are contiguous"
+        target = (
+            mmap_empty((len(self.indirection), *self.storage.shape[1:]), self.storage) if buffer is None else buffer
+        )
+        return KVBuffer(ops.gather(self.storage, self.indirection, self.length, target), self.length, 2)
 
     def select_rows(self, rows: Tensor) -> "KVBuffer":
-        """Some of its rows in a room of the same size, along whatever axis it grows."""
-        assert self.axis is not None, "a room grows along an axis"
-        whole = mmap_empty((len(rows), *self.storage.shape[1:]), self.storage)
-        front = self.storage.narrow(self.axis, 0, self.length)
-        torch.index_select(front, 0, rows, out=whole.narrow(self.axis, 0, self.length))
-        return KVBuffer(whole, self.length, self.axis)
+        """Copy some rows into a new buffer of the same capacity."""
+        assert self.axis is not None, "a KV buffer grows along an axis"
+        storage = mmap_empty((len(rows), *self.storage.shape[1:]), self.storage)
+        used = self.storage.narrow(self.axis, 0, self.length)
+        torch.index_select(used, 0, rows, out=storage.narrow(self.axis, 0, self.length))
+        return KVBuffer(storage, self.length, self.axis)
 
 
 class SharedKVBuffer(Slot):
-    """What the rows of a group have alike, such as the source of several beams: kept once, repeated only for who asks."""
+    """A tensor that groups of rows share, such as the encoded source of several beams: stored once per group."""
 
     def __init__(self, per_source: Tensor, axis: int | None, rows_per_source: int):
         self.__dict__.update(
             per_source=per_source, axis=axis, grows=False, rows_per_source=rows_per_source, repeated_tensor=None
         )
 
-    per_source: Tensor  # one row for each group
-    rows_per_source: int  # rows of a group
+    per_source: Tensor  # one row per group
+    rows_per_source: int  # number of rows in a group
     repeated_tensor: Tensor | None
 
     @property
@@ -122,7 +126,7 @@ class SharedKVBuffer(Slot):
         return self.repeated_tensor
 
     def select_rows(self, rows: Tensor, groups: Tensor | None) -> Slot:
-        """These rows of it: still kept once where they are whole `groups`, wherever they go."""
+        """Select rows; the tensor stays shared if they consist of whole `groups`."""
         if groups is None:
             return Slot(self.tensor.index_select(0, rows), self.axis)
         if len(groups) == len(self.per_source) and bool(
@@ -133,7 +137,7 @@ class SharedKVBuffer(Slot):
 
 
 def group_indices(rows: Tensor, rows_per_source: int) -> Tensor | None:
-    """Which groups of so many rows these are; None where one of them does not stay together."""
+    """The indices of the groups that these rows consist of; None if a group is split."""
     if len(rows) % rows_per_source:
         return None
     groups = (rows // rows_per_source).view(-1, rows_per_source)
@@ -141,7 +145,7 @@ def group_indices(rows: Tensor, rows_per_source: int) -> Tensor | None:
 
 
 def count_rows(slot: Slot) -> int:
-    """How many rows it has, without making its tensor."""
+    """The number of rows of a slot, without computing its tensor."""
     if isinstance(slot, SharedKVBuffer):
         return len(slot.per_source) * slot.rows_per_source
     if isinstance(slot, KVBuffer):

@@ -1,7 +1,6 @@
-"""The state of a fast writer: keys and values lie in rooms with space for what will come, so that a new token is written to its
-place and what was there is not moved.
+"""KV cache for fast decoding: keys and values are stored in preallocated buffers, so that appending a token copies nothing.
 
-What callers see is `State`: what it hands out is never changed, since only space that nobody was given is written.
+To callers it is a `State`: tensors that it has returned never change, because only unused positions are written.
 """
 
 from collections.abc import Hashable
@@ -15,23 +14,25 @@ from saccade.engine.kv_buffers import KVBuffer, SharedKVBuffer, count_rows, grou
 from saccade.parts.state import Slot, Snapshot, State
 from saccade.system import trim_heap
 
-MIN_BUFFER_TOKENS = 64  # tokens that a room holds at least, if it is not said how many will come
-MAX_GROWTH_FACTOR = 4  # times what is there: so far a room is made for what is said to come
+MIN_BUFFER_TOKENS = 64  # smallest capacity of a buffer in tokens, unless `expect_tokens` announced fewer
+MAX_GROWTH_FACTOR = (
+    4  # a buffer is allocated for the expected tokens, but for at most this multiple of the current length
+)
 
 
 @dataclass(frozen=True, eq=False)
 class TrackedSnapshot(Snapshot):
-    """A mark that can be asked whether anybody still holds it."""
+    """A snapshot that can be weakly referenced, so that the cache knows whether it is still in use."""
 
 
 class KVCache(State):
-    """A state with room to grow.
+    """A decoding state whose keys and values grow in place.
 
-    >>> memory = KVCache()
-    >>> memory.append("key", torch.zeros(1, 2, 3, 4)).shape
+    >>> cache = KVCache()
+    >>> cache.append("key", torch.zeros(1, 2, 3, 4)).shape
     torch.Size([1, 2, 3, 4])
-    >>> address = memory.get("key").data_ptr()
-    >>> memory.append("key", torch.ones(1, 2, 1, 4)).data_ptr() == address
+    >>> address = cache.get("key").data_ptr()
+    >>> cache.append("key", torch.ones(1, 2, 1, 4)).data_ptr() == address
     True
     """
 
@@ -39,75 +40,75 @@ class KVCache(State):
         super().__init__(root, path)
         if root is None:
             self._snapshots: list[ref[TrackedSnapshot]] = []
-            self._spare_buffers: dict[str, Tensor] = {}  # rooms that were left, for the next who moves
-            self._max_length = 0  # tokens that there will be in the end, if somebody has said so
+            self._spare_buffers: dict[str, Tensor] = {}  # storage of former buffers, to be reused
+            self._max_length = 0  # expected final length in tokens; 0 if unknown
 
     @staticmethod
     def from_state(state: State) -> "KVCache":
-        """The same memory, in rooms from now on."""
-        memory = KVCache()
-        memory.__dict__ |= {
+        """Convert a plain state, such as the one that the model's `start` returns."""
+        cache = KVCache()
+        cache.__dict__ |= {
             name: value for name, value in vars(state._root).items() if name not in ("_root_state", "_path")
         }
-        memory._slots = dict(memory._slots)
-        return memory
+        cache._slots = dict(cache._slots)
+        return cache
 
     def at(self, name: str) -> "KVCache":
         return KVCache(self._root, f"{self._path}{name}.")
 
     def expect_tokens(self, count: int) -> None:
-        """So many tokens will come at most: rooms are made as large as that, and no larger."""
+        """Announce that at most `count` tokens will follow: buffers are allocated for them, and no larger."""
         self._root._max_length = self.length + count
 
     def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
-        """Write x behind what was there, and return it all; the room moves only when it is full."""
-        room = self.reserve(self._path + name, x, axis)
-        room.storage.narrow(axis, room.length - x.size(axis), x.size(axis)).copy_(x)
-        return room.tensor
+        """Append x and return the whole tensor; the buffer is reallocated only when it is full."""
+        buffer = self.reserve(self._path + name, x, axis)
+        buffer.storage.narrow(axis, buffer.length - x.size(axis), x.size(axis)).copy_(x)
+        return buffer.tensor
 
     def reserve(self, path: str, x: Tensor, axis: int = 2) -> KVBuffer:
-        """A room in which x counts as remembered, every row in one piece; the caller has to write it to the last places."""
+        """Extend a buffer by the length of x, with every row contiguous; the caller has to write x to the last positions."""
         slot = self._root._slots.get(path)
         if isinstance(slot, KVBuffer) and slot.indirection is not None:
             self._make_contiguous(path, slot)
         return self.reserve_unordered(path, x, axis)
 
     def reserve_unordered(self, path: str, x: Tensor, axis: int = 2) -> KVBuffer:
-        """As `reserve`, for a caller who looks rows up where their `indirection` says."""
+        """Like `reserve`, for a caller that reads rows through their `indirection` table."""
         slots = self._root._slots
         slot = slots.get(path)
         start = 0 if slot is None else slot.length if isinstance(slot, KVBuffer) else slot.tensor.size(axis)
         end = start + x.size(axis)
         if isinstance(slot, KVBuffer) and slot.storage.size(axis) >= end and _is_writable(slot.storage):
-            room = KVBuffer(slot.storage, end, axis, is_private=slot.is_private, indirection=slot.indirection)
+            buffer = KVBuffer(slot.storage, end, axis, is_private=slot.is_private, indirection=slot.indirection)
         else:
             shape = list(x.shape)
             shape[axis] = self._buffer_size(end)
-            room = KVBuffer(mmap_empty(shape, x), end, axis)
+            buffer = KVBuffer(mmap_empty(shape, x), end, axis)
             if slot is not None:
-                room.storage.narrow(axis, 0, start).copy_(slot.tensor)
-        slots[path] = room
-        return room
+                buffer.storage.narrow(axis, 0, start).copy_(slot.tensor)
+        slots[path] = buffer
+        return buffer
 
     def view(self, rows: Tensor, batch_shape: tuple[int, int]) -> "KVCacheView":
-        """Some rows of all that will be read, `of` so many rows and tokens, before the others; it remembers nothing yet."""
+        """A view of some rows of a batch of shape `batch_shape`, for prefill in chunks; the cache must be empty."""
         return KVCacheView(self, rows, batch_shape)
 
     def _buffer_size(self, length: int) -> int:
-        """Tokens that a room is made for which has to hold so many now."""
-        known = self._root._max_length
+        """The capacity in tokens of a new buffer that holds `length` tokens now."""
+        expected = self._root._max_length
         return (
-            min(known, max(MIN_BUFFER_TOKENS, MAX_GROWTH_FACTOR * length))
-            if known > length
+            min(expected, max(MIN_BUFFER_TOKENS, MAX_GROWTH_FACTOR * length))
+            if expected > length
             else max(MIN_BUFFER_TOKENS, 2 * length)
         )
 
     def expand_rows(self, times: int) -> None:
-        """As ever; what does not grow is kept once for all rows of a group."""
+        """Repeat every row, as for beam search; tensors that do not grow are stored once per group of rows."""
         root = self._root
         if not root._slots:
-            super().expand_rows(times)  # which refuses
-        trim_heap()  # what reading the source took, before there are several of everything else
+            super().expand_rows(times)  # raises
+        trim_heap()  # frees what prefill needed, before the cache grows
         first = next(iter(root._slots.values()))
         device = (first.storage if isinstance(first, KVBuffer) else first.tensor).device
         shared = {
@@ -118,39 +119,41 @@ class KVCache(State):
         root._slots |= shared
 
     def reorder(self, rows: Tensor) -> None:
-        """As ever; where a room has enough rows nothing is moved but the table of where they lie, the same for all layers."""
+        """Select and reorder rows; where possible only the indirection table changes, which all layers share."""
         root = self._root
-        rooms = {name: slot for name, slot in root._slots.items() if isinstance(slot, KVBuffer)}
-        kept = {name: slot for name, slot in root._slots.items() if isinstance(slot, SharedKVBuffer)}
-        groups = {times: group_indices(rows, times) for times in {slot.rows_per_source for slot in kept.values()}}
-        shared = {name: slot.select_rows(rows, groups[slot.rows_per_source]) for name, slot in kept.items()}
-        root._slots = {name: slot for name, slot in root._slots.items() if name not in rooms.keys() | shared.keys()}
+        buffers = {name: slot for name, slot in root._slots.items() if isinstance(slot, KVBuffer)}
+        sources = {name: slot for name, slot in root._slots.items() if isinstance(slot, SharedKVBuffer)}
+        groups = {times: group_indices(rows, times) for times in {slot.rows_per_source for slot in sources.values()}}
+        shared = {name: slot.select_rows(rows, groups[slot.rows_per_source]) for name, slot in sources.items()}
+        root._slots = {name: slot for name, slot in root._slots.items() if name not in buffers.keys() | shared.keys()}
         super().reorder(rows)
         root._slots |= shared
-        origins: dict[Hashable, Tensor | None] = {}
-        for name in list(rooms):
-            room = rooms.pop(name)  # so that what is left is let go before the next moves
-            like = id(room.indirection), room.storage.shape[1:], room.length, room.axis
-            origins[like] = origin = origins[like] if like in origins else room.reorder_indirection(rows)
-            root._slots[name] = room.select_rows(rows) if origin is None else room.with_indirection(origin)
-            if origin is not None and len(rows) > len(room.storage):
-                self._make_contiguous(name, room.with_indirection(origin))
+        tables: dict[Hashable, Tensor | None] = {}
+        for name in list(buffers):
+            buffer = buffers.pop(
+                name
+            )  # drops the last reference, so that its memory is free before the next one is copied
+            key = id(buffer.indirection), buffer.storage.shape[1:], buffer.length, buffer.axis
+            tables[key] = table = tables[key] if key in tables else buffer.reorder_indirection(rows)
+            root._slots[name] = buffer.select_rows(rows) if table is None else buffer.with_indirection(table)
+            if table is not None and len(rows) > len(buffer.storage):
+                self._make_contiguous(name, buffer.with_indirection(table))
 
     def _make_contiguous(self, path: str, buffer: KVBuffer) -> None:
-        """Move the rows of a room to where they belong; the space that is left serves the next who moves."""
+        """Copy the rows of a buffer into one piece each; its former storage is kept for the next such copy."""
         root = self._root
-        root._slots[path] = settled = buffer.make_contiguous(root._spare_buffers.pop(path, None))
-        if buffer.is_private and buffer.storage.shape == settled.storage.shape:
-            # new memory has to be cleared by the system first, which takes longer than copying
+        root._slots[path] = contiguous = buffer.make_contiguous(root._spare_buffers.pop(path, None))
+        if buffer.is_private and buffer.storage.shape == contiguous.storage.shape:
+            # the system has to clear new memory first, which takes longer than the copy
             root._spare_buffers[path] = buffer.storage
 
     def per_source(self, name: str) -> Tensor | None:
-        """What is remembered, with one row for all rows beside each other that share it: beams share their source."""
+        """A tensor with one row per source: the beams of a source share its row."""
         slot = self._root._slots.get(self._path + name)
         return slot.per_source if isinstance(slot, SharedKVBuffer) else None if slot is None else slot.tensor
 
     def rows_per_source(self, name: str) -> int:
-        """How many rows share a row of that."""
+        """The number of rows that share one row of `per_source`."""
         slot = self._root._slots.get(self._path + name)
         return slot.rows_per_source if isinstance(slot, SharedKVBuffer) else 1
 
@@ -159,15 +162,15 @@ class KVCache(State):
         for slot in root._slots.values():
             if isinstance(slot, KVBuffer):
                 slot.expose()
-        moment = TrackedSnapshot(dict(root._slots), root._keep, root._length, root._new_tokens, root._document_ids)
-        root._snapshots = [*(old for old in root._snapshots if old() is not None), ref(moment)]
-        return moment
+        new = TrackedSnapshot(dict(root._slots), root._keep, root._length, root._new_tokens, root._document_ids)
+        root._snapshots = [*(old for old in root._snapshots if old() is not None), ref(new)]
+        return new
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Forget all that came after the mark; its space is written again, unless a later mark still holds it."""
+        """Drop all tokens after the snapshot; their space is reused unless a later snapshot still refers to it."""
         super().restore(snapshot)
-        held = [moment() for moment in self._root._snapshots]
-        if any(moment is not None and moment.length > snapshot.length for moment in held):
+        live = [old() for old in self._root._snapshots]
+        if any(old is not None and old.length > snapshot.length for old in live):
             self._freeze_buffers()
 
     def append_rows(self, other: State) -> None:
@@ -179,13 +182,13 @@ class KVCache(State):
         super().drop_rows(rows)
 
     def _freeze_buffers(self) -> None:
-        """Give the space up: what grows next moves to a room of its own."""
+        """Give up the space of all buffers: a tensor that grows next is copied to a new buffer."""
         slots = self._root._slots
         self._root._slots = {name: Slot(slot.tensor, slot.axis, slot.grows) for name, slot in slots.items()}
 
 
 class KVCacheView(State):
-    """Some rows of a memory, read by themselves: what they append lies where it belongs among all rows, and padding is zero."""
+    """A view of some rows of an empty cache, for prefill in chunks: keys and values are written to the rows of the full batch."""
 
     def __init__(
         self,
@@ -202,19 +205,19 @@ class KVCacheView(State):
         return KVCacheView(self._cache, self._rows, self._batch_shape, self._root, f"{self._path}{name}.")
 
     def append(self, name: str, x: Tensor, axis: int = 2) -> Tensor:
-        memory, path = self._cache._root, self._path + name
+        cache, path = self._cache._root, self._path + name
         rows, length = self._batch_shape
-        room = memory._slots.get(path)
-        if room is None:
+        buffer = cache._slots.get(path)
+        if buffer is None:
             shape = [rows, *x.shape[1:]]
-            shape[axis] = memory._buffer_size(length)
-            room = memory._slots[path] = KVBuffer(mmap_zeros(shape, x), length, axis)
-        assert isinstance(room, KVBuffer), "the first to read has made it"
-        x = x.to(room.storage.dtype)
-        room.storage.narrow(axis, 0, x.size(axis))[self._rows] = x
+            shape[axis] = cache._buffer_size(length)
+            buffer = cache._slots[path] = KVBuffer(mmap_zeros(shape, x), length, axis)
+        assert isinstance(buffer, KVBuffer), "the view that reads first makes the buffer"
+        x = x.to(buffer.storage.dtype)
+        buffer.storage.narrow(axis, 0, x.size(axis))[self._rows] = x
         return x
 
 
 def _is_writable(storage: Tensor) -> bool:
-    """What inference mode has made can only be written in inference mode."""
+    """Whether a tensor may be written: inference tensors only in inference mode."""
     return torch.is_inference_mode_enabled() or not storage.is_inference()

@@ -1,4 +1,4 @@
-"""The layers of a transformer in their fast form."""
+"""Optimized transformer layers, with a decoding step for one new token per row."""
 
 from torch import Tensor, nn
 
@@ -8,16 +8,16 @@ from saccade.parts.state import State
 
 
 class FastLayer(Layer):
-    """A layer of fast sublayers; one that has no fast form is called as it is."""
+    """A layer of optimized sublayers; a sublayer without an optimized form is called as it is."""
 
     def step(self, x: Tensor, step_context: StepContext, path: str, context: LayerContext | None) -> Tensor:
-        """One new token a row, (B, W); the `context` is for a self-attention that must be asked in the usual way."""
+        """Decode one new token per row, (B, W); `context` is set where self-attention has no fast step."""
         if context is None:
             x = self.attention.step(x, step_context, f"{path}attention.")  # type: ignore[operator]
         else:
-            own = step_context.kv_cache.at(f"{path}attention")
+            state = step_context.kv_cache.at(f"{path}attention")
             x = self.attention(
-                step_context.scatter_active(x)[:, None], context.sight, rotation=context.rotation, state=own
+                step_context.scatter_active(x)[:, None], context.sight, rotation=context.rotation, state=state
             )[:, 0]
             x = step_context.select_active(x).contiguous()
         if self.across is not None:
@@ -26,7 +26,7 @@ class FastLayer(Layer):
 
 
 class FastParallelLayer(FastLayer):
-    """A layer whose two branches, both in their fast form, read the same input: each adds to what the other gives."""
+    """A parallel layer: attention and feed-forward, both in their optimized form, read the same normalized input."""
 
     attention: FastSublayer
     feedforward: FastSublayer
@@ -36,8 +36,10 @@ class FastParallelLayer(FastLayer):
         self.norm = norm
 
     def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
-        own, normed = None if state is None else state.at("attention"), self.norm(x)
-        x = self.attention.forward_with_residual(normed, x, context.sight, rotation=context.rotation, state=own)
+        attention_state, normed = None if state is None else state.at("attention"), self.norm(x)
+        x = self.attention.forward_with_residual(
+            normed, x, context.sight, rotation=context.rotation, state=attention_state
+        )
         return self.feedforward.forward_with_residual(normed, x)
 
     def step(self, x: Tensor, step_context: StepContext, path: str, context: LayerContext | None) -> Tensor:
@@ -45,8 +47,9 @@ class FastParallelLayer(FastLayer):
         if context is None:
             x = self.attention.step_with_residual(normed, x, step_context, f"{path}attention.")
         else:
-            both = (step_context.scatter_active(rows)[:, None] for rows in (normed, x))
-            own = step_context.kv_cache.at(f"{path}attention")
-            x = self.attention.forward_with_residual(*both, context.sight, rotation=context.rotation, state=own)[:, 0]
+            inputs = (step_context.scatter_active(rows)[:, None] for rows in (normed, x))
+            state = step_context.kv_cache.at(f"{path}attention")
+            x = self.attention.forward_with_residual(*inputs, context.sight, rotation=context.rotation, state=state)
+            x = x[:, 0]
             x = step_context.select_active(x).contiguous()
         return self.feedforward.step_with_residual(normed, x, step_context, path)

@@ -1,10 +1,10 @@
-"""`fast`: any model in the form that answers soonest, under the interface that it had.
+"""Inference optimization: `fast` converts a model to a quantized, faster form with the same interface.
 
     model = fast(load("gpt2"))
     model.precision_choice                           # int8: ...
     rows = generate(model, batch, stop_ids=50256, max_new_tokens=64)
 
-It has its own copy of all that it needs, so drop the plain model to save its memory.
+The fast model copies the weights that it needs; delete the original model to free its memory.
 """
 
 from copy import deepcopy
@@ -29,11 +29,11 @@ from saccade.parts.stack import Stack
 from saccade.parts.state import State
 from saccade.system import cpu_count, trim_heap
 
-MIN_TOKENS_TO_TRIM = 512  # tokens of all rows together: reading so many takes some megabytes for a moment
+MIN_TOKENS_TO_TRIM = 512  # tokens of a batch; prefill of as many leaves megabytes of free heap, which are given back
 
 
 class FastModel(Model):
-    """A model that answers and no longer learns; `precision_choice` says what it was made of, and why."""
+    """A model converted for inference, which cannot be trained; `precision_choice` is its precision and the reason for it."""
 
     def __init__(self, original: Model, body: nn.Module, head: nn.Module | None, precision_choice: PrecisionChoice):
         super().__init__(
@@ -137,19 +137,19 @@ class FastModel(Model):
     def train(self, mode: bool = True) -> "FastModel":
         if mode:
             raise UsageError(
-                "A fast model no longer learns; train the model that it was made of, and make it fast again."
+                "A fast model cannot be trained; train the original model, and convert it with fast() again."
             )
         return super().train(False)
 
     def save(self, directory: str | Path) -> Path:
-        raise UsageError(f"A fast model is not written down; save the model it was made of to {directory}.")
+        raise UsageError(f"A fast model cannot be saved; save the original model to {directory}.")
 
 
 def fast(model: Model, precision: str = "auto") -> FastModel:
-    """The model in its fast form: the same interface, the same answers up to the rounding of `precision`.
+    """Convert a model for fast inference: the same interface and the same results up to the rounding of `precision`.
 
-    "auto" is what `choose_precision` says; "int8", "float16" and "float32" force one. On another device than the CPU it is
-    the plain model, compiled.
+    `precision` is "auto" (see `choose_precision`), "int8", "float16" or "float32". On devices other than the CPU the model is
+    compiled with `torch.compile` instead.
     """
     choice = choose_precision(model, precision)
     body, head = _copy_model(model)
@@ -158,7 +158,9 @@ def fast(model: Model, precision: str = "auto") -> FastModel:
             if isinstance(part, Stack):
                 part.compile(dynamic=True)
         return FastModel(model, body, head, choice)
-    torch.set_num_threads(min(torch.get_num_threads(), cpu_count()))  # more would wait for each other
+    torch.set_num_threads(
+        min(torch.get_num_threads(), cpu_count())
+    )  # more threads than cores would wait for each other
     modules = nn.ModuleDict({"body": body} if head is None else {"body": body, "head": head}).float()
     with torch.no_grad():
         ModuleConverter(choice.precision).convert_model(modules)  # in place
@@ -167,22 +169,24 @@ def fast(model: Model, precision: str = "auto") -> FastModel:
 
 
 def _copy_model(model: Model) -> tuple[nn.Module, nn.Module | None]:
-    """Body and head as modules of their own, on the same numbers: exchanging parts then leaves the model as it was."""
+    """Copy the modules of body and head but share their tensors, so that the original model can be converted in place."""
     if isinstance(model, FastModel):
-        raise UsageError(f"This model is fast already ({model.precision_choice}); make it of the plain one again.")
-    numbers = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
-    numbers |= {id(buffer): buffer.detach() for buffer in model.buffers()}
-    return deepcopy((model.body, model.head), numbers)
+        raise UsageError(
+            f"This model is a fast model already ({model.precision_choice}); call fast() on the original model."
+        )
+    shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
+    shared |= {id(buffer): buffer.detach() for buffer in model.buffers()}
+    return deepcopy((model.body, model.head), shared)
 
 
 def _clone_tensors(model: nn.Module) -> None:
-    """Let go of the plain model: a norm that lies in its file would keep the whole file in memory."""
+    """Copy all remaining tensors: a single norm that is mapped from the model's file would keep the whole file in memory."""
     for tensor in [*model.parameters(), *model.buffers()]:
         tensor.data = tensor.data.clone()
     trim_heap()
 
 
 def _trim_after_prompt(text: Text) -> None:
-    """A long text has been read: what that took is not needed for one token at a time."""
+    """Give memory back to the system after a long prompt, since decoding single tokens needs far less."""
     if text.tokens.is_cpu and text.tokens.numel() >= MIN_TOKENS_TO_TRIM:
         trim_heap()

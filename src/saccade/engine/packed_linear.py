@@ -1,8 +1,8 @@
-"""Linear layers with their weights laid out for the kernel: int8, float16 or float32.
+"""Linear layers for inference with packed weights: int8, float16 or float32.
 
-int8 has one scale for each row of the weights; what enters is rounded as it comes. Without VNNI the kernel adds pairs of
-products in 16 bits, which 8-bit inputs can overflow, so they are rounded to 7 bits there. PyTorch has announced the end of its
-quantised tensors and warns of it: they, and the warning, stay in this file.
+int8 weights have one scale per row, and inputs are quantized dynamically. Without VNNI the int8 kernel adds pairs of products in
+16 bits, which 8-bit inputs could overflow, so inputs are quantized to 7 bits. PyTorch has deprecated its quantized tensors and
+warns about them; their use, and the handling of that warning, is confined to this file.
 """
 
 import warnings
@@ -16,8 +16,8 @@ from saccade.engine.native import ops, reference_ops
 from saccade.errors import ModelError
 from saccade.parts.feedforward import ACTIVATIONS
 
-MIN_ONEDNN_WEIGHTS = 2**17  # weights; fewer are multiplied before oneDNN has begun
-ONEDNN_ACTIVATIONS: dict[str, tuple[str, str]] = {  # what oneDNN calls our activations
+MIN_ONEDNN_WEIGHTS = 2**17  # below this number of weights the call overhead of oneDNN outweighs its speed
+ONEDNN_ACTIVATIONS: dict[str, tuple[str, str]] = {  # our names -> oneDNN's
     "none": ("none", ""),
     "relu": ("relu", ""),
     "gelu": ("gelu", "none"),
@@ -28,10 +28,10 @@ ONEDNN_ACTIVATIONS: dict[str, tuple[str, str]] = {  # what oneDNN calls our acti
 
 
 class PackedLinear(nn.Module):
-    """A linear layer that answers and no longer learns: act(xWᵀ + b) + add."""
+    """A linear layer for inference with packed weights: activation(xWᵀ + b) + add."""
 
     precision: str
-    kv_dtype = torch.float32  # what the keys and values that it makes are remembered in
+    kv_dtype = torch.float32  # dtype of keys and values that this layer computes, in the KV cache
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
@@ -40,7 +40,7 @@ class PackedLinear(nn.Module):
 
     def multiply(self, x: Tensor) -> Tensor:
         """xWᵀ + b, for x (..., in) to (..., out)."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it multiplies")
+        raise NotImplementedError(f"{type(self).__name__} must implement multiply()")
 
     def forward(self, x: Tensor, activation: str = "none", add: Tensor | None = None) -> Tensor:
         y = self.multiply(x)
@@ -52,7 +52,7 @@ class PackedLinear(nn.Module):
 
 
 class Int8Linear(PackedLinear):
-    """One byte a weight, multiplied by PyTorch's kernel."""
+    """int8 weights, one byte each, multiplied by PyTorch's dynamic quantization kernel."""
 
     precision = "int8"
 
@@ -61,20 +61,20 @@ class Int8Linear(PackedLinear):
         codes, scales = reference_ops.quantize(weight.detach().float())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            whole = torch.zeros(len(scales), dtype=torch.long)
+            zero_points = torch.zeros(len(scales), dtype=torch.long)
             scales = scales.double().clamp(min=torch.finfo(torch.float32).tiny)
-            tensor = torch._make_per_channel_quantized_tensor(codes, scales, whole, 0)
+            tensor = torch._make_per_channel_quantized_tensor(codes, scales, zero_points, 0)
             self.weights = torch.ops.quantized.linear_prepack(tensor, self.bias)
 
     def multiply(self, x: Tensor) -> Tensor:
-        # True: seven bits, so nothing overflows
+        # True: reduce_range, which quantizes inputs to 7 bits
         return call_kernel(
             lambda rows: torch.ops.quantized.linear_dynamic(rows, self.weights, True), x, self.out_features
         )
 
 
 class Float16Linear(PackedLinear):
-    """Two bytes a weight; products and sums are float32."""
+    """float16 weights; products and sums are float32."""
 
     precision = "float16"
 
@@ -82,7 +82,9 @@ class Float16Linear(PackedLinear):
         super().__init__(weight, bias)
         largest = float(weight.detach().abs().amax()) if weight.numel() else 0.0
         if largest > torch.finfo(torch.float16).max:
-            raise ModelError(f"float16 ends at 65,504 and these weights reach {largest:,.0f}; use precision='float32'.")
+            raise ModelError(
+                f"The largest float16 number is 65,504 and these weights reach {largest:,.0f}; use precision='float32'."
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.weights = torch.ops.quantized.linear_prepack_fp16(weight.detach().float().contiguous(), self.bias)
@@ -94,7 +96,7 @@ class Float16Linear(PackedLinear):
 
 
 class Float32Linear(PackedLinear):
-    """The weights as they are, in the blocks that oneDNN multiplies."""
+    """float32 weights in oneDNN's blocked layout."""
 
     precision = "float32"
 
@@ -108,34 +110,33 @@ class Float32Linear(PackedLinear):
     def forward(self, x: Tensor, activation: str = "none", add: Tensor | None = None) -> Tensor:
         if not x.numel():
             return x.new_zeros(*x.shape[:-1], self.out_features)
-        bend, how = ONEDNN_ACTIVATIONS[activation]
-        y = torch.ops.mkldnn._linear_pointwise(x, self.weights, self.bias, bend, [], how)
+        name, algorithm = ONEDNN_ACTIVATIONS[activation]
+        y = torch.ops.mkldnn._linear_pointwise(x, self.weights, self.bias, name, [], algorithm)
         return y if add is None else y + add
 
 
 class SharedWeightLinear(PackedLinear):
-    """float32 weights that somebody else needs as they are, such as the table of words: used in place, not copied."""
+    """float32 weights that are used in place, such as those tied to a token embedding."""
 
     precision = "float32"
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight, bias)
-        self.weights = weight  # the parameter itself, so that it stays one with theirs
+        self.weights = weight  # the parameter itself, so that it stays tied
 
     def multiply(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weights, self.bias)
 
 
 class Int8TiledLinear(PackedLinear):
-    """One byte a weight, multiplied by our own operator, which rounds every 64 numbers of a row of the input to 128 levels of
-    their own.
+    """int8 weights multiplied by the native operator, which quantizes inputs to 128 levels in groups of 64 columns.
 
-    So an answer does not depend on who else is in the batch, and a third less is lost than with `Int8`, which has one scale for
-    all rows. It is quicker for a token or two, and as quick for hundreds.
+    A result therefore does not depend on the other rows of the batch, and the quantization error is a third smaller than with
+    `Int8Linear`, which has one input scale for the whole batch. It is faster for one or two tokens, and as fast for hundreds.
     """
 
     precision = "int8"
-    kv_dtype = torch.float16  # finer by far than the 128 levels of what enters a product
+    kv_dtype = torch.float16  # much finer than the 128 levels of quantized inputs
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight, bias)
@@ -151,7 +152,7 @@ class Int8TiledLinear(PackedLinear):
 
 
 class Int8Embedding(nn.Module):
-    """The words of a model whose output scores by the same table: read from its tiles, so that there is one table, in int8."""
+    """A token embedding tied to an int8 output layer: rows are read from its tiles, so that the table is stored once."""
 
     def __init__(self, packed: ops.Int8Tiles):
         super().__init__()
@@ -165,7 +166,7 @@ class Int8Embedding(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The whole table, (V, W), for whoever must have it."""
+        """The whole embedding table (V, W), dequantized."""
         codes, scales = self.packed.unpack()
         return codes * scales[:, None]
 
@@ -174,7 +175,7 @@ LinearPacker = Callable[[Tensor, Tensor | None], PackedLinear]  # weight (out, i
 
 
 def choose_packer(precision: str) -> LinearPacker:
-    """How linear layers are packed."""
+    """The function that packs linear layers at a precision."""
     if precision == "int8":
         return Int8TiledLinear if ops.is_available() else Int8Linear
     if precision == "float16":
@@ -183,20 +184,20 @@ def choose_packer(precision: str) -> LinearPacker:
 
 
 def pack_float32(weight: Tensor, bias: Tensor | None) -> PackedLinear:
-    """The weights in oneDNN's blocks, where they are many enough to pay for its longer way in."""
-    worth = torch.backends.mkldnn.is_available() and weight.numel() >= MIN_ONEDNN_WEIGHTS
-    return (Float32Linear if worth else SharedWeightLinear)(weight, bias)
+    """Pack a float32 layer in oneDNN's layout if it is large enough to be faster that way."""
+    use_onednn = torch.backends.mkldnn.is_available() and weight.numel() >= MIN_ONEDNN_WEIGHTS
+    return (Float32Linear if use_onednn else SharedWeightLinear)(weight, bias)
 
 
 def call_kernel(multiply: Callable[[Tensor], Tensor], x: Tensor, width: int) -> Tensor:
-    """Call a kernel that wants at least one row and at least two axes."""
+    """Call a kernel that needs at least one row and at least two axes."""
     if not x.numel():
         return x.new_zeros(*x.shape[:-1], width)
     return multiply(x) if x.dim() > 1 else multiply(x[None])[0]
 
 
 def fuse_linears(layers: Sequence[nn.Linear], pack: LinearPacker) -> PackedLinear:
-    """Several layers with the same input as one product, their outputs side by side."""
+    """Fuse linear layers with the same input into one, whose output concatenates theirs."""
     weight = torch.cat([layer.weight.detach() for layer in layers])
     biases = [layer.bias for layer in layers]
     if all(bias is None for bias in biases):

@@ -1,1 +1,1 @@
-"""Continuous batching: requests that join and leave a batch while it runs."""
+"""Continuous batching: requests join and leave a batch while it is decoded."""

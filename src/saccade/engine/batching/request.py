@@ -1,4 +1,4 @@
-"""One request for a text: what was asked, what has been written for it, and whoever waits for it."""
+"""Requests of continuous batching: the input and settings of one sequence, its generated tokens, and the threads that wait."""
 
 import threading
 import zlib
@@ -19,17 +19,17 @@ FinishReason = Literal["stop", "length", "cancelled", "failed"]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked, for one row: where a text begins, how it goes on, and where it ends."""
+    """The input of one sequence, how its tokens are sampled, and when it stops."""
 
     source: list[int] | Image | Features
     criteria: StoppingCriteria
     sampler: SamplerFunction
     stop_ids: frozenset[int]
-    copy_index: int  # equal requests with different numbers may be written side by side in fixed slots
+    copy_index: int  # equal requests with different indices may run at the same time in fixed rows
 
     @cached_property
     def content_hash(self) -> int:
-        """A number that depends on nothing but the request."""
+        """A hash of the input and `copy_index` that is the same in every process."""
         source = self.source
         if isinstance(source, list):
             return zlib.crc32(repr(source).encode()) + self.copy_index
@@ -37,13 +37,13 @@ class Request:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the best token is what it takes, so that many rows can be asked at once."""
+        """Whether each token is the plain argmax, which can be computed for many rows at once."""
         return self.sampler is greedy and not self.criteria.processors
 
 
 @dataclass(frozen=True)
 class RequestEvent:
-    """What one step brought for one request: a token, the end, or both."""
+    """The outcome of one step for one request: a token, a finish reason, or both."""
 
     handle: "RequestHandle"
     token: int | None
@@ -51,13 +51,13 @@ class RequestEvent:
 
 
 class RequestHandle:
-    """A request that was taken in. Any thread may read it; only a `BatchScheduler` writes to it.
+    """A submitted request. Any thread may read it; only a `BatchScheduler` writes to it.
 
-        for token in handle.stream(): ...       # as they come
-        handle.result()                         # all of them, when the text has ended
+        for token in handle.stream(): ...       # tokens as they are generated
+        handle.result()                         # all tokens, once the sequence has ended
 
-    `finish_reason` says how: by a token or a string that "stop"s it, by its "length", "cancelled", or "failed", for the reason
-    that `error` has.
+    `finish_reason` is "stop" (a stop token or stop string), "length", "cancelled" or "failed"; `error` holds the exception of a
+    failed request.
     """
 
     def __init__(self, request_id: int, request: Request):
@@ -65,57 +65,57 @@ class RequestHandle:
         self.tokens: list[int] = []
         self.finish_reason: FinishReason | None = None
         self.error: Exception | None = None
-        self.prompt: list[int] = []  # what the first step read
+        self.prompt: list[int] = []  # the tokens that the first step read
         self._condition = threading.Condition()
 
     def __repr__(self) -> str:
-        return f"RequestHandle({self.request_id}, {len(self.tokens)} tokens, {self.finish_reason or 'going on'})"
+        return f"RequestHandle({self.request_id}, {len(self.tokens)} tokens, {self.finish_reason or 'running'})"
 
     def stream(self, timeout: float | None = None) -> Iterator[int]:
-        """Yield the tokens as they are written, from the first on; waits for the thread that steps.
+        """Yield all tokens from the first on, waiting for new ones until the sequence has ended.
 
-        After `timeout` seconds without news it raises `TimeoutError`; what failed raises what went wrong.
+        Raises `TimeoutError` after `timeout` seconds without a new token, and the original error if the request failed.
         """
-        told, going = 0, True
-        while going:
-            fresh, going = self._wait_for_tokens(told, timeout)
-            yield from fresh
-            told += len(fresh)
+        offset, is_running = 0, True
+        while is_running:
+            new_tokens, is_running = self._wait_for_tokens(offset, timeout)
+            yield from new_tokens
+            offset += len(new_tokens)
         if self.error is not None:
             raise self.error
 
     def result(self, timeout: float | None = None) -> list[int]:
-        """All tokens, once the text has ended."""
+        """Wait until the sequence has ended, and return all of its tokens."""
         return list(self.stream(timeout))
 
     def _wait_for_tokens(self, offset: int, timeout: float | None) -> tuple[list[int], bool]:
-        """What stands after so many tokens, as soon as there is something, and whether more may come."""
+        """Wait for tokens after the first `offset`; returns them, and whether the request is still running."""
         with self._condition:
             if not self._condition.wait_for(
                 lambda: len(self.tokens) > offset or self.finish_reason is not None, timeout
             ):
                 raise TimeoutError(
-                    f"{self!r}: no news for {timeout} seconds; is a thread calling `BatchScheduler.step`?"
+                    f"{self!r}: no new token for {timeout} seconds; is a thread calling `BatchScheduler.step`?"
                 )
             return self.tokens[offset:], self.finish_reason is None
 
-    # what the BatchScheduler does
+    # called by the BatchScheduler
 
     def append_next(self, scores: Tensor, best_token: int | None = None) -> RequestEvent | None:
-        """Choose the next token from the scores (1, V), unless it is known, and write it down; None if it has ended."""
-        if self.finish_reason is not None:  # cancelled while the model was at work
+        """Sample the next token from the scores (1, V), unless `best_token` gives it; None if the request has ended."""
+        if self.finish_reason is not None:  # cancelled during the forward pass
             return None
         try:
             token = self._choose_token(scores) if best_token is None else best_token
             if token in self.request.stop_ids:
                 return self.finish("stop")
-            done = self._finish_reason_after([*self.tokens, token])
-        except Exception as error:  # a sampler, a rule or a stop of this request; the others have no part in it
+            reason = self._finish_reason_after([*self.tokens, token])
+        except Exception as error:  # raised by this request's sampler, processor or stop condition: the others go on
             return self.finish("failed", error)
-        return self._record(token, done)
+        return self._record(token, reason)
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> RequestEvent | None:
-        """The end, without a token; None if it has ended before."""
+        """End the request without a token; None if it had ended before."""
         return self._record(None, reason, error)
 
     def _record(
@@ -131,39 +131,41 @@ class RequestHandle:
             return RequestEvent(self, token, finish_reason)
 
     def _choose_token(self, scores: Tensor) -> int:
-        ruled = apply_processors(self.request.criteria.processors, scores, self._history(self.tokens))
-        chosen = self.request.sampler(ruled)
-        if chosen.shape != (1,):
-            raise UsageError(f"A choice gives one token for each row, (1,); got {tuple(chosen.shape)}.")
-        return int(chosen)
+        processed = apply_processors(self.request.criteria.processors, scores, self._history(self.tokens))
+        token = self.request.sampler(processed)
+        if token.shape != (1,):
+            raise UsageError(f"A sampler must return one token per row, of shape (1,); got {tuple(token.shape)}.")
+        return int(token)
 
     def _finish_reason_after(self, tokens: list[int]) -> FinishReason | None:
-        """How the text ends with these tokens; None if it goes on."""
-        bounds = self.request.criteria
-        if bounds.stop_condition is not None and bounds.finished_rows(self._history(tokens))[0]:
+        """The reason to stop after these tokens; None if the sequence continues."""
+        criteria = self.request.criteria
+        if criteria.stop_condition is not None and criteria.finished_rows(self._history(tokens))[0]:
             return "stop"
-        return "length" if len(tokens) >= bounds.max_new_tokens else None
+        return "length" if len(tokens) >= criteria.max_new_tokens else None
 
     def _history(self, tokens: list[int]) -> TokenHistory:
         return TokenHistory([self.prompt], [list(tokens)], self.request.criteria.max_new_tokens)
 
 
 def source_values(source: Image | Features) -> Tensor:
-    """The numbers of a source that is no text."""
+    """The tensor of a source that is not a text."""
     return source.pixels if isinstance(source, Image) else source.values
 
 
 def single_source(batch: Batch) -> list[int] | Image | Features:
-    """The source of a batch that has one row: the real tokens of a text, or the numbers as they are."""
+    """The source of a batch of one row: the token ids of a text without padding, or the image or features unchanged."""
     source = batch.source
     rows = len(source.tokens if isinstance(source, Text) else source_values(source))
     if rows != 1:
-        raise UsageError(f"A request is one row; the batch has {rows}. Submit each of them.")
+        raise UsageError(f"A request is one row; the batch has {rows}. Submit each row by itself.")
     if not isinstance(source, Text):
         return source
     if source.document_ids is not None or source.segment_ids is not None or source.global_mask is not None:
-        raise UsageError("A request is one text: its tokens and `keep`; segments, marks and parts are not taken.")
+        raise UsageError(
+            "A request takes tokens and `keep` only; segment_ids, document_ids and global_mask are not supported."
+        )
     tokens = source.tokens[0][source.keep_mask[0]]
     if not len(tokens):
-        raise UsageError("The text is empty, and there is nothing to begin with; give at least one token.")
+        raise UsageError("The text is empty; give at least one token.")
     return tokens.tolist()

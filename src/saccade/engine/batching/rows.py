@@ -1,12 +1,12 @@
-"""The rows that many requests have in one state: as many as there are requests, or always the same number.
+"""Batch rows of continuous batching: how requests share one state, with a dynamic or a fixed batch size.
 
-`DynamicRows` rows are what is fast: whoever ends leaves the batch and takes along the columns that only it needed. How a sum is
-rounded then depends on how many rows and columns there are, so an answer is that of a lone request up to rounding.
+`DynamicRows` is fast: a finished request leaves the batch, together with the columns that only it needed. Floating-point sums
+depend on the shape of the batch, so the result of a request equals that of a request by itself up to rounding.
 
-`FixedRows` rows are what is exact. Kernels round by the shapes they get and by the number of the row (the last columns that fill
-no vector, the part of the batch that a second thread takes), never by what stands in other rows. So the shapes are always
-the same, idle rows are padding, a text ends in the last column, a prompt is read by itself, and a request gets the row that
-follows from its own content: it may have to wait for that row while others are idle.
+`FixedRows` is reproducible to the last bit. How kernels round depends on tensor shapes and on the index of a row (the remainder
+of a vectorized loop, the part of the batch that a second thread computes), never on the values in other rows. So shapes are
+constant, idle rows are padding, every text ends in the last column, prompts are prefilled one by one, and the row of a request
+follows from a hash of its content. A request may therefore wait for its row while other rows are idle.
 """
 
 from collections import deque
@@ -27,32 +27,32 @@ RequestSource = list[int] | Image | Features
 
 
 class DynamicRows:
-    """A row for each request that is going on, and none else."""
+    """As many rows as there are running requests."""
 
     def __init__(self, model: AutoregressiveModel, batch_size: int, device: torch.device):
         self.model, self.batch_size, self.device = model, batch_size, device
         self.running: list[RequestHandle] = []
         self.state: State | None = None
-        self._column_counts: list[dict[str, int]] = []  # how much of each tensor that does not grow a row needs
+        self._column_counts: list[dict[str, int]] = []  # per row: columns needed of each tensor that does not grow
 
     def check_source(self, source: RequestSource) -> None:
-        """Any source will do."""
+        """Every source is accepted."""
 
     def admit(self, waiting: deque[RequestHandle]) -> list[RequestHandle]:
-        """Those who have waited longest, as many as there is room for."""
+        """Take requests from the queue, oldest first, while there are free rows."""
         return [waiting.popleft() for _ in range(min(len(waiting), self.batch_size - len(self.running)))]
 
     def group_for_prefill(self, new_handles: Iterable[RequestHandle]) -> list[list[RequestHandle]]:
-        """Who is read together: texts of like length, from one power of two to the next, and pictures of one size."""
+        """Group requests for a joint prefill: texts of similar length (within a power of two), images of the same size."""
         groups: dict[object, list[RequestHandle]] = {}
-        for ticket in new_handles:
-            source = ticket.request.source
-            alike = (len(source) - 1).bit_length() if isinstance(source, list) else source_values(source).shape
-            groups.setdefault(alike, []).append(ticket)
+        for handle in new_handles:
+            source = handle.request.source
+            size = (len(source) - 1).bit_length() if isinstance(source, list) else source_values(source).shape
+            groups.setdefault(size, []).append(handle)
         return list(groups.values())
 
     def add_requests(self, handles: list[RequestHandle], state: State) -> None:
-        """Let the rows of a state that has been read sit down below the others."""
+        """Append the rows of a prefilled state to the batch."""
         slots = state.snapshot().slots
         needed = {
             name: slot.tensor.size(_column_axis(slot)) for name, slot in slots.items() if _has_fixed_columns(slot)
@@ -65,29 +65,29 @@ class DynamicRows:
         self._column_counts += [needed] * len(handles)
 
     def step(self) -> tuple[list[RequestHandle], Tensor]:
-        """Read the last token of each row; gives the rows and the scores (B, V) of what follows."""
-        assert self.state is not None, "nobody has joined"
-        last = torch.tensor([[ticket.tokens[-1]] for ticket in self.running], device=self.device)
+        """One decoding step for every row: returns the requests and the scores (B, V) of their next tokens."""
+        assert self.state is not None, "a step needs at least one request"
+        last = torch.tensor([[handle.tokens[-1]] for handle in self.running], device=self.device)
         return list(self.running), self.model.step(Text(last), self.state)[:, -1]
 
     def drop_requests(self, finished_handles: Collection[RequestHandle]) -> None:
-        """Take these out, and what only they needed."""
-        rows = [row for row, ticket in enumerate(self.running) if ticket in finished_handles]
-        stay = [row for row, ticket in enumerate(self.running) if ticket not in finished_handles]
-        self.running = [self.running[row] for row in stay]
-        self._column_counts = [self._column_counts[row] for row in stay]
-        if not stay:
+        """Remove finished requests, and the columns that only they needed."""
+        rows = [row for row, handle in enumerate(self.running) if handle in finished_handles]
+        kept = [row for row, handle in enumerate(self.running) if handle not in finished_handles]
+        self.running = [self.running[row] for row in kept]
+        self._column_counts = [self._column_counts[row] for row in kept]
+        if not kept:
             self.state = None
         elif rows and self.state is not None:
             self.state.drop_rows(torch.tensor(rows, device=self.device))
             self._trim_columns(self.state)
 
     def _trim_columns(self, state: State) -> None:
-        """What was read stays as long as it was; the longest who is here says how much of it is kept."""
-        mark = state.snapshot()
-        most = {name: max(sizes[name] for sizes in self._column_counts) for name in self._column_counts[0]}
-        slots = {name: _resize_slot(mark.slots[name], size) for name, size in most.items()}
-        state.restore(replace(mark, slots=mark.slots | slots))
+        """Cut encoded sources to the length of the longest source that is still in the batch."""
+        snapshot = state.snapshot()
+        sizes = {name: max(counts[name] for counts in self._column_counts) for name in self._column_counts[0]}
+        slots = {name: _resize_slot(snapshot.slots[name], size) for name, size in sizes.items()}
+        state.restore(replace(snapshot, slots=snapshot.slots | slots))
 
 
 class FixedRows:
@@ -101,64 +101,64 @@ class FixedRows:
 
     @property
     def running(self) -> list[RequestHandle]:
-        return [ticket for ticket in self.rows if ticket is not None]
+        return [handle for handle in self.rows if handle is not None]
 
     def check_source(self, source: RequestSource) -> None:
-        """Texts are padded to the limit; pictures have to be of one size from the beginning."""
+        """Texts are padded to the limit; images and features must all have the shape of the first one."""
         if isinstance(source, list):
             return
         shape = source_values(source).shape
         self._input_shape = self._input_shape or shape
         if shape != self._input_shape:
             raise UsageError(
-                f"In fixed slots all inputs have the shape of the first, {tuple(self._input_shape)}; got {tuple(shape)}. "
-                "Resize it, or use Slots without `fixed_rows`."
+                f"With fixed_rows all inputs have the shape of the first, {tuple(self._input_shape)}; got {tuple(shape)}. "
+                "Resize it, or make the BatchScheduler without fixed_rows."
             )
 
     def admit(self, waiting: deque[RequestHandle]) -> list[RequestHandle]:
-        """For each idle row the one who has waited longest for it."""
-        chosen: dict[int, RequestHandle] = {}
-        for ticket in waiting:
-            home = self._row_of(ticket)
-            if self.rows[home] is None:
-                chosen.setdefault(home, ticket)
-        for ticket in chosen.values():
-            waiting.remove(ticket)
-        return list(chosen.values())
+        """Take for each idle row the request that has waited longest for it."""
+        admitted: dict[int, RequestHandle] = {}
+        for handle in waiting:
+            row = self._row_of(handle)
+            if self.rows[row] is None:
+                admitted.setdefault(row, handle)
+        for handle in admitted.values():
+            waiting.remove(handle)
+        return list(admitted.values())
 
     def group_for_prefill(self, new_handles: Iterable[RequestHandle]) -> list[list[RequestHandle]]:
-        """Everyone is read alone."""
-        return [[ticket] for ticket in new_handles]
+        """Each request is prefilled by itself."""
+        return [[handle] for handle in new_handles]
 
     def add_requests(self, handles: list[RequestHandle], state: State) -> None:
-        """Put a row that has been read where it belongs."""
-        (ticket,) = handles
-        home = self._row_of(ticket)
-        self._fit_columns(state, text=isinstance(ticket.request.source, list))
+        """Put a prefilled request into its row."""
+        (handle,) = handles
+        row = self._row_of(handle)
+        self._fit_columns(state, text=isinstance(handle.request.source, list))
         order = torch.arange(self.batch_size, device=self.device)
-        if self.state is None:  # idle rows hold copies, so that there is something finite to compute with
+        if self.state is None:  # idle rows hold copies, so that all values are finite
             self.state = state
             state.reorder(torch.zeros_like(order))
         else:
-            order[home] = self.batch_size
+            order[row] = self.batch_size
             self.state.append_rows(state)
             self.state.reorder(order)
             self._fit_columns(self.state)
-        self.rows[home] = ticket
+        self.rows[row] = handle
 
     def step(self) -> tuple[list[RequestHandle], Tensor]:
-        """Read the last token of each row; gives the rows and the scores (B, V) of what follows."""
-        assert self.state is not None, "nobody has joined"
-        last = [[0 if ticket is None else ticket.tokens[-1]] for ticket in self.rows]
-        real = torch.tensor([[ticket is not None] for ticket in self.rows], device=self.device)
+        """One decoding step for every row: returns the requests and the scores (B, V) of their next tokens."""
+        assert self.state is not None, "a step needs at least one request"
+        last = [[0 if handle is None else handle.tokens[-1]] for handle in self.rows]
+        real = torch.tensor([[handle is not None] for handle in self.rows], device=self.device)
         scores = self.model.step(Text(torch.tensor(last, device=self.device), real), self.state)[:, -1]
         self._fit_columns(self.state)
-        taken = [row for row, ticket in enumerate(self.rows) if ticket is not None]
-        return self.running, scores[taken]
+        occupied = [row for row, handle in enumerate(self.rows) if handle is not None]
+        return self.running, scores[occupied]
 
     def drop_requests(self, finished_handles: Collection[RequestHandle]) -> None:
-        """Let the rows of these be idle."""
-        self.rows = [None if ticket in finished_handles else ticket for ticket in self.rows]
+        """Free the rows of finished requests."""
+        self.rows = [None if handle in finished_handles else handle for handle in self.rows]
         if not self.running:
             self.state = None
 
@@ -166,25 +166,28 @@ class FixedRows:
         return handle.request.content_hash % self.batch_size
 
     def _fit_columns(self, state: State, text: bool = False) -> None:
-        """Leave room for the one column that the next step adds; a `text` has a memory that may be as long as the limit."""
-        mark, length = state.snapshot(), self.max_total_tokens - 1
+        """Bring all tensors to their fixed lengths, with one column left for the next step.
+
+        An encoded `text` gets as many columns as the limit.
+        """
+        snapshot, length = state.snapshot(), self.max_total_tokens - 1
         slots = {
             name: _resize_slot(slot, length)
             if slot.grows
             else _resize_slot(slot, self.max_total_tokens)
             if text and _has_fixed_columns(slot)
             else slot
-            for name, slot in mark.slots.items()
+            for name, slot in snapshot.slots.items()
         }
-        keep = mark.keep
+        keep = snapshot.keep
         if keep is None:
             rows = next(iter(slots.values())).tensor.size(0)
-            keep = torch.ones(rows, mark.length, dtype=torch.bool, device=self.device)
-        state.restore(replace(mark, slots=slots, keep=_last_columns(keep, length, 1), length=length))
+            keep = torch.ones(rows, snapshot.length, dtype=torch.bool, device=self.device)
+        state.restore(replace(snapshot, slots=slots, keep=_last_columns(keep, length, 1), length=length))
 
 
 def batch_sources(sources: list[RequestSource]) -> Text | Image | Features:
-    """Rows of one kind as one; texts end together, so that none has to wait for another in the middle of a row."""
+    """Join sources of one kind into a batch; texts are padded on the left, so that all of them end in the last column."""
     first = sources[0]
     if isinstance(first, list):
         return Text.pad([source for source in sources if isinstance(source, list)], pad_left=True)
@@ -192,17 +195,17 @@ def batch_sources(sources: list[RequestSource]) -> Text | Image | Features:
 
 
 def _has_fixed_columns(slot: Slot) -> bool:
-    """Whether it has columns that were there from the beginning, such as those of an encoded source."""
+    """Whether a slot has columns whose number does not change while decoding, such as those of an encoded source."""
     return slot.axis is not None and not slot.grows
 
 
 def _resize_slot(slot: Slot, size: int) -> Slot:
-    """The last columns of a slot, as many as asked for; zeros in front where there are fewer."""
+    """The last `size` columns of a slot, padded with zeros on the left."""
     return Slot(_last_columns(slot.tensor, size, _column_axis(slot)), slot.axis, slot.grows)
 
 
 def _column_axis(slot: Slot) -> int:
-    assert slot.axis is not None, "what has columns has an axis for them"
+    assert slot.axis is not None, "a slot with columns has a column axis"
     return slot.axis
 
 

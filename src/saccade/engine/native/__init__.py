@@ -1,1 +1,1 @@
-"""The compiled operators of the engine: their C++ source, building, loading, and a reference for each."""
+"""Native operators of the engine: C++ sources, compilation, loading, and reference implementations in PyTorch."""

@@ -1,4 +1,4 @@
-// Attention of one new token a row, and rows of its memory that change places. Plain C functions, as those of native.cpp.
+// Attention of one new token per row over its KV cache, and gathering reordered rows of the cache. Plain C functions, as in native.cpp.
 #include <vector>
 
 #include "float16.h"
@@ -7,7 +7,7 @@
 
 namespace {
 
-// query · key * scale for each key, each d wide; with AVX2 four keys at a time, whose sums do not wait for each other.
+// query · key * scale for each key of width d; with AVX2 four keys at a time, whose sums are independent.
 template <class Number>
 void score(const float* query, const Number* const* keys, long count, long d, float scale, float* scores) {
     long t = 0;
@@ -35,7 +35,7 @@ void score(const float* query, const Number* const* keys, long count, long d, fl
 }
 
 #ifdef SACCADE_AVX2
-// N times eight columns, whose sums stay in registers.
+// Weighted sum of N times eight columns, accumulated in registers.
 template <int N, class Number>
 void blend_columns(const float* weights, const Number* const* values, long count, long from, float* to) {
     __m256 sum[N] = {};
@@ -47,7 +47,7 @@ void blend_columns(const float* weights, const Number* const* values, long count
 }
 #endif
 
-// to (d) = the sum of all values, each times its weight.
+// to (d) = weighted sum of all values.
 template <class Number>
 void blend(const float* weights, const Number* const* values, long count, long d, float* to) {
     long j = 0;
@@ -60,8 +60,8 @@ void blend(const float* weights, const Number* const* values, long count, long d
         for (long i = j; i < d; ++i) to[i] += weights[t] * value(values[t][i]);
 }
 
-// Scores to weights that sum up to one, in place.
-void soften(float* p, long count) {
+// Softmax of the scores, in place.
+void softmax(float* p, long count) {
     float top = -INFINITY, sum = 0.0f;
     for (long t = 0; t < count; ++t) top = std::max(top, p[t]);
     if (top == -INFINITY) top = 0.0f;
@@ -74,7 +74,7 @@ void soften(float* p, long count) {
     for (long t = 0; t < count; ++t) p[t] *= over;
 }
 
-// What a new token's rows are: queries (B, H, D), and a key and a value (B, G, D) to be remembered, or none.
+// The new token: queries (B, H, D), and its key and value (B, G, D) for the cache, or none.
 struct Fresh {
     const float *q, *key, *value;
     long q_row, row;
@@ -84,7 +84,7 @@ template <class Number>
 void attend(const Room& room, const Fresh& fresh, long most, float* out, long b, long h, long g, long d, float scale) {
     long each = h / g;
     spread(b * g, 1, b * h * d * most > 16384, [=](long task) {
-        static thread_local std::vector<const Number*> seen;  // the keys, and behind them the values; what is not seen may be anything
+        static thread_local std::vector<const Number*> seen;  // pointers to the keys, then to the values; masked entries are unset
         static thread_local std::vector<float> weights;
         long row = task / g, group = task % g, from = row / room.share, length = room.lengths[from], count = 0;
         auto keys = static_cast<Number*>(room.keys), values = static_cast<Number*>(room.values);
@@ -104,14 +104,14 @@ void attend(const Room& room, const Fresh& fresh, long most, float* out, long b,
         }
         for (long head = group * each; head < (group + 1) * each; ++head) {
             score(fresh.q + row * fresh.q_row + head * d, seen.data(), count, d, scale, weights.data());
-            soften(weights.data(), count);
+            softmax(weights.data(), count);
             blend(weights.data(), seen.data() + length, count, d, out + (row * h + head) * d);
         }
     });
 }
 
-// The longest of all rows, or -1 - i where row i of the memory has a length or an origin that lies outside of it. What is fresh is
-// written to a row of its own, so that no two threads write to one place.
+// The largest length of all rows, or -1 - i if the length or origin of row i of the cache is out of range. A new key and value are
+// written to the row itself, so that no two threads write to the same address.
 long longest(const Room& room, bool writes, long b) {
     long most = 0;
     for (long i = 0; i < b / room.share; ++i) {
@@ -130,9 +130,9 @@ long longest(const Room& room, bool writes, long b) {
 
 extern "C" {
 
-// One new token per row of the batch looks at its own memory: out (B, H, D) = softmax(q · keys * scale) · values.
-// A fresh key and value, when given, are first written to the last place of each row's memory.
-// Returns the first row of the memory whose length or origin does not fit it, and then nothing was touched; or -1.
+// Attention of one new token per row over its cache: out (B, H, D) = softmax(q · keys * scale) · values.
+// A new key and value, if given, are first written to the last position of each row.
+// Returns -1, or the first row of the cache whose length or origin is out of range; then nothing was written.
 long saccade_attend(const Room* room, const float* q, long q_row, const float* key, const float* value, long fresh_row,
                     float* out, long b, long h, long g, long d, float scale) {
     long most = longest(*room, key != nullptr, b);
@@ -143,14 +143,14 @@ long saccade_attend(const Room* room, const float* q, long q_row, const float* k
     return -1;
 }
 
-// The first places of a memory, each from the row that `origin` (B, K) says, into another of the same layout; all in bytes.
+// Copies the first positions of a cache, each from the row that `origin` (B, K) names, into a buffer of the same layout; sizes in bytes.
 void saccade_gather(const char* from, char* to, const int32_t* origin, long origin_row, long b, long g, long memory_row,
                     long memory_head, long d, long length) {
     spread(b * g, 8, b * g * d * length > 131072, [=](long i) {
         const int32_t* rows = origin + i / g * origin_row;
         char* head = to + i / g * memory_row + i % g * memory_head;
         for (long t = 0, end; t < length; t = end) {
-            for (end = t + 1; end < length && rows[end] == rows[t];) ++end;  // neighbours that lie together move together
+            for (end = t + 1; end < length && rows[end] == rows[t];) ++end;  // adjacent positions of one row are copied together
             const char* there = from + rows[t] * memory_row + i % g * memory_head;
             std::memcpy(head + t * d, there + t * d, size_t((end - t) * d));
         }

@@ -1,4 +1,4 @@
-"""The layers of a fast stack as one chain: all that one new token a row goes through, in a single call."""
+"""Compilation of a stack's layers into one program: a decoding step for one new token per row is a single native call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,11 +23,11 @@ from saccade.parts.position import PerLayerPosition, Position, Rotary
 
 
 class NotCompilable(Exception):
-    """A part has no place in a chain."""
+    """A module has no equivalent among the native operators."""
 
 
 def compile_layers(layers: Sequence[Layer], position: Position) -> "LayerProgram | None":
-    """The layers in one chain; None where one of them is of another kind than a chain can walk."""
+    """Compile layers into one program; None if one of them has no equivalent among the native operators."""
     try:
         return LayerProgram(layers, position) if ops.is_available() and layers else None
     except NotCompilable:
@@ -35,7 +35,7 @@ def compile_layers(layers: Sequence[Layer], position: Position) -> "LayerProgram
 
 
 class LayerProgram:
-    """A chain of layers, and the rooms of memory that it looks at in turn."""
+    """The program of a stack of layers, and the KV buffers that its attention operators read."""
 
     def __init__(self, layers: Sequence[Layer], position: Position) -> None:
         if not isinstance(position, Rotary) and type(position).rotate is not Position.rotate:
@@ -54,7 +54,7 @@ class LayerProgram:
 
     def _compile_sublayer(self, x: int, path: str, sublayer: nn.Module) -> int:
         norm = _get_norm(sublayer)
-        assert isinstance(sublayer, FastSublayer), "only what goes around a branch has a norm"
+        assert isinstance(sublayer, FastSublayer), "_get_norm raises for other modules"
         if sublayer.post_norm is not None:
             raise NotCompilable
         if sublayer.norm_first:
@@ -68,16 +68,15 @@ class LayerProgram:
 
     def _compile_branch(self, x: int, add: int, path: str, branch: nn.Module) -> int:
         if isinstance(branch, FastFeedForward):
-            act = branch.activation
-            if act not in ops.ACTIVATION_CODES:
+            activation = branch.activation
+            if activation not in ops.ACTIVATION_CODES:
                 raise NotCompilable
-            up = self.program.linear(x, _get_tiles(branch.up), "none" if branch.is_gated else act)
-            return self.program.linear(
-                self.program.gate(up, act) if branch.is_gated else up, _get_tiles(branch.down), add=add
-            )
+            up = self.program.linear(x, _get_tiles(branch.up), "none" if branch.is_gated else activation)
+            hidden = self.program.gate(up, activation) if branch.is_gated else up
+            return self.program.linear(hidden, _get_tiles(branch.down), add=add)
         if not isinstance(branch, FastSelfAttention | FastCrossAttention) or not branch.scale:
             raise NotCompilable
-        room, width = len(self.attentions), branch.head_width
+        buffer, width = len(self.attentions), branch.head_width
         self.attentions.append((path, branch))
         if isinstance(branch, FastSelfAttention):
             if branch.qk_norm is not None:
@@ -90,13 +89,15 @@ class LayerProgram:
             heads, groups = _get_tiles(branch.query).rows // width, branch.joint.out_features // width // 2
             x = self.program.linear(x, _get_tiles(branch.query))
         return self.program.linear(
-            self.program.attend(x, heads, groups, width, branch.scale, buffer=room), _get_tiles(branch.output), add=add
+            self.program.attend(x, heads, groups, width, branch.scale, buffer=buffer),
+            _get_tiles(branch.output),
+            add=add,
         )
 
     def step(self, x: Tensor, step_context: StepContext) -> Tensor:
-        """One new token a row through all layers, (B, W); every row goes on."""
-        rooms = [self._buffer_ref(path, branch, step_context, len(x)) for path, branch in self.attentions]
-        return self.program(x, rooms, None if step_context.rotation is None else self._cos_sin(step_context, len(x)))
+        """Run one new token per row through all layers, (B, W); no row may have ended."""
+        buffers = [self._buffer_ref(path, branch, step_context, len(x)) for path, branch in self.attentions]
+        return self.program(x, buffers, None if step_context.rotation is None else self._cos_sin(step_context, len(x)))
 
     def _buffer_ref(
         self, path: str, branch: FastSelfAttention | FastCrossAttention, step_context: StepContext, rows: int
@@ -119,16 +120,17 @@ class LayerProgram:
         return KVBufferRef(keys, values, step_context.full_lengths(keys.size(2), len(keys)), keep, group)
 
     def _cos_sin(self, step_context: StepContext, rows: int) -> Tensor:
-        """The cosines beside the sines of the new token's angles, (B, D): what turning makes of the pairs (1, 0)."""
-        assert self.rotary is not None, "what turns is a Rotary"
-        assert step_context.rotation is not None, "asked for only where something turns"
+        """Cosines and sines of the new token's rotary angles, side by side (B, D): the rotation of unit vectors (1, 0)."""
+        assert self.rotary is not None, "a stack that rotates has a Rotary position"
+        assert step_context.rotation is not None, "only called where there is a rotation"
         width = self.rotary.waves.width
-        axes = torch.zeros(width // 2, 2)
-        axes[:, 0] = 1
-        apart = self.rotary.interleaved
-        turned: Any = step_context.rotation((axes if apart else axes.T).reshape(1, 1, 1, width)).view(-1, width)
-        turned = turned.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1) if apart else turned
-        return turned.expand(rows, width)
+        unit_pairs = torch.zeros(width // 2, 2)
+        unit_pairs[:, 0] = 1
+        interleaved = self.rotary.interleaved
+        unit_pairs = (unit_pairs if interleaved else unit_pairs.T).reshape(1, 1, 1, width)
+        rotated: Any = step_context.rotation(unit_pairs).view(-1, width)
+        rotated = rotated.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1) if interleaved else rotated
+        return rotated.expand(rows, width)
 
 
 def _get_norm(sublayer: nn.Module) -> FastNorm:
@@ -138,7 +140,7 @@ def _get_norm(sublayer: nn.Module) -> FastNorm:
 
 
 def _get_tiles(layer: PackedLinear) -> ops.Int8Tiles:
-    """The weights of a layer, if our own operator multiplies them."""
+    """The int8 tiles of a linear layer that the native operator multiplies."""
     if not isinstance(layer, Int8TiledLinear):
         raise NotCompilable
     return layer.weights

@@ -1,4 +1,4 @@
-// Numbers of 16 bits, in which keys and values may be kept; whatever is computed of them has 32.
+// Half precision (float16), in which keys and values may be stored; all arithmetic is float32.
 #pragma once
 #include "vector_math.h"
 
@@ -7,7 +7,7 @@ namespace {
 struct Half {
     uint16_t bits;
 };
-constexpr float MOST = 65504.0f;  // what is larger is kept as this: an infinity would spoil all that it is added to
+constexpr float MOST = 65504.0f;  // larger values are clamped to it, since an infinity would spread to every sum
 
 inline float value(float x) { return x; }
 
@@ -15,19 +15,19 @@ inline float value(Half x) {
     uint32_t rest = x.bits & 0x7fff, bits = (rest << 13) + (rest < 0x7c00 ? 0x38000000u : 0x70000000u);
     float y;
     std::memcpy(&y, &bits, 4);
-    if (rest < 0x400) y = float(rest) * 5.9604645e-8f;  // below 2^-14 all have the same step
+    if (rest < 0x400) y = float(rest) * 5.9604645e-8f;  // subnormal numbers have a constant step
     return x.bits & 0x8000 ? -y : y;
 }
 
-// To the nearest, of two equally near to the even one.
+// Round to nearest, ties to even.
 inline Half shortened(float x) {
     uint32_t bits;
     float y = x > MOST ? MOST : x < -MOST ? -MOST : x;
     std::memcpy(&bits, &y, 4);
     uint16_t sign = uint16_t(bits >> 16 & 0x8000);
     bits &= 0x7fffffff;
-    if (bits > 0x7f800000) return {uint16_t(sign | 0x7e00)};  // not a number
-    if (bits < 0x38800000) {  // one half has the step that all these have
+    if (bits > 0x7f800000) return {uint16_t(sign | 0x7e00)};  // NaN
+    if (bits < 0x38800000) {  // subnormal: adding 0.5 aligns the step
         y = std::fabs(y) + 0.5f;
         std::memcpy(&bits, &y, 4);
         return {uint16_t(sign | (bits - 0x3f000000))};
@@ -40,7 +40,7 @@ inline void keep(const float* from, long count, float* to) { std::memmove(to, fr
 inline void keep(const float* from, long count, Half* to) {
     long i = 0;
 #ifdef SACCADE_AVX2
-    for (; i + 8 <= count; i += 8) {  // in this order what is not a number stays so
+    for (; i + 8 <= count; i += 8) {  // this order of operands keeps NaN
         __m256 x = _mm256_max_ps(_mm256_set1_ps(-MOST), _mm256_loadu_ps(from + i));
         __m128i eight = _mm256_cvtps_ph(_mm256_min_ps(_mm256_set1_ps(MOST), x), _MM_FROUND_TO_NEAREST_INT);
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), eight);

@@ -1,4 +1,4 @@
-// The int8 product: rows of activations rounded to levels, and tiles of weights multiplied by them.
+// Int8 matrix product: activations are quantized row by row and multiplied by tiles of int8 weights.
 #pragma once
 #include <vector>
 
@@ -7,16 +7,16 @@
 
 namespace {
 
-constexpr long TILE = 32;     // output rows that one pass computes together; packed.py packs the weights for it
-constexpr long GROUP = 64;    // columns of a row of activations that share a scale, so that one large number spoils few others
-constexpr long AHEAD = 1024;  // bytes between what is multiplied and what is fetched from memory
+constexpr long TILE = 32;     // output rows that one pass computes together; int8_linear.py packs the weights for it
+constexpr long GROUP = 64;    // columns of a row of activations that share a scale, so that an outlier affects only its group
+constexpr long AHEAD = 1024;  // prefetch distance in bytes
 
-// What a level of a group stands for: least + level * step.
+// Quantization parameters of a group: value = least + level * step.
 struct Span {
     float least, step;
 };
 
-// Round one group of activations to levels from 0 to 127; one that holds an infinity or a NaN gets the step NaN.
+// Quantize one group of activations to levels from 0 to 127; a group with an infinity or a NaN gets the step NaN.
 inline Span level(const float* x, long width, uint8_t* q) {
     float least = x[0], most = x[0], poison = 0.0f;
 #pragma omp simd reduction(min : least) reduction(max : most) reduction(+ : poison)
@@ -36,9 +36,9 @@ inline Span level(const float* x, long width, uint8_t* q) {
 }
 
 #ifdef SACCADE_AVX2
-// The same for a whole group, whose numbers stay in registers.
+// The same for a full group, held in registers.
 inline Span level(const float* x, uint8_t* q) {
-    static_assert(GROUP == 64, "eight registers of eight numbers");
+    static_assert(GROUP == 64, "eight registers of eight floats");
     __m256 part[8], low, high, poison = _mm256_setzero_ps();
     for (int i = 0; i < 8; ++i) part[i] = _mm256_loadu_ps(x + 8 * i);
     low = high = part[0];
@@ -60,7 +60,7 @@ inline Span level(const float* x, uint8_t* q) {
     __m256 under = _mm256_set1_ps(least), times = _mm256_set1_ps(factor);
     __m256i whole[8];
     for (int i = 0; i < 8; ++i) whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_sub_ps(part[i], under), times));
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // packing works on halves of a register
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // the pack instructions work within 128-bit lanes
     for (int i = 0; i < 8; i += 4) {
         __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(whole[i], whole[i + 1]), _mm256_packs_epi32(whole[i + 2], whole[i + 3]));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 8 * i), _mm256_permutevar8x32_epi32(bytes, order));
@@ -71,9 +71,9 @@ inline Span level(const float* x, uint8_t* q) {
 inline Span level(const float* x, uint8_t* q) { return level(x, GROUP, q); }
 #endif
 
-// Products of a tile with C rows of activations; four columns of a row lie side by side. The sum of a group is exact in int32,
-// and is added to the others times its step, beside the sum of its weights times its least. Meanwhile `pace` bytes at a time
-// are fetched from `ahead`, so that memory is read while the processor multiplies.
+// Product of a tile with C rows of activations, whose columns are stored in blocks of four. The sum of a group is exact in int32; it is
+// scaled by the group's step, and the sum of the group's weights times its least is added. Meanwhile memory at `ahead` is
+// prefetched, `pace` bytes at a time.
 template <int C>
 void product(const int8_t* w, const int16_t* weights, const uint8_t* x, const Span* spans, long width, const int8_t* ahead,
              long pace, float (*sums)[TILE]) {
@@ -97,7 +97,7 @@ void product(const int8_t* w, const int16_t* weights, const uint8_t* x, const Sp
                     __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w) + g);
                     __m256i pairs = _mm256_maddubs_epi16(four, v);
                     total[c][g] = _mm256_add_epi32(total[c][g], _mm256_madd_epi16(pairs, ones));
-                    __asm__ volatile("" : "+x"(total[c][g]));  // keeps the sum in its register: gcc would move it about
+                    __asm__ volatile("" : "+x"(total[c][g]));  // keeps the sum in its register; gcc would spill it
                 }
             }
         }
@@ -127,7 +127,7 @@ void product(const int8_t* w, const int16_t* weights, const uint8_t* x, const Sp
     }
 }
 
-// A linear layer as packed.py lays it out: one scale and one bias for each of n rows of k weights.
+// A linear layer as int8_linear.py packs it: n rows of k weights, with one scale and one bias per row.
 struct Layer {
     const int8_t* tiles;
     const int16_t* sums;
@@ -135,14 +135,14 @@ struct Layer {
     long n, k;
 };
 
-// Rows of activations, rounded.
+// Quantized rows of activations.
 struct Rounded {
     const uint8_t* levels;
     const Span* spans;
     long rows, width, groups;
 };
 
-// x (m, k) rounded, in space that this thread has until it rounds something else.
+// Quantize x (m, k) into a thread-local buffer, which the next call of this thread overwrites.
 inline Rounded rounded(const float* x, long m, long k) {
     static thread_local std::vector<uint8_t> kept;
     static thread_local std::vector<Span> kept_spans;
@@ -163,13 +163,13 @@ inline Rounded rounded(const float* x, long m, long k) {
     return {q, spans, m, width, groups};
 }
 
-// One tile of a layer times all rows: take(row, y) gets x · W^T + bias of each, TILE numbers.
+// One tile of a layer times all rows: take(row, y) receives x · W^T + bias of each row, TILE numbers.
 template <class Take>
 void multiply(const Layer& layer, long t, const Rounded& x, const Take& take) {
     const int8_t* tile = layer.tiles + t * TILE * x.width;
     const int16_t* below = layer.sums + t * TILE * x.groups;
     const float *scale = layer.scale + t * TILE, *bias = layer.bias + t * TILE;
-    // a single pass fetches what it needs soon, several passes share the fetching of the next tile
+    // a single pass prefetches its own data; several passes share the prefetching of the next tile
     long m = x.rows, passes = (m + 2) / 3, pace = 4 * TILE / std::max(passes, 1L), step = pace * x.width / 4;
     for (long i = 0; i < m; i += 3) {
         alignas(32) float sums[3][TILE];

@@ -1,15 +1,15 @@
-// The memory of one attention, as steps.py describes it.
+// The KV cache of one attention, as step_ops.py describes it (BoundKVBuffer).
 #pragma once
 #include <cstdint>
 
 struct Room {
-    void *keys, *values;  // floats, or halves
+    void *keys, *values;  // float32, or float16 if `half`
     int64_t half;
-    int64_t row, head, step;  // numbers from one row, head and place to the next
-    int64_t rows, limit;      // how many rows the memory has, and how many places each
-    int64_t share;  // so many rows of queries in turn look at one row of the memory
+    int64_t row, head, step;  // strides of rows, heads and positions, in elements
+    int64_t rows, limit;      // number of rows of the cache, and positions per row
+    int64_t share;  // number of consecutive query rows that read the same row of the cache
     int64_t keep_row, origin_row;
     const int64_t* lengths;
     const uint8_t* keep;
-    const int32_t* origin;  // when given, in which row of the memory each place of a row lies
+    const int32_t* origin;  // optional indirection table: the row of the cache that holds each position of a row
 };

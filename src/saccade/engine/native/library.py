@@ -1,4 +1,4 @@
-"""The compiled operators: built on first use, opened, and put on torch's own threads; or why there are none."""
+"""Loading of the compiled operators, which are built on first use and run on PyTorch's thread pool."""
 
 import ctypes
 import os
@@ -61,7 +61,7 @@ def _load_library() -> tuple[Any, str]:
     if os.environ.get("SACCADE_NATIVE") == "0":
         return None, "SACCADE_NATIVE=0 switches the compiled operators off"
     reason = ""
-    for flags in (("-march=native",), ()):  # some compilers know no native
+    for flags in (("-march=native",), ()):  # some compilers do not support it
         try:
             return open_library(build_library(SOURCES, *flags)), ""
         except (BuildError, OSError) as error:
@@ -70,14 +70,14 @@ def _load_library() -> tuple[Any, str]:
 
 
 def open_library(path: Path) -> Any:
-    """The compiled functions with their signatures, on torch's own pool of threads."""
+    """Open a compiled library, declare its functions, and let it use PyTorch's thread pool."""
     opened = ctypes.CDLL(str(path))
     for name, (arguments, result) in SIGNATURES.items():
         getattr(opened, name).argtypes = arguments
         getattr(opened, name).restype = result
-    # looked up through torch, the names lead to the very OpenMP that torch uses, whatever else is loaded
-    torch_itself = ctypes.CDLL(torch._C.__file__)
-    if hasattr(torch_itself, "GOMP_parallel") and hasattr(torch_itself, "omp_get_max_threads"):
-        run, size = torch_itself.GOMP_parallel, torch_itself.omp_get_max_threads
+    # symbols looked up through torch belong to the OpenMP runtime that torch uses, whatever others are loaded
+    torch_library = ctypes.CDLL(torch._C.__file__)
+    if hasattr(torch_library, "GOMP_parallel") and hasattr(torch_library, "omp_get_max_threads"):
+        run, size = torch_library.GOMP_parallel, torch_library.omp_get_max_threads
         opened.saccade_set_thread_pool(ctypes.cast(run, POINTER), ctypes.cast(size, POINTER))
     return opened

@@ -1,5 +1,5 @@
-// The inner loops of the engine: weights packed to int8, their products, norms. Plain C functions without torch's headers;
-// building.py compiles them on first use.
+// The inner loops of the engine: packing weights to int8, int8 matrix products, norms. Plain C functions without PyTorch's headers;
+// build.py compiles them on first use.
 #include "int8_matmul.h"
 
 // Nothing runs in parallel before saccade_set_thread_pool is called.
@@ -9,10 +9,10 @@ thread_local long alone = 0, patience = 8;
 
 namespace {
 
-constexpr long CHUNK = 98304;  // bytes of weights a thread takes at a time: a long run for the processor's own prefetcher
+constexpr long CHUNK = 98304;  // bytes of weights that a thread takes at a time, long enough for the hardware prefetcher
 
-// Round a row of weights to [-127, 127] and return its scale; one that holds an infinity or a NaN gets the scale NaN.
-float quantise(const float* x, long width, int8_t* q) {
+// Quantize a row of weights to [-127, 127] and return its scale; a row with an infinity or a NaN gets the scale NaN.
+float quantize(const float* x, long width, int8_t* q) {
     float most = 0.0f, poison = 0.0f;
 #pragma omp simd reduction(max : most) reduction(+ : poison)
     for (long i = 0; i < width; ++i) {
@@ -33,27 +33,27 @@ float quantise(const float* x, long width, int8_t* q) {
 
 extern "C" {
 
-// Name the pool's two entry points.
+// Set the two entry points of the thread pool.
 void saccade_set_thread_pool(void* run, void* size) {
     parallel = reinterpret_cast<Parallel>(run);
     pool_size = reinterpret_cast<int (*)()>(size);
 }
 
-// Round a weight (N, K) row by row and lay it out in tiles, which are zero before, and sum up each group of each row; a row
-// that is not finite gets the scale NaN.
+// Quantize a weight (N, K) row by row into tiles, which must be zero before, and compute the sum of each group of each row; a
+// row that is not finite gets the scale NaN.
 void saccade_pack_int8(const float* weight, long n, long k, int8_t* tiles, int16_t* sums, float* scale) {
     long width = (k + 3) / 4 * 4, groups = (k + GROUP - 1) / GROUP;
     spread((n + TILE - 1) / TILE, 1, n * k > 32768, [=](long t) {
         std::vector<int8_t> row(size_t(width), 0);
         for (long r = 0; r < std::min(TILE, n - t * TILE); ++r) {
-            scale[t * TILE + r] = quantise(weight + (t * TILE + r) * k, k, row.data());
+            scale[t * TILE + r] = quantize(weight + (t * TILE + r) * k, k, row.data());
             for (long c = 0; c < width; c += 4) std::memcpy(tiles + (t * width + c) * TILE + 4 * r, row.data() + c, 4);
             for (long c = 0; c < k; ++c) sums[(t * groups + c / GROUP) * TILE + r] += row[size_t(c)];
         }
     });
 }
 
-// out (M, N) = act(x (M, K) · W^T + bias) + add, with W in tiles of int8 and one scale a row of W and a span a group of x.
+// out (M, N) = act(x (M, K) · W^T + bias) + add, with int8 tiles of W, one scale per row of W and one span per group of x.
 void saccade_int8_linear(const int8_t* w, const int16_t* weights, const float* scale, const float* bias, long n, long k,
                     const float* x, const float* add, float* out, long m, long act) {
     Rounded rows = rounded(x, m, k);
@@ -67,7 +67,7 @@ void saccade_int8_linear(const int8_t* w, const int16_t* weights, const float* s
             std::memcpy(out + row * n + first, y, size_t(count) * 4);
         });
         if (act == NONE) return;
-        // all rows after another, so that no product has to wait for an exponential
+        // activations after all products, so that no product waits for an exponential
         for (long row = 0; row < m; ++row) {
             float* y = out + row * n + first;
             activate(act, y, count);
@@ -77,7 +77,7 @@ void saccade_int8_linear(const int8_t* w, const int16_t* weights, const float* s
     });
 }
 
-// Each row minus its mean (unless `rms`), over its root mean square, times weight, plus bias.
+// Layer norm of each row, or RMS norm if `rms`.
 void saccade_norm(const float* x, const float* weight, const float* bias, float eps, float* out, long rows, long width,
                   long rms) {
     spread(rows, 1, rows * width > 32768, [=](long row) {

@@ -1,8 +1,8 @@
-"""Operators of our own for inference on a CPU: int8 products, attention of one new token, norms.
+"""Native CPU operators for inference: int8 matrix products, attention of one new token over its KV cache, norms.
 
-The C++ beside this file is compiled on first use; without a compiler, or with `SACCADE_NATIVE=0`, PyTorch computes the same,
-slower. `is_available` says which of the two it is, `unavailable_reason` says why. There are no gradients here: call them
-under `torch.no_grad()`.
+The C++ sources in this folder are compiled on first use. Without a compiler, or with `SACCADE_NATIVE=0`, PyTorch computes the
+same, more slowly: `is_available` tells which is in use, and `unavailable_reason` why. The operators have no gradients: call
+them under `torch.no_grad()`.
 """
 
 import ctypes
@@ -47,19 +47,19 @@ def attend(
     keep: Tensor | None = None,
     new_kv: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """One new token per row looks at its memory: q (B, H, D), keys and values (B, G, K, D), lengths (B,) -> (B, H, D).
+    """Attention of one new token per row over its KV cache: q (B, H, D), keys and values (B, G, K, D), lengths (B,) -> (B, H, D).
 
-    `keep` (B, K) is True where a place may be seen. `new_kv` is the new token's own key and value, (B, G, D) each: they are
-    first written to place `lengths - 1`.
+    `keep` (B, K) is True for positions that may be attended to. `new_kv` is the key and value of the new token, (B, G, D) each,
+    which are first written to position `lengths - 1`.
     """
-    room = KVBufferRef(keys, values, lengths, keep)
+    buffer = KVBufferRef(keys, values, lengths, keep)
     check_attend(q, keys, values, new_kv)
     (b, h, d), (g, limit) = q.shape, keys.shape[1:3]
-    least, found = 0 if new_kv is None else 1, library()
-    if found is None or not q.numel():
-        check_lengths(lengths, limit, least)
-        for memory, new in zip((keys, values), new_kv or (), strict=False):
-            reference_ops.write_last(memory, to_cache_dtype(new, memory.dtype), lengths)
+    min_length, compiled = 0 if new_kv is None else 1, library()
+    if compiled is None or not q.numel():
+        check_lengths(lengths, limit, min_length)
+        for cache, new in zip((keys, values), new_kv or (), strict=False):
+            reference_ops.write_last(cache, to_cache_dtype(new, cache.dtype), lengths)
         return reference_ops.attend(q, keys.float(), values.float(), lengths, scale, keep)
     q = make_rows_contiguous(q)
     new = (None, None, 0)
@@ -69,16 +69,16 @@ def attend(
             key, value = make_contiguous(key), make_contiguous(value)
         new = (key.data_ptr(), value.data_ptr(), key.stride(0))
     out = q.new_empty((b, h, d))
-    asked = (ctypes.byref(room.c_struct), q.data_ptr(), q.stride(0), *new, out.data_ptr(), b, h, g, d, scale)
-    if found.saccade_attend(*asked) >= 0:
-        check_lengths(lengths, limit, least)
+    arguments = (ctypes.byref(buffer.c_struct), q.data_ptr(), q.stride(0), *new, out.data_ptr(), b, h, g, d, scale)
+    if compiled.saccade_attend(*arguments) >= 0:
+        check_lengths(lengths, limit, min_length)
     return out
 
 
 def gather(cache: Tensor, indirection: Tensor, length: int, buffer: Tensor | None = None) -> Tensor:
-    """The first `length` places of a memory (P, G, K, D), each from the row that `indirection` (B, K) says, as (B, G, K, D).
+    """Gather the first `length` positions of a cache (P, G, K, D), each from the row in the table `indirection` (B, K).
 
-    They go to the `buffer` memory, if it is one of the right size; what lies behind them is anything.
+    The result (B, G, K, D) is written to `buffer` if its shape fits; positions from `length` on are undefined.
     """
     check_gather(cache, indirection, length)
     out = (
@@ -86,25 +86,26 @@ def gather(cache: Tensor, indirection: Tensor, length: int, buffer: Tensor | Non
         if buffer is not None and _fits_buffer(buffer, cache, len(indirection))
         else _empty_like(cache, len(indirection))
     )
-    used, found = indirection[:, :length], library()
-    if found is None or not (cache.is_cpu and cache.is_contiguous() and used.numel() and cache.numel()):
+    used, compiled = indirection[:, :length], library()
+    if compiled is None or not (cache.is_cpu and cache.is_contiguous() and used.numel() and cache.numel()):
         out[:, :, :length] = reference_ops.gather(cache, used)
         return out
     used = make_contiguous(used.to("cpu", torch.int32))
-    # strides follow from the shape: of an axis with one place only a tensor in one piece may say any
-    _, heads, places, width = cache.shape
-    place = width * cache.element_size()
-    sizes = (len(used), heads, heads * places * place, places * place, place, length)
-    found.saccade_gather(cache.data_ptr(), out.data_ptr(), used.data_ptr(), length, *sizes)
+    # strides are computed from the shape, since a contiguous tensor may report any stride for an axis of size one
+    _, heads, positions, width = cache.shape
+    vector_bytes = width * cache.element_size()
+    head_bytes = positions * vector_bytes
+    sizes = (len(used), heads, heads * head_bytes, head_bytes, vector_bytes, length)
+    compiled.saccade_gather(cache.data_ptr(), out.data_ptr(), used.data_ptr(), length, *sizes)
     return out
 
 
 def _fits_buffer(buffer: Tensor, cache: Tensor, rows: int) -> bool:
-    """Whether so many rows of a memory can be copied to a buffer one, which must not be the same space."""
-    alike = buffer.shape == (rows, *cache.shape[1:]) and buffer.dtype is cache.dtype and buffer.device == cache.device
-    return (
-        alike and buffer.is_contiguous() and buffer.untyped_storage().data_ptr() != cache.untyped_storage().data_ptr()
-    )
+    """Whether `rows` rows of a cache can be written to `buffer`, which must not share the cache's storage."""
+    has_shape = buffer.shape == (rows, *cache.shape[1:])
+    is_alike = has_shape and buffer.dtype is cache.dtype and buffer.device == cache.device
+    shares_storage = buffer.untyped_storage().data_ptr() == cache.untyped_storage().data_ptr()
+    return is_alike and buffer.is_contiguous() and not shares_storage
 
 
 def _empty_like(cache: Tensor, rows: int) -> Tensor:
@@ -112,7 +113,7 @@ def _empty_like(cache: Tensor, rows: int) -> Tensor:
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
-    """Layer norm over the last axis."""
+    """Layer normalization over the last axis."""
     check_norm(x, weight, bias)
     x = to_native_input(x)
     if not is_available() or not x.numel():
@@ -132,8 +133,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def _run_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, is_rms: int) -> Tensor:
     weight, bias = make_contiguous(weight), None if bias is None else make_contiguous(bias)
     out, width = torch.empty(x.shape), x.size(-1)
-    shift = None if bias is None else bias.data_ptr()
+    bias_address = None if bias is None else bias.data_ptr()
     library().saccade_norm(
-        x.data_ptr(), weight.data_ptr(), shift, eps, out.data_ptr(), x.numel() // width, width, is_rms
+        x.data_ptr(), weight.data_ptr(), bias_address, eps, out.data_ptr(), x.numel() // width, width, is_rms
     )
     return out

@@ -1,4 +1,4 @@
-"""What a chain is made of: its steps and the rooms they look at, each also in the form that step_program.cpp reads."""
+"""The operators of a `StepProgram` and references to KV buffers, each also as the C structure that step_program.cpp reads."""
 
 import ctypes
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ INTEGER_FIELDS = ("kind", "x", "result", "add", "rows", "columns", "activation",
 
 
 class BoundOp(ctypes.Structure):
-    """A step with addresses."""
+    """An operator with its addresses, as a C structure."""
 
     _fields_ = (
         *((name, INT) for name in INTEGER_FIELDS),
@@ -26,7 +26,7 @@ class BoundOp(ctypes.Structure):
 
 
 class BoundKVBuffer(ctypes.Structure):
-    """A room with addresses."""
+    """A KV buffer with its addresses, as a C structure."""
 
     _fields_ = (
         ("keys", POINTER),
@@ -51,7 +51,7 @@ class BoundKVBuffer(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Op:
-    """One operator of a chain; results are numbered in the order of their making, and 0 is the input."""
+    """One operator of a program. Results are numbered in the order in which they are computed; 0 is the input."""
 
     kind: int
     x: int
@@ -69,25 +69,24 @@ class Op:
 
     @property
     def writes_kv(self) -> bool:
-        """Whether it looks at a room and has keys and values of its own, which are first written to it."""
+        """Whether it is a self-attention, which first writes the new token's key and value to the KV buffer."""
         return self.kind == ATTEND and self.rows > self.heads * self.columns
 
     def bind(self, offsets: dict[int | None, int]) -> BoundOp:
-        """The step with addresses for names."""
-        there = replace(self, x=offsets[self.x], result=offsets[self.result], add=offsets[self.add])
-        given = [t.data_ptr() for t in (self.tensors if self.layer is None else self.layer.tensors)]
-        return BoundOp(
-            *(getattr(there, name) for name in INTEGER_FIELDS), *given, *[None] * (4 - len(given)), self.value
-        )
+        """The C structure of the operator, with memory offsets in place of result numbers."""
+        located = replace(self, x=offsets[self.x], result=offsets[self.result], add=offsets[self.add])
+        pointers = [t.data_ptr() for t in (self.tensors if self.layer is None else self.layer.tensors)]
+        pointers += [None] * (4 - len(pointers))
+        return BoundOp(*(getattr(located, name) for name in INTEGER_FIELDS), *pointers, self.value)
 
 
 class KVBufferRef:
-    """The memory of one attention: keys and values (B, G, K, D), how much of each row counts, and what of it may be seen.
+    """The KV cache of one attention: keys and values (B, G, K, D), the length of each row, and a mask `keep` (B, K).
 
-    They are float32, or float16, which takes half the space and half the time to be read; sums are float32.
-    `lengths` (B,) may be filled with other numbers between calls. `rows_per_source` rows in turn, such as beams, look at
-    one row. Where rows have changed places and the memory has not, `indirection` (B, K) says in which of its rows each
-    place of a row lies.
+    Keys and values are float32, or float16, which takes half the memory and half the time to read; sums are float32. The
+    values of `lengths` (B,) may be changed between calls. `rows_per_source` consecutive rows, such as beams, read one row of the
+    cache. `indirection` (B, K) gives, for rows that were reordered without copying, the row of the cache that holds each
+    position.
     """
 
     def __init__(
@@ -103,9 +102,7 @@ class KVBufferRef:
             check_indirection(indirection, keys, rows_per_source)
         check_kv(keys, values, lengths, keep, rows=len(keys if indirection is None else indirection))
         if rows_per_source < 1:
-            raise ValueError(
-                f"At least one row looks at each row of a memory; got rows_per_source = {rows_per_source}."
-            )
+            raise ValueError(f"rows_per_source must be at least 1; got {rows_per_source}.")
         self.keys, self.values, self.lengths, self.keep = keys, values, lengths, keep
         self.rows_per_source, self.indirection = rows_per_source, indirection
         self.shape = keys.size(1), keys.size(3)
@@ -119,6 +116,6 @@ class KVBufferRef:
             keys.size(2),
             rows_per_source,
         )
-        strides = [0 if given is None else given.stride(0) for given in (keep, indirection)]
-        pointers = [None if given is None else given.data_ptr() for given in (lengths, keep, indirection)]
+        strides = [0 if t is None else t.stride(0) for t in (keep, indirection)]
+        pointers = [None if t is None else t.data_ptr() for t in (lengths, keep, indirection)]
         self.c_struct = BoundKVBuffer(*addresses, *strides, *pointers)

@@ -1,4 +1,5 @@
-// Several operators of native.cpp in one call, for one new token a row: chain.py writes the list, steps.py its form, this file walks it.
+// Interpreter of a StepProgram: runs several operators of native.cpp in one call, for one new token per row. step_program.py makes
+// the list of operators and step_ops.py defines its layout.
 #include "vector_math.h"
 #include "kv_buffer.h"
 
@@ -11,7 +12,7 @@ void saccade_norm(const float*, const float*, const float*, float, float*, long,
 
 enum Kind : int64_t { LINEAR, ATTEND, NORM, RMS, TURN, GATE };
 
-// One step; x, to and add say where a row's numbers lie: so many floats into the scratch space, or INPUT, OUTPUT, NOTHING.
+// One operator; x, to and add are offsets in floats per row into the scratch space, or INPUT, OUTPUT, NOTHING.
 enum Place : int64_t { INPUT = -1, OUTPUT = -2, NOTHING = -3 };
 struct Step {
     int64_t kind, x, to, add, rows, columns, act, heads, groups, room;
@@ -19,7 +20,7 @@ struct Step {
     double number;
 };
 
-// Turn the pairs of columns of `heads` heads of each row by the angles of the row, given as cosines beside sines.
+// Rotary positions: rotate the column pairs of `heads` heads of each row by the row's angles, given as cosines and sines side by side.
 static void turn(const Step& s, float* x, const float* turns, long b, long width) {
     long half = s.columns / 2, apart = s.act ? 1 : half, next = s.act ? 2 : 1;
     for (long i = 0; i < b * s.heads; ++i) {
@@ -43,15 +44,15 @@ static void gate(const Step& s, float* x, float* to, long b) {
     }
 }
 
-// A token's queries, beside its keys and values if there are groups to write them to, look at a room.
-static long look(const Step& s, const Room& r, const float* x, float* to, long b) {
+// Attention of a token over a KV buffer; its key and value follow its queries if they are to be written to the buffer.
+static long attend(const Step& s, const Room& r, const float* x, float* to, long b) {
     long h = s.heads, g = s.groups, d = s.columns, width = s.rows;
     bool own = width > h * d;
     return saccade_attend(&r, x, width, own ? x + h * d : nullptr, own ? x + (h + g) * d : nullptr, width, to, b, h, g, d,
                           float(s.number));
 }
 
-// Walk the steps; returns the room whose lengths or origins do not fit, or -1.
+// Run all operators; returns -1, or the buffer whose lengths or origins are out of range.
 long saccade_run_program(const Step* steps, long count, const Room* rooms, const float* turns, float* space, const float* input,
                    float* output, long b) {
     auto at = [=](int64_t place) {
@@ -65,7 +66,7 @@ long saccade_run_program(const Step* steps, long count, const Room* rooms, const
             saccade_int8_linear(static_cast<const int8_t*>(s->first), static_cast<const int16_t*>(s->second),
                            static_cast<const float*>(s->third), static_cast<const float*>(s->fourth), s->rows, s->columns, x,
                            at(s->add), to, b, s->act);
-        if (s->kind == ATTEND && look(*s, rooms[s->room], x, to, b) >= 0) return s->room;
+        if (s->kind == ATTEND && attend(*s, rooms[s->room], x, to, b) >= 0) return s->room;
         if (s->kind == NORM || s->kind == RMS)
             saccade_norm(x, first, second, float(s->number), to, b, s->rows, s->kind == RMS);
         if (s->kind == TURN) turn(*s, x, turns, b, s->rows);

@@ -1,18 +1,18 @@
-// Work shared among the threads that torch has already started: a second pool in the process would fight for the same cores.
+// Parallel loops on PyTorch's OpenMP threads: a second thread pool in the process would compete for the same cores.
 #pragma once
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 
-#pragma GCC visibility push(hidden)  // every copy of the library has its own
+#pragma GCC visibility push(hidden)  // every loaded copy of the library has its own
 
-// OpenMP's entry points, as loading.py finds them in torch; native.cpp has these and those below.
+// OpenMP's entry points, which library.py looks up in torch; they and the variables below are defined in native.cpp.
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 extern Parallel parallel;
 extern int (*pool_size)();
 
-// Calls that this thread makes alone because the pool came late: on a busy machine a thread that waits for its core would
-// hold up every product, so after a wait the pool is left alone for a while, twice as long after each further one.
+// Number of calls that run on this thread alone because the pool was slow: on a busy machine a worker that waits for its core
+// would delay every product, so after a delay the pool is not used for a while, with exponential backoff.
 extern thread_local long alone, patience;
 
 #pragma GCC visibility pop
@@ -21,8 +21,8 @@ namespace {
 
 inline long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
-// Run body(0), ..., body(tasks - 1) on the pool, whoever is free taking the next `grain` tasks, and fewer towards the end, so that
-// nobody waits long for the last; small work stays here.
+// Run body(0), ..., body(tasks - 1) on the pool. Free threads take the next `grain` tasks, and fewer towards the end, so that all
+// finish at about the same time; small loops (not `worth` it) run on the calling thread.
 template <class Body>
 void spread(long tasks, long grain, bool worth, const Body& body) {
     long threads = worth && parallel && --alone < 0 ? std::min<long>(pool_size(), (tasks + grain - 1) / grain) : 1;
@@ -34,7 +34,7 @@ void spread(long tasks, long grain, bool worth, const Body& body) {
         const Body& body;
         long tasks, grain, threads;
         std::atomic<long> next{0};
-        std::atomic<long long> over{0};  // when the first thread found nothing left to do
+        std::atomic<long long> over{0};  // when the first thread ran out of tasks
     } job{body, tasks, grain, threads};
     auto work = [](void* given) {
         auto& job = *static_cast<Job*>(given);

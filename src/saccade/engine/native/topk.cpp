@@ -1,11 +1,11 @@
-// The best words of a vocabulary for each row, while the scores of all words are never there together.
+// Fused output layer and top-k: the best tokens of each row, without storing the scores of the whole vocabulary.
 #include <cfloat>
 
 #include "int8_matmul.h"
 
 namespace {
 
-constexpr long BLOCK = 8 * TILE;  // words that are multiplied before they are ranked: products and exponentials do not mix well
+constexpr long BLOCK = 8 * TILE;  // tokens that are scored before they are ranked, since products and exponentials interleave badly
 
 inline float largest(const float* y) {
     float most = -INFINITY;
@@ -14,9 +14,9 @@ inline float largest(const float* y) {
     return most;
 }
 
-// What is known of some scores of a row: the largest, the sum of all e^(score - largest), and the best few.
+// Running statistics of a row's scores: the maximum, the sum of e^(score - maximum), and the top k.
 struct Ranks {
-    float* values;  // the best first, -inf where there are no more
+    float* values;  // in descending order, padded with -inf
     int64_t* tokens;
     long count;
     float top = -FLT_MAX;
@@ -35,7 +35,7 @@ struct Ranks {
         top = higher;
     }
 
-    // Take in the scores of a block of words, from `first` on; what stands behind the last one is -inf.
+    // Add the scores of a block of tokens that starts at `first`; scores beyond the vocabulary are -inf.
     void take(const float* y, int64_t first) {
         float most[BLOCK / TILE], raised = 0.0f;
         for (long t = 0; t < BLOCK / TILE; ++t) most[t] = largest(y + t * TILE);
@@ -54,13 +54,13 @@ struct Ranks {
 
 extern "C" {
 
-// Of the scores x (M, K) · W^T + bias of each row the `count` best and their words, (M, count), the best first and of equals
-// the first, and the log-probability of the best, (M); as many as there are not are -inf. What is no number has no rank.
+// The `count` highest scores x (M, K) · W^T + bias of each row and their tokens, (M, count), in descending order and the lower token
+// first among equals, and the log-probability of the best, (M). Missing entries are -inf; NaN is never among the best.
 void saccade_topk(const int8_t* w, const int16_t* weights, const float* scale, const float* bias, long n, long k,
                   const float* x, long m, long count, float* values, int64_t* tokens, float* chances) {
     Rounded rows = rounded(x, m, k);
     Layer layer{w, weights, scale, bias, n, k};
-    long tiles = (n + TILE - 1) / TILE, strips = pool_size ? 2 * pool_size() : 1;  // of the vocabulary, which threads share
+    long tiles = (n + TILE - 1) / TILE, strips = pool_size ? 2 * pool_size() : 1;  // parts of the vocabulary, distributed over the threads
     std::vector<float> best(size_t(strips * m * count), -INFINITY);
     std::vector<int64_t> words(size_t(strips * m * count), 0);
     std::vector<Ranks> ranks(size_t(strips * m));
