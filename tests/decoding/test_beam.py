@@ -230,7 +230,7 @@ def test_coverage_is_what_the_paper_says(name):
             seen = torch.cat([look.weights.mean(1) for look in looks], dim=1).sum(1)
             wanted = logs / len(target) ** 0.8 + 0.4 * seen.clamp(max=1.0).log().sum()
             assert one.score == pytest.approx(float(wanted))
-    with pytest.raises(ValueError, match="no part of this GPT2 looks across"):
+    with pytest.raises(ValueError, match="needs cross-attention to a source, which this GPT2 does not have"):
         beam_search(
             MODELS["gpt2"](),
             batch,
@@ -298,11 +298,11 @@ def test_the_highest_of_blocks_are_the_highest_of_all(vocab, count):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"beams": 0}, "at least one beam"),
+        ({"beams": 0}, "At least one beam"),
         ({"beams": 4, "beam_groups": 3}, "4 beams in 3 groups"),
         ({"length_penalty": math.nan}, "finite"),
         ({"coverage_penalty": -1.0}, "0 or more"),
-        ({"diversity_penalty": 1.0}, "two or more groups"),
+        ({"diversity_penalty": 1.0}, "set beam_groups to 2 or more"),
     ],
 )
 def test_beams_that_cannot_be_are_refused(options, said):
@@ -312,12 +312,12 @@ def test_beams_that_cannot_be_are_refused(options, said):
 
 def test_a_call_that_cannot_be_is_refused():
     model, batch = MODELS["gpt2"](), Batch(Text.pad(ROWS))
-    with pytest.raises(ValueError, match="4 beams find 1 to 4 texts, not 5"):
+    with pytest.raises(ValueError, match="4 beams give 1 to 4 texts, not n_best=5"):
         beam_search(model, batch, StoppingCriteria(stop_ids=None, max_new_tokens=3), n_best=5)
-    with pytest.raises(ValueError, match="max_new_tokens=0"):
+    with pytest.raises(ValueError, match="max_new_tokens must be at least 1; got 0"):
         beam_search(model, batch, StoppingCriteria(stop_ids=None, max_new_tokens=0))
     with pytest.raises(ValueError, match="stop token 9 is unknown"):
         beam_search(model, batch, StoppingCriteria(stop_ids=9, max_new_tokens=3))
     nothing = lambda scores, sofar: torch.full_like(scores, -math.inf)
-    with pytest.raises(ValueError, match="Row 0: nothing could be written"):
+    with pytest.raises(ValueError, match="Row 0: no text could be generated"):
         beam_search(model, batch, StoppingCriteria(stop_ids=None, max_new_tokens=3, processors=[nothing]))

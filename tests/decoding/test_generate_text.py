@@ -98,10 +98,10 @@ def test_choices_rules_and_settings_hold_for_text(writer):
 
 def test_who_cannot_write_text_says_so(writer):
     reader = new("bert", bert.Config(vocab=9, width=8, layers=1, heads=2, ffn_width=8))
-    with pytest.raises(ValueError, match=r"a language model or an encoder-decoder; bert does not write"):
+    with pytest.raises(ValueError, match=r"a language model or an encoder-decoder; bert generates no text"):
         saccade.generate(reader, "a small")
     bare = new("gpt2", gpt2.Config(vocab=9, width=8, layers=1, heads=2, max_positions=8))
-    with pytest.raises(ValueError, match="without a tokenizer"):
+    with pytest.raises(ValueError, match="has no tokenizer"):
         saccade.generate(bare, "a small")
     with pytest.raises(ValueError, match="decoding is for text"):
         saccade.generate(writer, Batch(Text.pad([[1]])), decoding=GenerationConfig(), max_new_tokens=1)

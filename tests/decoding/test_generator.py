@@ -96,7 +96,7 @@ def test_coverage_reaches_the_search():
     writer = model("transformer")
     plain, covered = (texts(GenerationConfig(beams=3, coverage_penalty=weight), writer=writer) for weight in (0.0, 2.0))
     assert all(one[0].score <= other[0].score for one, other in zip(covered, plain, strict=True))
-    with pytest.raises(ValueError, match="looks across"):
+    with pytest.raises(ValueError, match="needs cross-attention"):
         texts(GenerationConfig(beams=3, coverage_penalty=2.0))
 
 
@@ -215,35 +215,41 @@ def test_rules_and_stop_strings_hold(beams):
     ("given", "said"),
     [
         ({"beams": 0}, "--beams: at least 1 is needed; got 0"),
-        ({"beams": 4, "temperature": 0.7}, "--temperature: --beams leaves nothing to chance"),
-        ({"beams": 4, "mbr_samples": 3}, "--beams and --mbr-samples are two ways"),
-        ({"contrastive_alpha": 0.5, "prompt_lookup": True}, "--contrastive-alpha and --prompt-lookup are two ways"),
-        ({"draft_model": "x", "prompt_lookup": True}, "--draft-model and --prompt-lookup are two ways"),
-        ({"draft_model": "x", "temperature": 0.5}, "--temperature: --draft-model leaves nothing to chance"),
-        ({"mbr_samples": 4, "temperature": 0.0}, "--mbr-samples: they are drawn"),
-        ({"top_k": 4}, "--top-k: it narrows what is drawn"),
-        ({"typical_p": 0.5, "temperature": 0.0}, "--typical-p: it narrows"),
-        ({"beam_groups": 2}, "--beam-groups: it is about beams"),
-        ({"coverage_penalty": 0.1}, "--coverage-penalty: it is about beams"),
-        ({"n_best": 3}, "--n-best: several texts come of --beams"),
-        ({"beams": 2, "n_best": 3}, "2 beams find 2 texts at most; got 3"),
-        ({"max_new_tokens": 3, "min_new_tokens": 5}, "at most 3 tokens and at least 5"),
-        ({"choices": ("a",), "regex": "a"}, "--choices: a list of texts and --regex"),
+        ({"beams": 4, "temperature": 0.7}, "--temperature: --beams does not sample"),
+        ({"beams": 4, "mbr_samples": 3}, "--beams and --mbr-samples are two decoding strategies"),
+        (
+            {"contrastive_alpha": 0.5, "prompt_lookup": True},
+            "--contrastive-alpha and --prompt-lookup are two decoding strategies",
+        ),
+        ({"draft_model": "x", "prompt_lookup": True}, "--draft-model and --prompt-lookup are two decoding strategies"),
+        ({"draft_model": "x", "temperature": 0.5}, "--temperature: --draft-model does not sample"),
+        ({"mbr_samples": 4, "temperature": 0.0}, "--mbr-samples: a temperature of 0 does not sample"),
+        ({"top_k": 4}, "--top-k: it filters what is sampled"),
+        ({"typical_p": 0.5, "temperature": 0.0}, "--typical-p: it filters"),
+        ({"beam_groups": 2}, "--beam-groups: it belongs to beam search"),
+        ({"coverage_penalty": 0.1}, "--coverage-penalty: it belongs to beam search"),
+        ({"n_best": 3}, "--n-best: several texts come from beam search"),
+        ({"beams": 2, "n_best": 3}, "2 beams give at most 2 texts; got 3"),
+        ({"max_new_tokens": 3, "min_new_tokens": 5}, "a maximum of 3 tokens is below the minimum of 5"),
+        ({"choices": ("a",), "regex": "a"}, "--choices: it and --regex both constrain"),
         ({"temperature": float("nan")}, "--temperature: a number is needed; got nan"),
         ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size: 0 or more"),
         ({"beams": 4, "beam_groups": 3}, "4 beams in 3 groups"),
         ({"temperature": -1.0}, "--temperature: 0 or more is needed; got -1.0"),
         ({"repetition_penalty": 0.0}, "--repetition-penalty: a number above 0 is needed"),
-        ({"diversity_penalty": 0.5}, "--diversity-penalty: it is about beams"),
-        ({"beams": 4, "diversity_penalty": 0.5}, "--diversity-penalty: it is between groups"),
-        ({"contrastive_alpha": -1.0}, "--contrastive-alpha: a share from 0 to 1 is needed; got -1.0"),
-        ({"contrastive_alpha": 2.0}, "--contrastive-alpha: a share from 0 to 1 is needed; got 2.0"),
-        ({"temperature": 1.0, "top_p": 2.0}, "--top-p: a share above 0 and at most 1"),
-        ({"temperature": 1.0, "min_p": -0.1}, "--min-p: a share from 0 to 1"),
-        ({"bad_words": ("a", "")}, "--bad-words: a text of at least one letter"),
-        ({"stop": ("",)}, "--stop: a text of at least one letter"),
-        ({"regex": "a*", "stop": ("b",)}, "--regex: it says where a text ends, and --stop would cut it"),
-        ({"choices": ("ab",), "stop": ("b",)}, "--choices: it says where a text ends"),
+        ({"diversity_penalty": 0.5}, "--diversity-penalty: it belongs to beam search"),
+        ({"beams": 4, "diversity_penalty": 0.5}, "--diversity-penalty: it applies between beam groups"),
+        (
+            {"contrastive_alpha": -1.0},
+            "--contrastive-alpha: a number from 0 to 1 is needed, and 0 disables it; got -1.0",
+        ),
+        ({"contrastive_alpha": 2.0}, "--contrastive-alpha: a number from 0 to 1 is needed, and 0 disables it; got 2.0"),
+        ({"temperature": 1.0, "top_p": 2.0}, "--top-p: a probability above 0 and at most 1"),
+        ({"temperature": 1.0, "min_p": -0.1}, "--min-p: a number from 0 to 1"),
+        ({"bad_words": ("a", "")}, "--bad-words: a text of at least one character"),
+        ({"stop": ("",)}, "--stop: a text of at least one character"),
+        ({"regex": "a*", "stop": ("b",)}, "--regex: the constraint decides where a text ends, and --stop would cut it"),
+        ({"choices": ("ab",), "stop": ("b",)}, "--choices: the constraint decides where a text ends"),
         ({"regex": "("}, "--regex: The expression '('"),
         ({"temperature": 1.0, "seed": 2**64}, "--seed: a whole number of at most 64 bits"),
         ({"beams": 2, "length_penalty": 1000.0}, "--length-penalty: a number from -10 to 10 is needed; got 1000.0"),
@@ -262,7 +268,7 @@ def test_the_steepest_length_penalty_still_gives_numbers(penalty):
     ):
         assert all(math.isfinite(one.score) for one in row)
         assert all(one.score == pytest.approx(one.cumulative_logprob / counted(one) ** penalty) for one in row)
-    with pytest.raises(ValueError, match="length penalty is a number from -10 to 10; got 11"):
+    with pytest.raises(ValueError, match="length penalty must be from -10 to 10; got 11"):
         BeamConfig(2, length_penalty=11.0)
 
 
@@ -392,7 +398,7 @@ def test_only_who_waits_long_at_a_terminal_sees_a_bar(terminal, after, shown, mo
         (["translate", "nowhere", "--beams", "0"], "saccade translate: --beams: at least 1 is needed; got 0."),
         (
             ["caption", "nowhere", "--beams", "2", "--mbr-samples", "3"],
-            "--beams and --mbr-samples are two ways to write",
+            "--beams and --mbr-samples are two decoding strategies",
         ),
         (["generate", "nowhere", "a", "--data", "b"], "A text and --data are two ways to begin"),
         (["generate", "nowhere", "--count", "3", "--beams", "2"], "--count 3 texts would be the same one"),

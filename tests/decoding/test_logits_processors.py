@@ -161,13 +161,13 @@ class Never(CheckedProcessor):
 
 def test_what_can_never_be_is_said_before_anything_is_written():
     for rule, words in (
-        (MinNewTokens(9, (0,)), "At least 9 tokens and at most 8 cannot both be; raise the limit"),
-        (MinNewTokens(1, (40,)), "MinNewTokens names the token 40; the model writes tokens from 0 to 12"),
+        (MinNewTokens(9, (0,)), "A minimum of 9 tokens is above max_new_tokens=8; raise the limit"),
+        (MinNewTokens(1, (40,)), "MinNewTokens names the token 40; the model has tokens from 0 to 12"),
         (BadWords([[token] for token in range(VOCAB)]), "All 13 tokens are forbidden"),
         (BadWords([[1, -1]]), "BadWords names the token -1"),
-        (ForcedTokens({8: 1}), "forced at place 8, and only 8 are written"),
+        (ForcedTokens({8: 1}), "forced at position 8, but max_new_tokens is 8"),
         (ForcedTokens({0: 99}), "ForcedTokens names the token 99"),
-        (ForcedTokens({7: 1, -1: 2}), "place -1 is place 7, and two different tokens"),
+        (ForcedTokens({7: 1, -1: 2}), "position -1 is position 7, and two different tokens"),
     ):
         with pytest.raises(ValueError, match=words):
             check_processors([rule], VOCAB, 8)
@@ -179,13 +179,14 @@ def test_what_can_never_be_is_said_before_anything_is_written():
 def test_rules_that_contradict_each_other_are_named_when_they_meet():
     batch = Batch(Text.pad([[3], [4]]))
     with pytest.raises(
-        ValueError, match=r"Row 0, after 1 written tokens: every token is forbidden .*\(ForcedTokens, BadWords\)"
+        ValueError,
+        match=r"Row 0, after 1 new tokens: the logits processors together \(ForcedTokens, BadWords\) forbid every token",
     ):
         generate(model(), batch, stop_ids=0, max_new_tokens=8, processors=[ForcedTokens({1: 5}), BadWords([[5]])])
-    with pytest.raises(ValueError, match=r"every token is forbidden by the rules together \(Never\)"):
+    with pytest.raises(ValueError, match=r"the logits processors together \(Never\) forbid every token"):
         generate(model(), batch, stop_ids=0, max_new_tokens=8, processors=[Never()])
     broken = torch.full((2, 4), math.nan)
-    with pytest.raises(ValueError, match=r"scores are no numbers .*nan.* diverged"):
+    with pytest.raises(ValueError, match=r"scores are not finite .*nan.* diverged"):
         apply_processors([], broken, TokenHistory([[1], [1]], [[], []], 3))
 
 
@@ -193,8 +194,8 @@ def test_rules_that_contradict_each_other_are_named_when_they_meet():
     ("make", "words"),
     [
         (lambda: MinNewTokens(-1, (0,)), "0 or more"),
-        (lambda: MinNewTokens(3, ()), "needs the tokens that end a text"),
-        (lambda: NoRepeatNgram(0), "1 token long or longer; got 0"),
+        (lambda: MinNewTokens(3, ()), "at least one stop token"),
+        (lambda: NoRepeatNgram(0), "n-gram size must be at least 1; got 0"),
         (lambda: RepetitionPenalty(0.0), "above 0"),
         (lambda: RepetitionPenalty(math.nan), "got nan"),
         (lambda: BadWords([[1], []]), "is empty"),

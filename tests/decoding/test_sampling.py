@@ -117,16 +117,16 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"temperature": math.nan}, "temperature is a number above 0; got nan"),
-        ({"temperature": math.inf}, "temperature is a number above 0; got inf"),
-        ({"temperature": -1.0}, "got -1.0. For the best token each time use `greedy`"),
-        ({"temperature": 0.0}, "temperature is a number above 0"),
-        ({"top_k": -1}, "top_k is a whole number of tokens"),
-        ({"top_p": 0.0}, "top_p is a share above 0"),
-        ({"top_p": math.nan}, "top_p is a share above 0"),
-        ({"min_p": 1.5}, "min_p is a share"),
-        ({"min_p": math.nan}, "min_p is a share"),
-        ({"typical_p": 1.1}, "typical_p is a share above 0"),
+        ({"temperature": math.nan}, "temperature must be above 0; got nan"),
+        ({"temperature": math.inf}, "temperature must be above 0; got inf"),
+        ({"temperature": -1.0}, "got -1.0. Use `greedy` for the best token each time"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"top_k": -1}, "top_k must be a number of tokens"),
+        ({"top_p": 0.0}, "top_p must be above 0"),
+        ({"top_p": math.nan}, "top_p must be above 0"),
+        ({"min_p": 1.5}, "min_p must be from 0 to 1"),
+        ({"min_p": math.nan}, "min_p must be from 0 to 1"),
+        ({"typical_p": 1.1}, "typical_p must be above 0"),
     ],
 )
 def test_senseless_settings_are_refused_by_name(settings, words):
@@ -137,8 +137,8 @@ def test_senseless_settings_are_refused_by_name(settings, words):
 def test_nothing_to_draw_is_an_error_that_names_the_row():
     scores = random_scores(3)
     scores[1] = -math.inf
-    with pytest.raises(ValueError, match="Row 1 has no token to draw: its best score is -inf"):
+    with pytest.raises(ValueError, match="Row 1 has no token to sample: its best score is -inf"):
         Sampler()(scores)
     scores[1] = math.nan
-    with pytest.raises(ValueError, match="Row 1 has no token to draw: its best score is nan"):
+    with pytest.raises(ValueError, match="Row 1 has no token to sample: its best score is nan"):
         Sampler()(scores)

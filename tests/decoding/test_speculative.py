@@ -142,7 +142,7 @@ def test_the_latest_of_the_longest_is_looked_up():
     assert propose([3], 2) == [9, 1]  # "1 2 3" stood there once
     assert propose([8], 2) == []
     assert PromptLookup(2)(TABLE, Batch(Text.pad([[7]])))([7], 2) == [7]
-    with pytest.raises(ValueError, match="0 to 3 tokens"):
+    with pytest.raises(ValueError, match="got 0 to 3"):
         PromptLookup(3, 0)
 
 

@@ -190,7 +190,7 @@ def test_scores_that_are_no_numbers_are_an_error():
     slots = BatchScheduler(model, 2, LIMIT)
     ticket = slots.submit(text([1, 2]), StoppingCriteria(stop_ids=None, max_new_tokens=3))
     run(slots)
-    with pytest.raises(ValueError, match="scores are no numbers"):
+    with pytest.raises(ValueError, match="scores are not finite"):
         ticket.result()
 
 
@@ -198,13 +198,13 @@ def test_scores_that_are_no_numbers_are_an_error():
     ("ask", "said"),
     [
         ({"row": []}, "text is empty"),
-        ({"max_new_tokens": 0}, "At least one token"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1"),
         (
             {"row": [1] * 10, "max_new_tokens": 7},
             "10 tokens and 7 new ones need 17 tokens; max_total_tokens is 16",
         ),
         ({"stop_ids": 23}, "stop token 23 is unknown"),
-        ({"processors": [MinNewTokens(9, stop_ids=(2,))]}, "At least 9 tokens and at most 3"),
+        ({"processors": [MinNewTokens(9, stop_ids=(2,))]}, "A minimum of 9 tokens is above max_new_tokens=3"),
     ],
 )
 def test_what_cannot_be_written_is_refused_at_once(ask, said):

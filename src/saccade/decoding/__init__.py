@@ -1,6 +1,6 @@
-"""Decoding: from logits to texts, by one loop over `start` and `step` for every autoregressive model.
+"""Decoding strategies: greedy, sampling, beam search, speculative decoding and others, in one loop for every model.
 
-The names are imported when they are first used: the command line reads `config`, which needs no torch, to explain itself.
+Names are imported on first use, because the command line reads `config`, which needs no torch, to print its help.
 """
 
 from importlib import import_module
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from saccade.decoding.stopping import StoppingCriteria as StoppingCriteria
     from saccade.decoding.texts import generate as generate
 
-_HOME = {
+_MODULE_OF = {
     "ChoiceConstraint": "constraints.processors",
     "BeamConfig": "beam",
     "StoppingCriteria": "stopping",
@@ -65,6 +65,6 @@ _HOME = {
 
 
 def __getattr__(name: str):
-    if name in _HOME:
-        return getattr(import_module(f"saccade.decoding.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'saccade.decoding' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"saccade.decoding.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'saccade.decoding' has no attribute {name!r}; it has {', '.join(sorted(_MODULE_OF))}")

@@ -1,8 +1,8 @@
-"""Many prompts, from a file or a pipe: written in batches of like length, handed out in the order in which they came.
+"""Batch generation for many prompts, from a file or a pipe: sorted into batches of similar length, returned in input order.
 
-    for prompt, found in zip(prompts, write_many(ways, prompts, limit=64)): print(found[0].text)
+    for prompt, hypotheses in zip(prompts, generate_many(generator, prompts, max_new_tokens=64)): print(hypotheses[0].text)
 
-A window of prompts is read at a time, so that what is first in is soon out and a file of any size fits into memory.
+Prompts are read in windows, so that the first results come early and a file of any size fits into memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,9 +13,9 @@ from saccade.data import Batch, Text
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.generator import TextGenerator
 
-MAX_PROMPTS_SORTED = 1024  # texts that are sorted together
-MAX_PROMPTS_PER_BATCH = 64  # prompts at a time
-MAX_TOKENS_PER_BATCH = 16_384  # at a time, padding, beams and what is written counted
+MAX_PROMPTS_SORTED = 1024  # size of a window, within which prompts are sorted by length
+MAX_PROMPTS_PER_BATCH = 64  # largest batch size
+MAX_TOKENS_PER_BATCH = 16_384  # largest batch in tokens, counting padding, beams and new tokens
 
 T = TypeVar("T")
 
@@ -27,36 +27,37 @@ def generate_many(
     max_new_tokens: int,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[Hypothesis]]:
-    """What is written after each prompt, the best first, at most `max_new_tokens` tokens; `on_progress` hears how many are
-    done.
+    """Yield the hypotheses for each prompt, best first, with at most `max_new_tokens` tokens. `on_progress` is called with the
+    number of prompts done.
     """
     done = 0
     for rows in sorting_windows(prompts):
         window = [fit_to_context(row, max_new_tokens, generator.model.max_positions) for row in rows]
-        found: list[list[Hypothesis]] = [[] for _ in window]
-        for numbers in plan_batches([(len(row), room) for row, room in window], generator.decoding.beams):
-            batch = Batch(Text.pad([window[number][0] for number in numbers]))
+        hypotheses: list[list[Hypothesis]] = [[] for _ in window]
+        sizes = [(len(row), new_tokens) for row, new_tokens in window]
+        for indices in plan_batches(sizes, generator.decoding.beams):
+            batch = Batch(Text.pad([window[index][0] for index in indices]))
             texts = generator.generate(
-                batch.to(next(generator.model.parameters()).device), max_new_tokens=window[numbers[0]][1]
+                batch.to(next(generator.model.parameters()).device), max_new_tokens=window[indices[0]][1]
             )
-            for number, text in zip(numbers, texts, strict=True):
-                found[number] = text
-            done += len(numbers)
+            for index, text in zip(indices, texts, strict=True):
+                hypotheses[index] = text
+            done += len(indices)
             on_progress(done)
-        yield from found
+        yield from hypotheses
 
 
 def sorting_windows(items: Iterable[T]) -> Iterator[list[T]]:
-    """What comes, as many at a time as are sorted together; no more is read before those are done."""
-    rest = iter(items)
-    while some := list(islice(rest, MAX_PROMPTS_SORTED)):
-        yield some
+    """Split an iterable into windows of `MAX_PROMPTS_SORTED` items, each read only when the one before is done."""
+    iterator = iter(items)
+    while window := list(islice(iterator, MAX_PROMPTS_SORTED)):
+        yield window
 
 
 def fit_to_context(prompt: Sequence[int], max_new_tokens: int, max_positions: int | None) -> tuple[list[int], int]:
-    """A prompt and how many tokens may follow it in a model of so many places: the prompt stays, and the rest is room.
+    """Fit a prompt and its new tokens into the context length; returns the prompt and the number of tokens that may follow.
 
-    One that fills the model alone loses its beginning, for as much as is to be written, and half of the places at most.
+    A prompt as long as the context loses its beginning: as many tokens as are to be generated, at most half of the context.
 
     >>> fit_to_context([1, 2, 3], 9, 8), fit_to_context([1, 2, 3, 4, 5, 6, 7, 8, 9], 9, 8), fit_to_context([1, 2], 9, None)
     (([1, 2, 3], 5), ([6, 7, 8, 9], 4), ([1, 2], 9))
@@ -70,17 +71,17 @@ def fit_to_context(prompt: Sequence[int], max_new_tokens: int, max_positions: in
 
 
 def plan_batches(sizes: Sequence[tuple[int, int]], beams: int) -> Iterator[list[int]]:
-    """The numbers of rows that go together, by their length and room: the longest first, so that short memory shows at once.
+    """Group rows of sizes (prompt length, new tokens) into batches; the longest come first, so that a lack of memory shows early.
 
-    Rows of one batch have the same room, so that what is written after one does not depend on the others.
+    All rows of a batch have the same limit of new tokens, so that a text does not depend on the other rows.
 
     >>> list(plan_batches([(3, 8000), (9, 8000), (4, 8000), (9, 7000)], beams=1))
     [[1, 2], [0], [3]]
     """
-    order = sorted(range(len(sizes)), key=lambda number: (-sum(sizes[number]), -sizes[number][1]))
+    order = sorted(range(len(sizes)), key=lambda index: (-sum(sizes[index]), -sizes[index][1]))
     while order:
-        length, room = sizes[order[0]]
-        count = max(1, min(MAX_PROMPTS_PER_BATCH, MAX_TOKENS_PER_BATCH // max(1, beams * (length + room))))
-        numbers = list(takewhile(lambda number, room=room: sizes[number][1] == room, order[:count]))
-        yield numbers
-        order = order[len(numbers) :]
+        length, new_tokens = sizes[order[0]]
+        count = max(1, min(MAX_PROMPTS_PER_BATCH, MAX_TOKENS_PER_BATCH // max(1, beams * (length + new_tokens))))
+        indices = list(takewhile(lambda index, limit=new_tokens: sizes[index][1] == limit, order[:count]))
+        yield indices
+        order = order[len(indices) :]

@@ -1,7 +1,7 @@
-"""What a search is offered to go on with after each of its beams: the best few words, with their log-probabilities.
+"""Candidate tokens of beam search: the best few continuations of each beam, with their log-probabilities.
 
-Where all scores are needed, for rules or for groups that avoid each other, `Scores` picks them; otherwise the writer may rank
-its words itself, so that the scores of all of them are never there together.
+Logits processors and diverse beam groups need the scores of the whole vocabulary (`VocabLogprobs`). Otherwise a model may
+select its top tokens itself (`TopKModel`), without storing all scores.
 """
 
 from collections.abc import Sequence
@@ -19,28 +19,28 @@ from saccade.parts.state import State
 
 TopKTokens = tuple[
     Tensor, Tensor, Tensor
-]  # scores (B, N), the highest first, their tokens, and the highest's log-probability (B,)
+]  # scores (B, N) in descending order, their tokens, and the log-probability of the first (B,)
 
 
 @runtime_checkable
 class TopKModel(Protocol):
-    """A writer that ranks its words itself."""
+    """An autoregressive model that can select its top tokens itself."""
 
     @property
     def has_fused_topk(self) -> bool:
-        """Whether that spares it the scores of all words."""
+        """Whether it does so without computing the scores of the whole vocabulary at once."""
         ...
 
     def step_topk(self, text: Text, state: State, count: int) -> TopKTokens:
-        """One new token a row, (B, 1): the best few of what follows it."""
+        """Decode one new token per row, (B, 1), and return the top `count` next tokens."""
         ...
 
 
 def topk_tokens(scores: Tensor, count: int) -> TopKTokens:
-    """The best few of scores (B, V).
+    """The `count` highest of scores (B, V).
 
-    >>> values, tokens, chances = topk_tokens(torch.tensor([[1.0, 2.0, 4.0]]).log(), 1)
-    >>> tokens, chances.exp()
+    >>> values, tokens, logprobs = topk_tokens(torch.tensor([[1.0, 2.0, 4.0]]).log(), 1)
+    >>> tokens, logprobs.exp()
     (tensor([[2]]), tensor([0.5714]))
     """
     scores = _upcast(scores)
@@ -50,20 +50,20 @@ def topk_tokens(scores: Tensor, count: int) -> TopKTokens:
 
 @dataclass(frozen=True)
 class BeamShape:
-    """How rows are beams: so many rows of a batch, each with groups of so many beams."""
+    """How beams are arranged in rows: batch rows, groups per row, and beams per group."""
 
     rows: int
     groups: int
     beams_per_group: int
 
     def select_group(self, x: Tensor, group: int) -> Tensor:
-        """One group of all rows, (live, width, ...)."""
+        """One group of all rows, (rows, beams_per_group, ...)."""
         return x.view(self.rows, self.groups, self.beams_per_group, -1)[:, group]
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """A few words after each row: what they are judged by, and their log-probabilities after the rules and before."""
+    """Candidate tokens of each row: ranking scores, and log-probabilities before and after the logits processors."""
 
     tokens: Tensor
     ranking_scores: Tensor
@@ -72,13 +72,13 @@ class Candidates:
 
     @staticmethod
     def from_topk(topk: TopKTokens) -> "Candidates":
-        """What was ranked, and no rule has changed."""
-        values, tokens, chances = topk
-        logs = values - values[:, :1] + chances[:, None]
-        return Candidates(tokens, logs, logs, logs)
+        """Candidates from the model's top tokens, without logits processors."""
+        values, tokens, best_logprobs = topk
+        logprobs = values - values[:, :1] + best_logprobs[:, None]
+        return Candidates(tokens, logprobs, logprobs, logprobs)
 
     def expand_rows(self, times: int) -> "Candidates":
-        """The same for so many rows instead of each."""
+        """Repeat each row `times` times."""
         return Candidates(
             *(
                 x.repeat_interleave(times, dim=0)
@@ -89,7 +89,7 @@ class Candidates:
     def select_group(
         self, shape: BeamShape, group: int, diversity_penalties: Tensor | None, count: int
     ) -> "Candidates":
-        """What is offered to one group; what others have taken (`away`) was not asked for."""
+        """The candidates of one group; without a diversity penalty, which needs the whole vocabulary."""
         return Candidates(
             *(
                 shape.select_group(x, group)
@@ -99,24 +99,26 @@ class Candidates:
 
 
 class VocabLogprobs:
-    """The log-probabilities of all words, before the rules and after them."""
+    """The log-probabilities of the whole vocabulary, before and after the logits processors."""
 
     def __init__(self, scores: Tensor, processors: Sequence[LogitsProcessor], history: TokenHistory):
         self.logprobs = self.processed_logprobs = _upcast(scores).log_softmax(-1)
-        for rule in processors:
-            self.processed_logprobs = rule(self.processed_logprobs, history)
+        for processor in processors:
+            self.processed_logprobs = processor(self.processed_logprobs, history)
 
     def select_group(self, shape: BeamShape, group: int, diversity_penalties: Tensor | None, count: int) -> Candidates:
-        """What is offered to one group of beams, if they avoid what is in the way of (live, V) words by so much."""
-        own, ruled = shape.select_group(self.logprobs, group), shape.select_group(self.processed_logprobs, group)
-        judged, tokens = topk(
-            ruled if diversity_penalties is None else ruled - diversity_penalties[:, None], count
-        )  # (live, width, count)
-        return Candidates(tokens, judged, ruled.gather(-1, tokens), own.gather(-1, tokens))
+        """The `count` best candidates of one group of beams, after subtracting the diversity penalties (rows, V)."""
+        logprobs, processed = (
+            shape.select_group(self.logprobs, group),
+            shape.select_group(self.processed_logprobs, group),
+        )
+        scores = processed if diversity_penalties is None else processed - diversity_penalties[:, None]
+        ranking_scores, tokens = topk(scores, count)  # (rows, beams_per_group, count)
+        return Candidates(tokens, ranking_scores, processed.gather(-1, tokens), logprobs.gather(-1, tokens))
 
 
 def next_candidates(model: AutoregressiveModel, text: Text, state: State, count: int) -> Candidates:
-    """The best few words after one new token a row."""
+    """The best candidates after decoding one new token per row."""
     if isinstance(model, TopKModel):
         return Candidates.from_topk(model.step_topk(text, state, count))
     return Candidates.from_topk(topk_tokens(model.step(text, state)[:, -1], count))

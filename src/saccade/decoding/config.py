@@ -1,6 +1,6 @@
-"""How a text is written, as one value: what the commands take as flags, and what tasks and the server hand to `generator`.
+"""Generation config: decoding strategy and settings, as the flags of commands and as the input of `TextGenerator`.
 
-The file imports no torch, so that a command can explain its flags at once.
+This module imports no torch, so that commands print their help quickly.
 """
 
 import math
@@ -13,9 +13,9 @@ import tyro
 
 from saccade.errors import UsageError
 
-MAX_LENGTH_PENALTY = 10.0  # length penalty: beyond it lengths to that power are no numbers any more
-FLAG_NAMES = {"schema": "json-schema"}  # fields whose flag has another name
-SEED_RANGE = range(-(2**63), 2**64)  # what torch takes
+MAX_LENGTH_PENALTY = 10.0  # beyond this length penalty, length ** penalty overflows
+FLAG_NAMES = {"schema": "json-schema"}  # fields with another flag name
+SEED_RANGE = range(-(2**63), 2**64)  # the seeds that torch.manual_seed accepts
 
 
 @dataclass(frozen=True)
@@ -80,36 +80,38 @@ class GenerationConfig:
 
     @property
     def is_greedy(self) -> bool:
-        """The best token each time, whatever the rules: no beams, no chance, nothing that speeds it up."""
+        """Whether decoding is plain greedy: no beam search, no sampling, no speculation."""
         return not (any(on for _, on in self._strategies()) or self.temperature)
 
     @property
     def outputs_json(self) -> bool:
-        """The answer is JSON: it stands alone, without the text that it follows."""
+        """Whether the output is JSON, which is returned without the prompt."""
         return self.schema != ""
 
     @property
     def can_stream(self) -> bool:
-        """Each token is chosen once and for all, and one text comes of it: it can be shown as it is written."""
+        """Whether tokens can be shown as they are generated: one text, whose tokens are final once chosen."""
         return self.n_best == 1 and not any(on for _, on in self._strategies())
 
     def with_default_sampling(self, temperature: float, top_p: float) -> "GenerationConfig":
-        """The same, drawing so if nothing is said of how to choose: for a command that draws by nature."""
+        """This config with sampling at the given settings, unless a strategy or temperature is set; for commands that sample."""
         if self.temperature is not None or any(on for name, on in self._strategies() if name != "mbr_samples"):
             return self
         return replace(self, temperature=temperature, top_p=top_p if self.top_p == 1.0 else self.top_p)
 
     def check(self) -> "GenerationConfig":
-        """The same, or an error that names what cannot be had together."""
-        ways = [name for name, on in self._strategies() if on]
-        if len(ways) > 1:
-            raise UsageError(f"{flag(ways[0])} and {flag(ways[1])} are two ways to write; choose one of them.")
-        for name, problem in self._problems(ways[0] if ways else ""):
+        """Return this config, or raise an error that names settings which are wrong or cannot be combined."""
+        strategies = [name for name, on in self._strategies() if on]
+        if len(strategies) > 1:
+            raise UsageError(
+                f"{flag(strategies[0])} and {flag(strategies[1])} are two decoding strategies; choose one of them."
+            )
+        for name, problem in self._problems(strategies[0] if strategies else ""):
             raise UsageError(f"{flag(name)}: {problem}")
         return self
 
     def _strategies(self) -> list[tuple[str, bool]]:
-        """Every way to write but the plain one, and whether it is asked for."""
+        """The decoding strategies besides greedy decoding and sampling, and whether each is enabled."""
         on = {
             "beams": self.beams > 1,
             "mbr_samples": self.mbr_samples > 0,
@@ -118,7 +120,7 @@ class GenerationConfig:
         return [*on.items(), ("draft_model", bool(self.draft_model)), ("prompt_lookup", self.prompt_lookup)]
 
     def _problems(self, strategy: str) -> Iterator[tuple[str, str]]:
-        """The settings that are wrong, and why."""
+        """Yield settings that are wrong, each with the reason."""
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, float) and not math.isfinite(value):
@@ -127,15 +129,15 @@ class GenerationConfig:
         yield from self._combination_problems(strategy)
         yield from self._text_problems()
         if self.beams % self.beam_groups:
-            yield "beam_groups", f"they share the beams evenly; got {self.beams} beams in {self.beam_groups} groups."
+            yield "beam_groups", f"groups must be of equal size; got {self.beams} beams in {self.beam_groups} groups."
         if self.max_new_tokens is not None and self.max_new_tokens < max(1, self.min_new_tokens):
             yield (
                 "max_new_tokens",
-                f"at most {self.max_new_tokens} tokens and at least {max(1, self.min_new_tokens)} cannot both be.",
+                f"a maximum of {self.max_new_tokens} tokens is below the minimum of {max(1, self.min_new_tokens)}.",
             )
 
     def _range_problems(self) -> Iterator[tuple[str, str]]:
-        """Numbers outside what they may be."""
+        """Yield numbers that are out of range."""
         for name in ("beams", "n_best", "beam_groups"):
             if getattr(self, name) < 1:
                 yield name, f"at least 1 is needed; got {getattr(self, name)}."
@@ -152,14 +154,17 @@ class GenerationConfig:
                 yield name, f"0 or more is needed; got {getattr(self, name)}."
         for name in ("top_p", "typical_p"):
             if not 0 < getattr(self, name) <= 1:
-                yield name, f"a share above 0 and at most 1, which means all, is needed; got {getattr(self, name)}."
+                yield (
+                    name,
+                    f"a probability above 0 and at most 1 is needed, and 1 disables it; got {getattr(self, name)}.",
+                )
         for name in ("min_p", "contrastive_alpha"):
             if not 0 <= getattr(self, name) <= 1:
-                yield name, f"a share from 0 to 1 is needed; got {getattr(self, name)}."
+                yield name, f"a number from 0 to 1 is needed, and 0 disables it; got {getattr(self, name)}."
         if self.repetition_penalty <= 0:
             yield (
                 "repetition_penalty",
-                f"a number above 0 is needed, and 1 changes nothing; got {self.repetition_penalty}.",
+                f"a number above 0 is needed, and 1 disables it; got {self.repetition_penalty}.",
             )
         if abs(self.length_penalty) > MAX_LENGTH_PENALTY:
             yield (
@@ -170,16 +175,18 @@ class GenerationConfig:
             yield "seed", f"a whole number of at most 64 bits is needed; got {self.seed}."
 
     def _text_problems(self) -> Iterator[tuple[str, str]]:
-        """Texts that cannot be looked for or kept to."""
+        """Yield texts, expressions and schemas that cannot be used."""
         for name in ("bad_words", "stop"):
             if "" in getattr(self, name):
-                yield name, "a text of at least one letter is needed; got an empty one. Leave it out."
+                yield name, "a text of at least one character is needed; got an empty one. Leave it out."
         given = [name for name in ("choices", "regex", "schema") if getattr(self, name) not in ("", ())]
         if len(given) > 1:
-            first = "a list of texts" if given[0] == "choices" else "an expression"
-            yield given[0], f"{first} and {flag(given[1])} both say all that may be written; choose one of them."
+            yield given[0], f"it and {flag(given[1])} both constrain the whole text; choose one of them."
         if given and self.stop:
-            yield given[0], "it says where a text ends, and --stop would cut it before; leave one of them out."
+            yield (
+                given[0],
+                "the constraint decides where a text ends, and --stop would cut it earlier; leave one of them out.",
+            )
         if self.regex:
             from saccade.decoding.constraints.regex_parser import parse_regex
 
@@ -193,29 +200,33 @@ class GenerationConfig:
             load_schema(self.schema)  # its errors name the file, or the place in the schema
 
     def _combination_problems(self, strategy: str) -> Iterator[tuple[str, str]]:
-        """Settings that mean nothing without another, or nothing with it."""
-        usual = GenerationConfig()
-        drawing = bool(self.temperature) or strategy == "mbr_samples"
+        """Yield settings that have no effect without, or together with, another."""
+        defaults = GenerationConfig()
+        samples = bool(self.temperature) or strategy == "mbr_samples"
         if self.temperature and strategy not in ("", "mbr_samples"):
-            yield "temperature", f"{flag(strategy)} leaves nothing to chance; leave one of the two out."
+            yield "temperature", f"{flag(strategy)} does not sample; leave one of the two out."
         if strategy == "mbr_samples" and self.temperature == 0:
-            yield "mbr_samples", "they are drawn, and a temperature of 0 draws nothing; leave it out, or raise it."
+            yield "mbr_samples", "a temperature of 0 does not sample; leave --temperature out, or raise it."
         for name in ("top_k", "top_p", "min_p", "typical_p"):
-            if getattr(self, name) != getattr(usual, name) and not drawing:
-                yield name, "it narrows what is drawn, and nothing is drawn; give --temperature too."
+            if getattr(self, name) != getattr(defaults, name) and not samples:
+                yield name, "it filters what is sampled, and nothing is sampled; set --temperature too."
         for name in ("coverage_penalty", "beam_groups", "diversity_penalty", "early_stopping"):
-            if getattr(self, name) != getattr(usual, name) and strategy != "beams":
-                yield name, "it is about beams, and there are none; give --beams too."
+            if getattr(self, name) != getattr(defaults, name) and strategy != "beams":
+                yield name, "it belongs to beam search, which is disabled; set --beams too."
         if self.diversity_penalty and self.beam_groups == 1:
-            yield "diversity_penalty", "it is between groups of beams, and there is one; give --beam-groups too."
+            yield "diversity_penalty", "it applies between beam groups, and there is only one; set --beam-groups too."
         if self.n_best > 1 and strategy != "beams" and not (self.temperature and strategy == ""):
-            yield "n_best", "several texts come of --beams, or of draws (--temperature); give one of them too."
+            yield (
+                "n_best",
+                "several texts come from beam search (--beams) or sampling (--temperature); set one of them too.",
+            )
         if strategy == "beams" and self.n_best > self.beams:
-            yield "n_best", f"{self.beams} beams find {self.beams} texts at most; got {self.n_best}. Give more beams."
+            yield "n_best", f"{self.beams} beams give at most {self.beams} texts; got {self.n_best}. Use more beams."
 
 
 def flag(name: str) -> str:
-    """
+    """The command line flag of a field.
+
     >>> flag("n_best")
     '--n-best'
     """

@@ -1,8 +1,8 @@
-"""Contrastive search: likely, but unlike what stands there already (Su et al. 2022, arXiv 2202.06417).
+"""Contrastive search: likely tokens that differ from the preceding ones (Su et al. 2022, arXiv 2202.06417).
 
-Of the likeliest tokens the one is taken that has the highest (1 - alpha) p - alpha s, where p is its probability and s the
-greatest cosine between the vector that the model would have for it and the vectors of all tokens before it. With alpha 0 it
-is greedy. Nothing is drawn by chance.
+Of the most likely tokens, the one with the highest (1 - alpha) p - alpha s is chosen, where p is its probability and s
+the largest cosine similarity between its hidden state and those of all preceding tokens. With alpha 0 this is greedy
+decoding. There is no sampling.
 """
 
 import math
@@ -25,7 +25,7 @@ from saccade.parts.state import State
 
 @runtime_checkable
 class HiddenStateModel(AutoregressiveModel, Protocol):
-    """A writer that also gives the vectors before its head."""
+    """An autoregressive model that gives access to its hidden states."""
 
     def hidden_states(self, text: Text, state: State) -> Tensor:  # (B, T, W)
         ...
@@ -39,9 +39,9 @@ def contrastive_search(
     candidates: int = 4,
     alpha: float = 0.6,
 ) -> list[list[int]]:
-    """What the model writes after each row of the batch by contrastive search, without the token that stopped it."""
-    found = contrastive_steps(model, batch, criteria, candidates=candidates, alpha=alpha)
-    return [row.tokens for row in collect_texts(found)]
+    """Generate tokens for each row of the batch by contrastive search, without the stop token."""
+    steps = contrastive_steps(model, batch, criteria, candidates=candidates, alpha=alpha)
+    return [row.tokens for row in collect_texts(steps)]
 
 
 @torch.no_grad()
@@ -53,52 +53,54 @@ def contrastive_steps(
     candidates: int = 4,
     alpha: float = 0.6,
 ) -> Iterator[DecodingStep]:
-    """The same as it happens, with the scores: `collect_texts` makes texts and log-probabilities of it."""
+    """Yield the steps of contrastive search, with logits; `collect_texts` turns them into texts and log-probabilities."""
     if candidates < 1 or not 0 <= alpha <= 1:
-        raise UsageError(f"At least 1 candidate and an alpha from 0 to 1 are needed; got {candidates} and {alpha}.")
-    writer = _as_hidden_state_model(model)
-    course = DecodingLoop(writer, batch, criteria)
-    if not len(course.history):
+        raise UsageError(
+            f"At least 1 candidate and an alpha from 0 to 1 are needed; got candidates={candidates} and alpha={alpha}."
+        )
+    body = _as_hidden_state_model(model)
+    loop = DecodingLoop(body, batch, criteria)
+    if not len(loop.history):
         return
-    vectors, real = _read_prompt(writer, batch)  # of what stands there, (B, L, W) and (B, L)
-    while course.has_unfinished_rows():
-        ruled = course.next_logits()
-        likely = ruled.softmax(-1).topk(min(candidates, ruled.size(-1)))
-        new = _candidate_hidden_states(writer, likely.indices, course.row_keep(), course.state)  # (B, C, W)
-        value = (1 - alpha) * likely.values - alpha * _max_cosine(new, vectors, real)
-        best = value.masked_fill(likely.values == 0, -math.inf).argmax(-1, keepdim=True)
-        yield course.append_step(likely.indices.gather(-1, best)[:, 0], ruled)
-        vectors = torch.cat([vectors, new.gather(1, best[..., None].expand(-1, -1, new.size(-1)))], dim=1)
-        real = torch.cat([real, course.active[:, None]], dim=1)
+    hidden, keep = _read_prompt(body, batch)  # (B, L, W) and (B, L)
+    while loop.has_unfinished_rows():
+        logits = loop.next_logits()
+        likely = logits.softmax(-1).topk(min(candidates, logits.size(-1)))
+        new = _candidate_hidden_states(body, likely.indices, loop.row_keep(), loop.state)  # (B, C, W)
+        objective = (1 - alpha) * likely.values - alpha * _max_cosine(new, hidden, keep)
+        best = objective.masked_fill(likely.values == 0, -math.inf).argmax(-1, keepdim=True)
+        yield loop.append_step(likely.indices.gather(-1, best)[:, 0], logits)
+        hidden = torch.cat([hidden, new.gather(1, best[..., None].expand(-1, -1, new.size(-1)))], dim=1)
+        keep = torch.cat([keep, loop.active[:, None]], dim=1)
 
 
 def _as_hidden_state_model(model: Model | HiddenStateModel) -> HiddenStateModel:
-    found = model.autoregressive_body if isinstance(model, Model) else model
-    if not isinstance(found, HiddenStateModel):
+    body = model.autoregressive_body if isinstance(model, Model) else model
+    if not isinstance(body, HiddenStateModel):
         raise UsageError(
-            f"Contrastive search needs a writer with `hidden_states`; {type(found).__name__} has none. Use `generate`."
+            f"Contrastive search needs a model with `hidden_states`; {type(body).__name__} has none. Use `generate`."
         )
-    return found
+    return body
 
 
 def _read_prompt(model: HiddenStateModel, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The vectors of what the first step reads, and which of them are real."""
+    """The hidden states of the prompt, and its padding mask."""
     state, text = model.start(batch)
     return model.hidden_states(text, state), text.keep_mask
 
 
 def _candidate_hidden_states(model: HiddenStateModel, tokens: Tensor, keep: Tensor | None, state: State) -> Tensor:
-    """The vectors that the model would have for each of these next tokens, (B, C) to (B, C, W); the state stays."""
+    """Hidden states (B, C, W) for each of the candidate tokens (B, C); the state is left unchanged."""
     rows, count = tokens.shape
-    mark = state.snapshot()
+    snapshot = state.snapshot()
     state.reorder(torch.arange(rows, device=tokens.device).repeat_interleave(count))
-    seen = None if keep is None else keep.repeat_interleave(count, dim=0)
-    vectors = model.hidden_states(Text(tokens.reshape(-1, 1), seen), state)
-    state.restore(mark)
-    return vectors.view(rows, count, -1)
+    repeated_keep = None if keep is None else keep.repeat_interleave(count, dim=0)
+    hidden = model.hidden_states(Text(tokens.reshape(-1, 1), repeated_keep), state)
+    state.restore(snapshot)
+    return hidden.view(rows, count, -1)
 
 
-def _max_cosine(new: Tensor, vectors: Tensor, real: Tensor) -> Tensor:
-    """The greatest cosine between each new vector and the real ones before it, (B, C)."""
-    cosines = F.normalize(new, dim=-1) @ F.normalize(vectors, dim=-1).transpose(1, 2)  # (B, C, L)
-    return cosines.masked_fill(~real[:, None], -math.inf).amax(-1)
+def _max_cosine(new: Tensor, previous: Tensor, keep: Tensor) -> Tensor:
+    """The largest cosine similarity between each new hidden state and the previous ones, without padding, (B, C)."""
+    cosines = F.normalize(new, dim=-1) @ F.normalize(previous, dim=-1).transpose(1, 2)  # (B, C, L)
+    return cosines.masked_fill(~keep[:, None], -math.inf).amax(-1)

@@ -1,4 +1,4 @@
-"""How much of a source has been looked at while something is written, and the penalty for what has not (arXiv 1609.08144)."""
+"""Coverage penalty of beam search for source tokens that got little cross-attention (Wu et al. 2016, arXiv 1609.08144)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,30 +12,30 @@ from saccade.errors import UsageError
 from saccade.models.family import AutoregressiveModel
 from saccade.parts.state import State
 
-MIN_COVERAGE = 1e-9  # of a look: what was never looked at is punished, but not without end
+MIN_COVERAGE = 1e-9  # lower bound of the attention that a token has received, which keeps its logarithm finite
 
 
 class NoCoverage:
-    """Nothing is asked for, and nothing is watched."""
+    """No coverage penalty: nothing is recorded."""
 
     def start(self, state: State, times: int) -> None:
-        """Take note of the first step, and let each row become so many."""
+        """Record the first step, and repeat each row `times` times."""
 
     def add_step(self) -> None:
-        """Take note of one more step."""
+        """Record one more step."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Let the rows change places."""
+        """Select and reorder rows."""
 
     def penalties(self) -> list[float] | None:
-        """The penalty of each row as it stands; None: there is none."""
+        """The current penalty of each row; None without a penalty."""
         return None
 
 
 class Coverage(NoCoverage):
-    """The weight times the sum of log(min(1, looks)) over the source, looks being the mean of all that looks across.
+    """The weight times the sum of log(min(1, attention)) over the source, with the mean attention of all cross-attentions.
 
-    The looks that chose a token count from that token on, so a text is judged by all its tokens.
+    The attention that produced a token counts from that token on, so that a finished text includes all of its steps.
     """
 
     def __init__(self, looks: list[Look], weight: float):
@@ -55,11 +55,11 @@ class Coverage(NoCoverage):
         self.attention_sum, self.keep = self.attention_sum[rows], self.keep[rows]
 
     def penalties(self) -> list[float]:
-        seen = self.attention_sum.clamp(MIN_COVERAGE, 1.0).log()
-        return (self.weight * torch.where(self.keep, seen, 0.0).sum(-1)).tolist()
+        log_coverage = self.attention_sum.clamp(MIN_COVERAGE, 1.0).log()
+        return (self.weight * torch.where(self.keep, log_coverage, 0.0).sum(-1)).tolist()
 
     def _newest_attention(self) -> Tensor:
-        """Where the newest token looked, (B, K), and forget what was seen."""
+        """The cross-attention of the newest token, (B, K); clears the recorded looks."""
         maps = [look.weights.flatten(3)[:, :, -1].mean(1) for look in self.looks if look.weights is not None]
         self.looks.clear()
         return torch.stack(maps).mean(0)
@@ -67,7 +67,7 @@ class Coverage(NoCoverage):
 
 @contextmanager
 def watch_coverage(model: AutoregressiveModel, weight: float) -> Iterator[NoCoverage]:
-    """Watch what looks across, if coverage has a weight; a model in which nothing does is refused."""
+    """Watch the cross-attentions of a model, if the penalty has a weight; a model without cross-attention is refused."""
     if not weight:
         yield NoCoverage()
         return
@@ -75,8 +75,8 @@ def watch_coverage(model: AutoregressiveModel, weight: float) -> Iterator[NoCove
     across = [name for name in names if "across" in name.split(".")]
     if not across or not isinstance(model, nn.Module):
         raise UsageError(
-            f"Coverage is about what is looked at of a source, and no part of this {type(model).__name__} looks across at one; "
-            "leave coverage at 0, or take a model that reads with an encoder."
+            f"The coverage penalty needs cross-attention to a source, which this {type(model).__name__} does not have; leave it "
+            "at 0, or use an encoder-decoder."
         )
     with watch(model, across) as looks:
         yield Coverage(looks, weight)

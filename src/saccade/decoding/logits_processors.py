@@ -1,13 +1,12 @@
-"""What may not be written, or not so readily: small parts between the scores and the choice.
+"""Logits processors: functions that change the scores of the next token before it is chosen.
 
-    rules = [MinNewTokens(5, (2,)), NoRepeatNgram(3), RepetitionPenalty(1.2)]
-    generate(model, batch, stop_ids=2, max_new_tokens=64, processors=rules)
+    processors = [MinNewTokens(5, (2,)), NoRepeatNgram(3), RepetitionPenalty(1.2)]
+    generate(model, batch, stop_ids=2, max_new_tokens=64, processors=processors)
 
-A rule takes the scores of the next token, (B, V), and what each row has written so far, and gives scores again: -inf
-forbids. It keeps nothing between steps, so the same rule serves every row, every beam and every batch. Any function of
-the two will do; a `CheckedProcessor` can besides refuse, before anything is written, what can never be kept.
-`ForcedTokens` puts a token at a place; a word that has to stand somewhere, no matter where, is the expression `.*word.*`
-(see `constraints.processors`).
+A processor takes the scores of the next token, (B, V), and the tokens of each row so far (`TokenHistory`), and returns
+new scores; -inf forbids a token. It has no state, so the same processor serves all rows, beams and batches. Any such
+function works; a `CheckedProcessor` can also refuse settings before decoding begins. `ForcedTokens` forces a token at a
+position; to force a word anywhere, use the regular expression `.*word.*` (see `constraints.processors`).
 """
 
 import math
@@ -23,92 +22,96 @@ from saccade.errors import ModelError, UsageError
 
 @dataclass(frozen=True)
 class TokenHistory:
-    """What stands in each row: what the first step read (a prompt, or the token that begins a target), and what came after.
+    """The tokens of each row: the input of the first step (a prompt, or the start token of a target), and the new tokens.
 
-    >>> sofar = TokenHistory([[7], [8]], [[], []], max_new_tokens=5).append([1, 2]).append([3, 4], [True, False])
-    >>> sofar.new_tokens, sofar.all_tokens(0), sofar.select_rows([1]).remaining_tokens(0)
+    >>> history = TokenHistory([[7], [8]], [[], []], max_new_tokens=5).append([1, 2]).append([3, 4], [True, False])
+    >>> history.new_tokens, history.all_tokens(0), history.select_rows([1]).remaining_tokens(0)
     ([[1, 3], [2]], [7, 1, 3], 4)
     """
 
     prompt: list[list[int]]
     new_tokens: list[list[int]]
-    max_new_tokens: int  # the most tokens that a row may write
+    max_new_tokens: int  # maximum number of new tokens per row
 
     def __len__(self) -> int:
         return len(self.new_tokens)
 
     def all_tokens(self, row: int) -> list[int]:
-        """All tokens of a row."""
+        """Prompt and new tokens of a row."""
         return self.prompt[row] + self.new_tokens[row]
 
     def remaining_tokens(self, row: int) -> int:
-        """How many tokens the row may still write, the one that is chosen now among them."""
+        """The number of tokens that may still be generated, including the next one."""
         return self.max_new_tokens - len(self.new_tokens[row])
 
     def append(self, tokens: Sequence[int], active: Sequence[bool] | None = None) -> "TokenHistory":
-        """With one more token in each row that goes on with it."""
-        goes = active or [True] * len(tokens)
-        rows = [[*row, token] if go else row for row, token, go in zip(self.new_tokens, tokens, goes, strict=True)]
+        """Append one token to each active row."""
+        is_active = active or [True] * len(tokens)
+        rows = [
+            [*row, token] if goes_on else row
+            for row, token, goes_on in zip(self.new_tokens, tokens, is_active, strict=True)
+        ]
         return TokenHistory(self.prompt, rows, self.max_new_tokens)
 
     def select_rows(self, rows: Iterable[int]) -> "TokenHistory":
-        """These rows, in this order; a row may be taken more than once or not at all, as beams do."""
-        chosen = list(rows)
-        return TokenHistory([self.prompt[i] for i in chosen], [self.new_tokens[i] for i in chosen], self.max_new_tokens)
+        """Select and reorder rows, as beam search does; a row may be selected several times or not at all."""
+        indices = list(rows)
+        return TokenHistory(
+            [self.prompt[i] for i in indices], [self.new_tokens[i] for i in indices], self.max_new_tokens
+        )
 
 
-LogitsProcessor = Callable[[Tensor, TokenHistory], Tensor]  # scores (B, V) and what stands there to scores (B, V)
+LogitsProcessor = Callable[[Tensor, TokenHistory], Tensor]  # scores (B, V) and history -> scores (B, V)
 
 
 class CheckedProcessor:
-    """A ruling that knows beforehand what it can never keep."""
+    """A logits processor that can check its settings before decoding begins."""
 
     def __call__(self, scores: Tensor, history: TokenHistory) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} must give scores (B, V)")
+        raise NotImplementedError(f"{type(self).__name__} must return scores (B, V)")
 
     def check(self, vocab: int, max_new_tokens: int) -> None:
-        """Refuse what cannot be kept with so many tokens to choose from and so many to write."""
+        """Raise an error if the processor cannot work with this vocabulary size and limit of new tokens."""
 
 
 def check_processors(processors: Sequence[LogitsProcessor], vocab: int, max_new_tokens: int) -> None:
-    """Refuse rules that cannot be kept, before anything is written."""
-    for rule in processors:
-        if isinstance(rule, CheckedProcessor):
-            rule.check(vocab, max_new_tokens)
+    """Check all processors that can be checked, before decoding begins."""
+    for processor in processors:
+        if isinstance(processor, CheckedProcessor):
+            processor.check(vocab, max_new_tokens)
 
 
 def apply_processors(
     processors: Sequence[LogitsProcessor], scores: Tensor, history: TokenHistory, active: Tensor | None = None
 ) -> Tensor:
-    """The scores after all rules, which see only the rows that go on; a row that may write nothing at all is an error."""
-    ruled = scores
+    """Apply processors to the scores of active rows; raises an error if they forbid every token of a row."""
+    processed = scores
     if processors:
-        some = None if active is None or bool(active.all()) else active.nonzero()[:, 0]
-        ruled, seen = (scores, history) if some is None else (scores[some], history.select_rows(some.tolist()))
-        for rule in processors:
-            ruled = rule(ruled, seen)
-        ruled = ruled if some is None else scores.index_copy(0, some, ruled)
-    empty = ruled.amax(-1).isfinite().logical_not()
-    empty = empty if active is None else empty & active
-    if bool(empty.any()):
-        _raise_no_token_left(processors, int(empty.nonzero()[0, 0]), scores, history)
-    return ruled
+        rows = None if active is None or bool(active.all()) else active.nonzero()[:, 0]
+        processed, seen = (scores, history) if rows is None else (scores[rows], history.select_rows(rows.tolist()))
+        for processor in processors:
+            processed = processor(processed, seen)
+        processed = processed if rows is None else scores.index_copy(0, rows, processed)
+    has_no_token = processed.amax(-1).isfinite().logical_not()
+    has_no_token = has_no_token if active is None else has_no_token & active
+    if bool(has_no_token.any()):
+        _raise_no_token_left(processors, int(has_no_token.nonzero()[0, 0]), scores, history)
+    return processed
 
 
 def check_finite(best_scores: Tensor, history: TokenHistory, active: Tensor) -> None:
-    """A row that goes on and whose best score (B,) is no number is an error."""
-    empty = best_scores.isfinite().logical_not() & active
-    if bool(empty.any()):
-        row = int(empty.nonzero()[0, 0])
+    """Raise an error if the best score (B,) of an active row is NaN or infinite."""
+    is_bad = best_scores.isfinite().logical_not() & active
+    if bool(is_bad.any()):
+        row = int(is_bad.nonzero()[0, 0])
         raise ModelError(
-            f"{_describe_row(row, history)}: the model's scores are no numbers (the best is "
-            f"{float(best_scores[row])}); its weights have "
-            "diverged, or nothing may follow."
+            f"{_describe_row(row, history)}: the model's scores are not finite (the best is {float(best_scores[row])}); its "
+            "weights have diverged, or it allows no next token."
         )
 
 
 def _describe_row(row: int, history: TokenHistory) -> str:
-    return f"Row {row}, after {len(history.new_tokens[row])} written tokens"
+    return f"Row {row}, after {len(history.new_tokens[row])} new tokens"
 
 
 def _raise_no_token_left(
@@ -117,15 +120,15 @@ def _raise_no_token_left(
     best = scores.amax(-1)
     check_finite(best, history, torch.arange(len(best), device=best.device) == row)
     where = _describe_row(row, history)
-    names = ", ".join(getattr(rule, "__name__", type(rule).__name__) for rule in processors)
+    names = ", ".join(getattr(processor, "__name__", type(processor).__name__) for processor in processors)
     raise UsageError(
-        f"{where}: every token is forbidden by the rules together ({names}); take one of them away, or give it more room."
+        f"{where}: the logits processors together ({names}) forbid every token; remove one of them, or relax it."
     )
 
 
 @dataclass(frozen=True)
 class MinNewTokens(CheckedProcessor):
-    """None of the `stop_ids` before so many tokens are written."""
+    """Forbid the `stop_ids` until `min_new_tokens` tokens are generated."""
 
     min_new_tokens: int
     stop_ids: Collection[int]
@@ -133,7 +136,7 @@ class MinNewTokens(CheckedProcessor):
     def __post_init__(self) -> None:
         if self.min_new_tokens < 0 or not self.stop_ids:
             raise UsageError(
-                f"A least length is 0 or more, and needs the tokens that end a text; got {self.min_new_tokens} and "
+                f"MinNewTokens needs a minimum of 0 or more and at least one stop token; got {self.min_new_tokens} and "
                 f"{list(self.stop_ids)}."
             )
 
@@ -141,82 +144,85 @@ class MinNewTokens(CheckedProcessor):
         check_token_ids(self.stop_ids, vocab, "MinNewTokens")
         if self.min_new_tokens > max_new_tokens:
             raise UsageError(
-                f"At least {self.min_new_tokens} tokens and at most {max_new_tokens} cannot both be; raise the limit."
+                f"A minimum of {self.min_new_tokens} tokens is above max_new_tokens={max_new_tokens}; raise the limit."
             )
 
     def __call__(self, scores: Tensor, history: TokenHistory) -> Tensor:
-        short = [len(row) < self.min_new_tokens for row in history.new_tokens]
-        return _mask_tokens(scores, [self.stop_ids if early else () for early in short])
+        too_short = [len(row) < self.min_new_tokens for row in history.new_tokens]
+        return _mask_tokens(scores, [self.stop_ids if short else () for short in too_short])
 
 
 @dataclass(frozen=True)
 class NoRepeatNgram(CheckedProcessor):
-    """No `ngram_size` tokens in a row that stand there already, prompt included (Paulus et al. 2018, arXiv 1705.04304)."""
+    """Forbid n-grams of this size that occurred before, prompt included (Paulus et al. 2018, arXiv 1705.04304)."""
 
     ngram_size: int
 
     def __post_init__(self) -> None:
         if self.ngram_size < 1:
-            raise UsageError(f"What may not be repeated is 1 token long or longer; got {self.ngram_size}.")
+            raise UsageError(f"The n-gram size must be at least 1; got {self.ngram_size}.")
 
     def __call__(self, scores: Tensor, history: TokenHistory) -> Tensor:
         return _mask_tokens(scores, [self._repeating_tokens(history.all_tokens(row)) for row in range(len(history))])
 
     def _repeating_tokens(self, tokens: list[int]) -> set[int]:
-        """What followed, earlier on, the last tokens of the row."""
-        before = self.ngram_size - 1
-        if len(tokens) < before:
+        """The tokens that would complete an n-gram that occurred before."""
+        prefix_length = self.ngram_size - 1
+        if len(tokens) < prefix_length:
             return set()
-        last = tokens[len(tokens) - before :]
-        return {tokens[i + before] for i in range(len(tokens) - before) if tokens[i : i + before] == last}
+        prefix = tokens[len(tokens) - prefix_length :]
+        starts = range(len(tokens) - prefix_length)
+        return {tokens[i + prefix_length] for i in starts if tokens[i : i + prefix_length] == prefix}
 
 
 @dataclass(frozen=True)
 class RepetitionPenalty(CheckedProcessor):
-    """Scores of tokens that stand there already, prompt included, divided by the penalty, or times it where they are below 0
-    (Keskar et al. 2019, arXiv 1909.05858). Above 1 it keeps from repeating, below 1 it invites to.
+    """Repetition penalty for tokens that occurred before, prompt included (Keskar et al. 2019, arXiv 1909.05858).
+
+    Positive scores are divided by the penalty, and negative ones multiplied by it. Above 1 it discourages repetition, below 1 it
+    encourages it.
     """
 
     penalty: float
 
     def __post_init__(self) -> None:
         if not 0 < self.penalty < math.inf:
-            raise UsageError(f"A penalty of repetition is a number above 0, and 1 changes nothing; got {self.penalty}.")
+            raise UsageError(f"The repetition penalty must be above 0, and 1 disables it; got {self.penalty}.")
 
     def __call__(self, scores: Tensor, history: TokenHistory) -> Tensor:
         at = _index_pairs(scores, [set(history.all_tokens(row)) for row in range(len(history))])
-        seen = scores[at]
-        return scores.index_put(at, torch.where(seen < 0, seen * self.penalty, seen / self.penalty))
+        repeated = scores[at]
+        return scores.index_put(at, torch.where(repeated < 0, repeated * self.penalty, repeated / self.penalty))
 
 
 @dataclass(frozen=True)
 class BadWords(CheckedProcessor):
-    """Token sequences that may not be written; one that the prompt has begun may not be finished."""
+    """Forbid token sequences, including those that begin in the prompt."""
 
     sequences: Sequence[Sequence[int]]
 
     def __post_init__(self) -> None:
         if any(len(sequence) == 0 for sequence in self.sequences):
-            raise UsageError("A forbidden sequence is empty, and nothing can be forbidden that way; give its tokens.")
+            raise UsageError("A sequence of bad words is empty; give at least one token.")
 
     def check(self, vocab: int, max_new_tokens: int) -> None:
         check_token_ids([token for sequence in self.sequences for token in sequence], vocab, "BadWords")
         if len({sequence[0] for sequence in self.sequences if len(sequence) == 1}) == vocab:
-            raise UsageError(f"All {vocab} tokens are forbidden, so nothing can be written; allow at least one.")
+            raise UsageError(f"All {vocab} tokens are forbidden, so nothing can be generated; allow at least one.")
 
     def __call__(self, scores: Tensor, history: TokenHistory) -> Tensor:
         return _mask_tokens(scores, [self._forbidden_next(history.all_tokens(row)) for row in range(len(history))])
 
     def _forbidden_next(self, tokens: list[int]) -> set[int]:
-        rests = [(list(sequence[:-1]), sequence[-1]) for sequence in self.sequences]
-        return {last for begun, last in rests if not begun or tokens[-len(begun) :] == begun}
+        splits = [(list(sequence[:-1]), sequence[-1]) for sequence in self.sequences]
+        return {last for prefix, last in splits if not prefix or tokens[-len(prefix) :] == prefix}
 
 
 @dataclass(frozen=True)
 class ForcedTokens(CheckedProcessor):
-    """A token at a place: 0 is the first that is written, -1 the last that there is room for.
+    """Force tokens at positions: 0 is the first new token, -1 the last one within the token limit.
 
-    >>> ForcedTokens({0: 5, -1: 2})  # begin with 5; if the text has not stopped before, the last token is 2
+    >>> ForcedTokens({0: 5, -1: 2})  # start with 5; end with 2 at the token limit
     ForcedTokens(positions={0: 5, -1: 2})
     """
 
@@ -224,22 +230,21 @@ class ForcedTokens(CheckedProcessor):
 
     def check(self, vocab: int, max_new_tokens: int) -> None:
         check_token_ids(self.positions.values(), vocab, "ForcedTokens")
-        beyond = [place for place in self.positions if not -max_new_tokens <= place < max_new_tokens]
+        beyond = [position for position in self.positions if not -max_new_tokens <= position < max_new_tokens]
         if beyond:
             raise UsageError(
-                f"A token is forced at place {beyond[0]}, and only {max_new_tokens} are written; raise the limit."
+                f"A token is forced at position {beyond[0]}, but max_new_tokens is {max_new_tokens}; raise the limit."
             )
-        for place, token in self.positions.items():
-            if place < 0 and self.positions.get(max_new_tokens + place, token) != token:
+        for position, token in self.positions.items():
+            if position < 0 and self.positions.get(max_new_tokens + position, token) != token:
                 raise UsageError(
-                    f"Of {max_new_tokens} tokens, place {place} is place {max_new_tokens + place}, and two "
+                    f"Of {max_new_tokens} tokens, position {position} is position {max_new_tokens + position}, and two "
                     "different tokens are forced there."
                 )
 
     def __call__(self, scores: Tensor, history: TokenHistory) -> Tensor:
         forced = [
-            self._token_at(len(written), history.remaining_tokens(row))
-            for row, written in enumerate(history.new_tokens)
+            self._token_at(len(tokens), history.remaining_tokens(row)) for row, tokens in enumerate(history.new_tokens)
         ]
         if all(token is None for token in forced):
             return scores
@@ -255,14 +260,14 @@ class ForcedTokens(CheckedProcessor):
 
 
 def _index_pairs(scores: Tensor, tokens: Sequence[Collection[int]]) -> tuple[Tensor, Tensor]:
-    """The rows and the tokens of all of these, to index scores with."""
-    pairs = [(row, token) for row, some in enumerate(tokens) for token in some if token < scores.size(-1)]
-    rows, found = torch.tensor(pairs, dtype=torch.long, device=scores.device).view(-1, 2).T
-    return rows, found
+    """Row and column indices into the scores, for the given tokens of each row."""
+    pairs = [(row, token) for row, ids in enumerate(tokens) for token in ids if token < scores.size(-1)]
+    rows, columns = torch.tensor(pairs, dtype=torch.long, device=scores.device).view(-1, 2).T
+    return rows, columns
 
 
 def _mask_tokens(scores: Tensor, tokens: Sequence[Collection[int]]) -> Tensor:
-    """The scores with -inf at these tokens of each row."""
+    """Set the scores of the given tokens of each row to -inf."""
     if not any(tokens):
         return scores
     return scores.index_put(
@@ -271,7 +276,7 @@ def _mask_tokens(scores: Tensor, tokens: Sequence[Collection[int]]) -> Tensor:
 
 
 def check_token_ids(tokens: Iterable[int], vocab: int, caller: str) -> None:
-    """Refuse tokens that the model cannot write."""
+    """Raise an error for ids outside the vocabulary."""
     for token in tokens:
         if not 0 <= token < vocab:
-            raise UsageError(f"{caller} names the token {token}; the model writes tokens from 0 to {vocab - 1}.")
+            raise UsageError(f"{caller} names the token {token}; the model has tokens from 0 to {vocab - 1}.")

@@ -1,12 +1,12 @@
-"""The loop that every writer shares: start, then step, choose, and step again until all rows have stopped.
+"""The decoding loop of all autoregressive models: prefill the prompt, then choose and decode tokens until all rows have stopped.
 
     rows = generate(model, batch, stop_ids=2, max_new_tokens=64)     # greedy
     criteria = StoppingCriteria(2, 64, [NoRepeatNgram(3)])
-    for step in decoding_steps(model, batch, criteria): ...     # as it happens, with the scores
+    for step in decoding_steps(model, batch, criteria): ...     # step by step, with logits
 
-The loop knows nothing of the model but `start` and `step`, so it serves transformers, recurrent networks, captioners and
-painters alike. Put the model into evaluation first: dropout and hard attention draw in training. `generate_texts` and
-`stream_texts`, for texts and log-probabilities, are in `stop_strings`.
+The loop only needs `start` and `step` of a model, so it works with transformers, recurrent networks, image captioners and
+text-to-image models. Call `model.eval()` first, since dropout and hard attention are random in training mode.
+`generate_texts` and `stream_texts` in `stop_strings` return texts and log-probabilities.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,45 +27,45 @@ from saccade.models.family import AutoregressiveModel
 from saccade.models.model import Model
 from saccade.parts.state import State
 
-SamplerFunction = Callable[[Tensor], Tensor]  # scores (B, V) to tokens (B,)
+SamplerFunction = Callable[[Tensor], Tensor]  # scores (B, V) -> tokens (B,)
 
 
 @runtime_checkable
 class PreallocatingState(Protocol):
-    """A state that lays out space for what will come, and is told how much that is."""
+    """A state that allocates memory ahead, and is told how many tokens will follow."""
 
     def expect_tokens(self, count: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class DecodingStep:
-    """One token for each row."""
+    """The outcome of one decoding step: a token for each row, with its logits."""
 
     tokens: Tensor  # (B,)
-    active: Tensor  # (B,) whether the row goes on with it: False once it has stopped
-    logits: Tensor  # (B, V) the model's own
-    processed_logits: Tensor  # (B, V) after the rules; the same where there are none
+    active: Tensor  # (B,) whether the token belongs to the row: False once the row has stopped
+    logits: Tensor  # (B, V) of the model
+    processed_logits: Tensor  # (B, V) after the logits processors; the same tensor without any
 
     def logprobs(self) -> tuple[list[float], list[float]]:
-        """The log-probability of each token by the model, and by what the rules left of it."""
-        own = _row_logprobs(self.logits, self.tokens).tolist()
-        return own, own if self.processed_logits is self.logits else _row_logprobs(
-            self.processed_logits, self.tokens
-        ).tolist()
+        """The log-probability of each token, by the model and after the logits processors."""
+        logprobs = _row_logprobs(self.logits, self.tokens).tolist()
+        if self.processed_logits is self.logits:
+            return logprobs, logprobs
+        return logprobs, _row_logprobs(self.processed_logits, self.tokens).tolist()
 
 
 @dataclass(frozen=True)
 class GreedyStep:
-    """One token for each row from a writer that ranks its words itself, after the first without the scores of all others."""
+    """The outcome of a greedy step of a model with fused top-k, which does not compute the logits of the whole vocabulary."""
 
     tokens: Tensor  # (B,)
-    active: Tensor  # (B,) as in a step
+    active: Tensor  # (B,) as in `DecodingStep`
     token_logprobs: Tensor  # (B,) the log-probability of each token
 
     def logprobs(self) -> tuple[list[float], list[float]]:
-        """As those of a step: there are no rules."""
-        logs = self.token_logprobs.tolist()
-        return logs, logs
+        """As in `DecodingStep`; without logits processors both are the same."""
+        logprobs = self.token_logprobs.tolist()
+        return logprobs, logprobs
 
 
 def generate(
@@ -77,12 +77,12 @@ def generate(
     max_new_tokens: int,
     processors: Sequence[LogitsProcessor] = (),
 ) -> list[list[int]]:
-    """What the model writes after each row of the batch: at most `max_new_tokens` new tokens, without the one that stopped it."""
+    """Generate at most `max_new_tokens` new tokens for each row of the batch; the stop token is not included."""
     rows: list[list[int]] = []
     for step in token_steps(model, batch, StoppingCriteria(stop_ids, max_new_tokens, processors), sampler):
         rows = rows or [[] for _ in step.tokens]
-        for row, token, goes in zip(rows, step.tokens.tolist(), step.active.tolist(), strict=True):
-            if goes:
+        for row, token, is_active in zip(rows, step.tokens.tolist(), step.active.tolist(), strict=True):
+            if is_active:
                 row.append(token)
     return rows
 
@@ -91,41 +91,39 @@ def generate(
 def decoding_steps(
     model: AutoregressiveModel, batch: Batch, criteria: StoppingCriteria, sampler: SamplerFunction = greedy
 ) -> Iterator[DecodingStep]:
-    """Yield the tokens of all rows as they are chosen, with the scores before and after the rules."""
-    course = DecodingLoop(model, batch, criteria)
-    while course.has_unfinished_rows():
-        ruled = course.next_logits()
-        yield course.append_step(sampler(ruled), ruled)
+    """Yield the tokens of all rows step by step, with logits before and after the processors."""
+    loop = DecodingLoop(model, batch, criteria)
+    while loop.has_unfinished_rows():
+        processed = loop.next_logits()
+        yield loop.append_step(sampler(processed), processed)
 
 
 @torch.no_grad()
 def token_steps(
     model: AutoregressiveModel, batch: Batch, criteria: StoppingCriteria, sampler: SamplerFunction = greedy
 ) -> Iterator[DecodingStep | GreedyStep]:
-    """As `decoding_steps`, for who does not ask for all scores: where nobody else does, and the writer can, it says the
-    best by itself.
-    """
+    """Like `decoding_steps`, for callers that do not need logits: greedy decoding without processors uses fused top-k."""
     if sampler is not greedy or criteria.processors or not (isinstance(model, TopKModel) and model.has_fused_topk):
         yield from decoding_steps(model, batch, criteria, sampler)
         return
-    course = DecodingLoop(model, batch, criteria)
-    while course.has_unfinished_rows():
-        if course.last_tokens is None:
-            tokens = greedy(scores := course.next_logits())
-            logs = _row_logprobs(scores, tokens)
-            del course.logits, scores
+    loop = DecodingLoop(model, batch, criteria)
+    while loop.has_unfinished_rows():
+        if loop.last_tokens is None:
+            tokens = greedy(scores := loop.next_logits())
+            logprobs = _row_logprobs(scores, tokens)
+            del loop.logits, scores
         else:
-            values, best, logs = model.step_topk(course.next_input(), course.state, 1)
-            check_finite(values[:, 0], course.history, course.active)
+            values, best, logprobs = model.step_topk(loop.next_input(), loop.state, 1)
+            check_finite(values[:, 0], loop.history, loop.active)
             tokens = best[:, 0]
-        course.append_tokens(tokens)
-        yield GreedyStep(tokens, course.active, logs)
+        loop.append_tokens(tokens)
+        yield GreedyStep(tokens, loop.active, logprobs)
 
 
 class DecodingLoop:
-    """Rows on their way: what stands in each, which of them go on, and the scores of what comes next.
+    """The state of decoding: the tokens of each row, which rows are active, and the logits of the next token.
 
-    Whoever chooses asks `goes_on`, takes the `ruled` scores, and says with `take` what it chose.
+    A decoding strategy calls `has_unfinished_rows`, takes `next_logits`, and passes the chosen tokens to `append_step`.
     """
 
     def __init__(self, model: AutoregressiveModel, batch: Batch, criteria: StoppingCriteria):
@@ -133,11 +131,11 @@ class DecodingLoop:
         self.state, self.logits, self.history = prefill(model, batch, criteria.max_new_tokens)
         self.stop_ids = criteria.resolve_stop_ids(self.logits.size(-1)) if len(self.history) else frozenset()
         self.active = torch.ones(len(self.history), dtype=torch.bool, device=self.logits.device)
-        self.remaining_tokens = criteria.max_new_tokens  # tokens that a row may still write
-        self.last_tokens: Tensor | None = None  # those of the step before, which the model has not read yet
+        self.remaining_tokens = criteria.max_new_tokens
+        self.last_tokens: Tensor | None = None  # tokens of the previous step, which the model has not read yet
 
     def has_unfinished_rows(self) -> bool:
-        """Whether there is more to write."""
+        """Whether any row continues."""
         if self.last_tokens is None:
             return len(self.history) > 0
         if self.criteria.stop_condition is not None:
@@ -147,55 +145,54 @@ class DecodingLoop:
         return self.remaining_tokens > 0 and bool(self.active.any())
 
     def next_input(self) -> Text:
-        """What was written last, which the model has not read yet."""
-        assert self.last_tokens is not None, "the first step was read to begin with"
+        """The last tokens as input of the next decoding step."""
+        assert self.last_tokens is not None, "prefill has read the prompt"
         return Text(self.last_tokens[:, None], self.row_keep())
 
     def next_logits(self) -> Tensor:
-        """The scores of what comes next, after the rules; the model first reads what was written last."""
+        """Run the model on the last tokens, and return the logits of the next ones after the processors."""
         if self.last_tokens is not None:
             self.logits = self.model.step(self.next_input(), self.state)[:, -1]
         return apply_processors(self.criteria.processors, self.logits, self.history, self.active)
 
     def append_step(self, tokens: Tensor, processed_logits: Tensor) -> DecodingStep:
-        """Write one token in each row that goes on with it, which was chosen by these scores."""
+        """Append a token to each active row, and return the step with the logits that the tokens were chosen from."""
         self.append_tokens(tokens)
         return DecodingStep(tokens, self.active, self.logits, processed_logits)
 
     def append_tokens(self, tokens: Tensor) -> None:
-        """One token in each row that goes on with it."""
+        """Append a token to each active row; rows that got a stop token end."""
         self.active = self.active & ~is_in(tokens, self.stop_ids)
         self.history = self.history.append(tokens.tolist(), self.active.tolist())
         self.last_tokens, self.remaining_tokens = tokens, self.remaining_tokens - 1
 
     def row_keep(self) -> Tensor | None:
-        """Which rows are read, (B, 1): a finished one goes on as padding, takes no positions and is not remembered."""
+        """The padding mask of the next input, (B, 1); finished rows are padding, which takes no position in the cache."""
         return None if bool(self.active.all()) else self.active[:, None]
 
 
 def prefill(model: AutoregressiveModel, batch: Batch, max_new_tokens: int) -> tuple[State, Tensor, TokenHistory]:
-    """The state after the first step, the scores (B, V) of what follows it, and what stands there so far."""
+    """Prefill: run the model on the prompt; returns the state, the scores (B, V) of the first new token, and the history."""
     state, text = model.start(batch)
     prompt = _real_tokens(text)
     empty = [number for number, row in enumerate(prompt) if not row]
     if empty:
         raise UsageError(
-            f"Row {empty[0]} of the prompt is empty, and there is nothing to go on from; give it at least one token, such "
-            "as the one that begins a text."
+            f"Row {empty[0]} of the prompt is empty; give it at least one token, such as the begin-of-sequence token."
         )
     if not prompt:
         return state, torch.zeros(0, 0), TokenHistory([], [], max_new_tokens)
     if isinstance(state, PreallocatingState):
-        state.expect_tokens(text.tokens.size(1) + max_new_tokens - 1)  # the last token is written and not read
+        state.expect_tokens(text.tokens.size(1) + max_new_tokens - 1)  # the last new token is never read
     scores = model.last_logits(text, state) if isinstance(model, Model) else text.gather_last(model.step(text, state))
     return state, scores, TokenHistory(prompt, [[] for _ in prompt], max_new_tokens)
 
 
 def teacher_forced_logits(model: AutoregressiveModel, batch: Batch) -> Tensor:
-    """The scores of each token of the target, given those before it, (B, T, V): all at once, as training asks for them."""
+    """Teacher forcing: the scores of each target token given those before it, (B, T, V), in one forward pass as in training."""
     target = batch.target
     if target is None:
-        raise UsageError("There is nothing to follow: the batch has no target.")
+        raise UsageError("Teacher forcing needs a target, and the batch has none.")
     state, first = model.start(batch)
     keep = None
     if first.keep is not None or target.keep is not None:
@@ -212,7 +209,7 @@ def _row_logprobs(scores: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _real_tokens(text: Text) -> list[list[int]]:
-    """The real tokens of each row."""
+    """The tokens of each row, without padding."""
     rows, keep = text.tokens.tolist(), text.keep_mask.tolist()
     return [
         [token for token, real in zip(row, kept, strict=True) if real] for row, kept in zip(rows, keep, strict=True)

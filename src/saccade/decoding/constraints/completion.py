@@ -1,8 +1,8 @@
-"""Ending in time: the few tokens that make a text whole, from wherever it stands.
+"""Search for endings: the few tokens that complete a constrained text from any prefix, within the token limit.
 
-llguidance says what may follow, and not how far it is to the end; so an ending is searched for. What one search finds serves
-many beginnings, since most of them end alike (a quotation mark, a bracket): known endings are tried first, which takes about a
-microsecond each, and a search is over as soon as it meets one.
+llguidance tells which tokens may follow, but not how many are needed to reach the end, so an ending is searched for. Many
+prefixes end alike (a quotation mark, a bracket): known endings are tried first, at about a microsecond each, and a search
+stops as soon as it reaches one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,24 +19,24 @@ from saccade.decoding.constraints.matcher import Vocabulary
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-UNLIMITED_TOKENS = 100_000  # more tokens than any text has
-MAX_PREFIX_TOKENS_CHECKED = 3  # tokens that tell most wrong endings from the right one
-MAX_TOKENS_SKIPPED = 16  # tokens of an ending that may be left out
-MAX_ENDINGS = 128  # known ones
-MAX_BRANCHES = 48  # tokens that are tried after one beginning,
-MAX_TOP_RANKED_BRANCHES = 12  # the first of them by rank, where there are more
-MAX_BRANCHES_PER_LEVEL = 24  # beginnings of one length that are followed
-MAX_BRANCHES_PER_MASK = 2  # of them, those after which the same tokens may follow
-CLOSING_BYTES = b'}]0"a1nt-'  # what often ends a value, or begins a short one, the best first
+UNLIMITED_TOKENS = 100_000  # stands for no token limit
+MAX_PREFIX_TOKENS_CHECKED = 3  # first tokens of an ending, which rule out most wrong endings
+MAX_TOKENS_SKIPPED = 16  # first tokens of the likely ending that may be skipped
+MAX_ENDINGS = 128  # known endings that are kept
+MAX_BRANCHES = 48  # tokens that are tried after one prefix
+MAX_TOP_RANKED_BRANCHES = 12  # of them, those with the best rank, if there are more
+MAX_BRANCHES_PER_LEVEL = 24  # prefixes of one length that are expanded
+MAX_BRANCHES_PER_MASK = 2  # of them, those that allow the same next tokens
+CLOSING_BYTES = b'}]0"a1nt-'  # bytes that often end a value, or begin a short one, best first
 OPENING_BYTES = b"[{"
-MAX_CYCLE_TOKENS = 4  # tokens after which it is noticed that nothing has changed: a character has at most four bytes
+MAX_CYCLE_TOKENS = 4  # distance in tokens at which a cycle is detected: a UTF-8 character has at most four bytes
 
 Ending = tuple[int, ...]
 
 
 @dataclass
 class SearchBudget:
-    """How much a search may still do."""
+    """The number of search steps that remain."""
 
     remaining: int
 
@@ -47,26 +47,24 @@ class SearchBudget:
 
 @dataclass(frozen=True)
 class Branch:
-    """A way on from where a search began."""
+    """A path of tokens from the start of a search, and the matcher after it."""
 
     matcher: "LLMatcher"
     path: Ending
-    at_start: bool = False  # whether nothing stands there yet
+    at_start: bool = False  # whether the text is still empty
 
 
 @dataclass
 class EndingSearch:
-    """The endings that are known for one constraint, and the search for others."""
+    """The known endings of one constraint, and the search for new ones."""
 
     vocabulary: Vocabulary
-    hints: Sequence[Ending] = ()  # texts that something in the grammar asks for, and that a search could hardly guess
-    likely_ending: Ending = ()  # how the text could end that is looked at: most that could be written instead ends alike
-    known_endings: dict[Ending, None] = field(
-        default_factory=lambda: {(): None}
-    )  # the one that was right last is the last
+    hints: Sequence[Ending] = ()  # strings that the grammar requires and that a search would hardly guess
+    likely_ending: Ending = ()  # an ending of the current text; its alternatives mostly end in the same way
+    known_endings: dict[Ending, None] = field(default_factory=lambda: {(): None})  # the most recently used is last
 
     def remember(self, ending: Ending) -> Ending:
-        """Keep an ending and what remains of it on the way."""
+        """Add an ending and all its suffixes to the known endings."""
         for start in range(min(len(ending), MAX_ENDINGS // 2), -1, -1):
             self.known_endings.pop(ending[start:], None)
             self.known_endings[ending[start:]] = None
@@ -75,7 +73,7 @@ class EndingSearch:
         return ending
 
     def find_known(self, matcher: "LLMatcher", max_tokens: int, prefix: Ending = ()) -> Ending | None:
-        """A known ending of at most so many tokens, if one fits after the tokens before it."""
+        """A known ending of at most `max_tokens` tokens that completes the text after `prefix`."""
         for start in range(min(len(self.likely_ending), MAX_TOKENS_SKIPPED)):
             if len(self.likely_ending) - start <= max_tokens and self._completes_text(
                 matcher, prefix, self.likely_ending[start:]
@@ -88,26 +86,26 @@ class EndingSearch:
         return None
 
     def _completes_text(self, matcher: "LLMatcher", prefix: Ending, ending: Ending) -> bool:
-        """Whether it ends the text; a long one is refused by its first tokens, mostly."""
+        """Whether an ending completes the text; long wrong ones are mostly ruled out by their first tokens."""
         head = prefix + ending[:MAX_PREFIX_TOKENS_CHECKED]
         if len(ending) > MAX_PREFIX_TOKENS_CHECKED and matcher.validate_tokens(list(head)) < len(head):
             return False
         return self.vocabulary.is_complete_after(matcher, prefix + ending)
 
     def find(self, start: Branch, max_tokens: int, budget: SearchBudget, *, exhaustive: bool = False) -> Ending | None:
-        """An ending of at most so many tokens: the shortest if there is one nearby, otherwise any that can be found."""
-        near = self._search_breadth_first(start, max_tokens, SearchBudget(budget.remaining // 2), exhaustive)
-        return near if near is not None else self._search_best_first(start, max_tokens, budget, exhaustive)
+        """Search an ending of at most `max_tokens` tokens: the shortest if it is short, otherwise any."""
+        ending = self._search_breadth_first(start, max_tokens, SearchBudget(budget.remaining // 2), exhaustive)
+        return ending if ending is not None else self._search_best_first(start, max_tokens, budget, exhaustive)
 
     def _search_breadth_first(
         self, start: Branch, max_tokens: int, budget: SearchBudget, exhaustive: bool
     ) -> Ending | None:
-        """In all directions at once, so that what is met first is the shortest, or nearly so."""
+        """Breadth-first search, which finds the shortest ending, or nearly so."""
         level = [start]
         while level:
-            found = [path for branch in level for path in self._complete_endings(branch, max_tokens)]
-            if found:
-                return self.remember(min(found, key=len))
+            endings = [path for branch in level for path in self._complete_endings(branch, max_tokens)]
+            if endings:
+                return self.remember(min(endings, key=len))
             if len(level[0].path) >= max_tokens:
                 return None
             level = self._expand_level(level, budget, exhaustive)
@@ -116,45 +114,46 @@ class EndingSearch:
     def _search_best_first(
         self, start: Branch, max_tokens: int, budget: SearchBudget, exhaustive: bool
     ) -> Ending | None:
-        """Straight ahead: what leads on to something new goes before what leads nowhere (more letters of a string, a space)."""
+        """Best-first search: paths that make progress come before those that do not (more letters of a string, a space)."""
         order = count()
         todo: list[tuple[int, int, int, Branch, tuple[bytes, ...]]] = [(0, 0, next(order), start, ())]
         while todo:
-            detours, _, _, branch, before = heappop(todo)
+            detours, _, _, branch, recent_masks = heappop(todo)
             for path in self._complete_endings(branch, max_tokens):
                 return self.remember(path)
-            before = (*before[-MAX_CYCLE_TOKENS:], branch.matcher.compute_bitmask())
-            found: dict[bytes, list[Branch]] = {}
+            recent_masks = (*recent_masks[-MAX_CYCLE_TOKENS:], branch.matcher.compute_bitmask())
+            by_mask: dict[bytes, list[Branch]] = {}
             for tokens in self._next_paths(branch, exhaustive) if len(branch.path) < max_tokens else ():
                 if not budget.spend():
                     return None
-                after = self.vocabulary.advance(branch.matcher, *tokens, at_start=branch.at_start)
-                if after is not None:
+                matcher = self.vocabulary.advance(branch.matcher, *tokens, at_start=branch.at_start)
+                if matcher is not None:
                     self._add_branch(
-                        found.setdefault(after.compute_bitmask(), []), Branch(after, (*branch.path, *tokens)), 1
+                        by_mask.setdefault(matcher.compute_bitmask(), []), Branch(matcher, (*branch.path, *tokens)), 1
                     )
-            for mask, (new,) in found.items():
-                idle = len(found) > 1 and (mask in before or self.vocabulary.inner_bytes[new.path[-1]].isspace())
-                heappush(todo, (detours + idle, -len(new.path), next(order), new, before))
+            for mask, (new,) in by_mask.items():
+                is_space = self.vocabulary.inner_bytes[new.path[-1]].isspace()
+                is_detour = len(by_mask) > 1 and (mask in recent_masks or is_space)
+                heappush(todo, (detours + is_detour, -len(new.path), next(order), new, recent_masks))
         return None
 
     def _next_paths(self, branch: Branch, exhaustive: bool) -> list[Ending]:
-        """What to go on with: a text that is asked for, or one token."""
+        """The continuations of a branch that are tried: hints of the grammar, and single tokens."""
         hints = (
             []
             if branch.at_start
             else [hint for hint in self.hints if branch.matcher.validate_tokens(list(hint)) == len(hint)]
         )
         tokens = self._tokens_to_try(branch, exhaustive)
-        few = (
+        tried = (
             tokens
             if exhaustive or len(tokens) <= MAX_BRANCHES // 2
             else tokens[: MAX_TOP_RANKED_BRANCHES + MAX_TOP_RANKED_BRANCHES // 3]
         )
-        return [*hints, *((token,) for token in few)]
+        return [*hints, *((token,) for token in tried)]
 
     def _complete_endings(self, branch: Branch, max_tokens: int) -> Iterator[Ending]:
-        """The ending that a way on leads to, if it has come to the end of a text or to an ending that is known."""
+        """The path of a branch with its ending, if the text is complete there or a known ending completes it."""
         if branch.at_start:
             if branch.matcher.is_accepting():
                 yield ()
@@ -164,31 +163,32 @@ class EndingSearch:
             yield branch.path + ending
 
     def _expand_level(self, level: Sequence[Branch], budget: SearchBudget, exhaustive: bool) -> list[Branch]:
-        """One token further, by several ways that differ in what may follow."""
-        found: dict[bytes, list[Branch]] = {}
+        """Extend all branches by one token, and keep branches that differ in the tokens that may follow."""
+        by_mask: dict[bytes, list[Branch]] = {}
         for branch in level:
             for token in self._tokens_to_try(branch, exhaustive):
                 if not budget.spend():
                     return []
-                after = self.vocabulary.advance(branch.matcher, token, at_start=branch.at_start)
-                if after is not None:
+                matcher = self.vocabulary.advance(branch.matcher, token, at_start=branch.at_start)
+                if matcher is not None:
                     self._add_branch(
-                        found.setdefault(after.compute_bitmask(), []),
-                        Branch(after, (*branch.path, token)),
+                        by_mask.setdefault(matcher.compute_bitmask(), []),
+                        Branch(matcher, (*branch.path, token)),
                         MAX_BRANCHES_PER_MASK,
                     )
-        nearest = sorted(found.values(), key=lambda alike: not alike[0].matcher.is_accepting())
-        return [branch for alike in nearest for branch in alike][: None if exhaustive else MAX_BRANCHES_PER_LEVEL]
+        complete_first = sorted(by_mask.values(), key=lambda branches: not branches[0].matcher.is_accepting())
+        limit = None if exhaustive else MAX_BRANCHES_PER_LEVEL
+        return [branch for branches in complete_first for branch in branches][:limit]
 
     def _add_branch(self, branches: list[Branch], new: Branch, max_branches: int) -> None:
-        """Add a branch to those after which the same may follow; of too many, the last is the one with the longest token."""
+        """Add a branch to those with the same next tokens; beyond the maximum, it replaces the last if its token is longer."""
         if len(branches) < max_branches:
             branches.append(new)
         elif len(self.vocabulary.inner_bytes[new.path[-1]]) > len(self.vocabulary.inner_bytes[branches[-1].path[-1]]):
             branches[-1] = new
 
     def _tokens_to_try(self, branch: Branch, exhaustive: bool) -> list[int]:
-        """The tokens to try, by rank: all that may follow, or, where those are many, single letters and a few long ones."""
+        """The allowed tokens by rank; if they are many, single letters and a few long tokens."""
         allowed = np.flatnonzero(self.vocabulary.allowed_tokens(branch.matcher, at_start=branch.at_start))
         allowed = allowed[np.argsort(self._token_ranks[allowed], kind="stable")]
         if exhaustive or len(allowed) <= MAX_BRANCHES:
@@ -196,8 +196,8 @@ class EndingSearch:
         lengths = self._token_lengths[allowed]
         short = allowed[lengths <= 1] if (lengths <= 1).any() else allowed
         long = allowed[np.argpartition(-lengths, MAX_TOP_RANKED_BRANCHES // 3)[: MAX_TOP_RANKED_BRANCHES // 3]]
-        few = short[MAX_TOP_RANKED_BRANCHES :: 1 + len(short) // (MAX_BRANCHES - MAX_TOP_RANKED_BRANCHES)]
-        return [*short[:MAX_TOP_RANKED_BRANCHES].tolist(), *long.tolist(), *few.tolist()]
+        spread = short[MAX_TOP_RANKED_BRANCHES :: 1 + len(short) // (MAX_BRANCHES - MAX_TOP_RANKED_BRANCHES)]
+        return [*short[:MAX_TOP_RANKED_BRANCHES].tolist(), *long.tolist(), *spread.tolist()]
 
     @cached_property
     def _token_lengths(self) -> np.ndarray:
@@ -205,7 +205,7 @@ class EndingSearch:
 
     @cached_property
     def _token_ranks(self) -> np.ndarray:
-        """Which tokens are tried before others, (V,)."""
-        worst = {byte: len(CLOSING_BYTES) + (byte in OPENING_BYTES) + (byte >= 0x80) for byte in range(256)}
-        rank = worst | {byte: place for place, byte in enumerate(CLOSING_BYTES)}
+        """The rank of each token by its first byte, (V,); lower ranks are tried first."""
+        default = {byte: len(CLOSING_BYTES) + (byte in OPENING_BYTES) + (byte >= 0x80) for byte in range(256)}
+        rank = default | {byte: position for position, byte in enumerate(CLOSING_BYTES)}
         return np.array([rank[text[0]] if text else len(CLOSING_BYTES) for text in self.vocabulary.inner_bytes])

@@ -1,13 +1,13 @@
-"""A JSON schema, read from a file or taken from Python, and refused by name where it cannot be kept to.
+"""Loading and checking of JSON schemas for structured output, from a file or from Python.
 
 >>> load_schema({"type": "object", "properties": {"age": {"type": "integer", "minimun": 0}}})
 Traceback (most recent call last):
 saccade.errors.UsageError: The schema: at #/properties/age: the keyword 'minimun' is unknown; write minimum, if that is meant.
 
-llguidance reads a schema as JSON Schema 2020-12, and refuses most of what it cannot keep to. What it would pass over in silence
-is refused here: a keyword that it does not know, and one that its grammar does not hold to in every text (`minProperties`, where
-a key may be written twice). Nothing is ever fetched: a `$ref` points into the schema itself. A schema comes from a stranger as
-likely as from its user, so its size, its depth and what a single keyword can cost are bounded.
+llguidance reads a schema as JSON Schema 2020-12, and refuses most of what it cannot enforce. What it would ignore
+silently is refused here: unknown keywords, and keywords that its grammar does not enforce in every text (`minProperties`,
+since a key may occur twice). Nothing is ever fetched: a `$ref` must point into the schema itself. A schema may come from
+an untrusted source, so its size, its depth and the cost of each keyword are bounded.
 """
 
 import difflib
@@ -25,15 +25,15 @@ from saccade.errors import DataError, UsageError
 SchemaSource = Mapping[str, Any] | str | os.PathLike[str]
 
 MAX_BYTES = 1_000_000
-MAX_DEPTH = 100  # of lists and objects in each other
+MAX_DEPTH = 100  # nesting depth of lists and objects
 MAX_HINTS = 20
-MAX_PROPERTIES = 400  # of one object; more are too many for llguidance to keep in mind at once
-MAX_MULTIPLE = 10_000  # of `multipleOf`, its decimals counted as digits; it is a machine of so many states
+MAX_PROPERTIES = 400  # properties of one object; llguidance runs into its limits with more
+MAX_MULTIPLE = 10_000  # largest `multipleOf`, without its decimal point; it becomes an automaton with as many states
 GUIDANCE_OPTIONS = {
     "whitespace_pattern": r"\x20",
     "lenient": False,
     "coerce_one_of": False,
-}  # one space, or none, between values
+}  # at most one space between values
 
 _LEAP_YEAR_PATTERN = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 _DATE_PATTERN = (
@@ -47,9 +47,9 @@ DATE_TIME_PATTERNS = {
     "date-time": f"^{_DATE_PATTERN}T{_TIME_PATTERN}$",
 }  # without leap seconds
 
-SCHEMA_KEYWORDS = ("items", "additionalProperties")  # keywords that hold a schema,
-SCHEMA_LIST_KEYWORDS = ("prefixItems", "anyOf", "oneOf", "allOf")  # a list of them,
-SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "$defs", "definitions")  # or some with names
+SCHEMA_KEYWORDS = ("items", "additionalProperties")  # keywords whose value is a schema,
+SCHEMA_LIST_KEYWORDS = ("prefixItems", "anyOf", "oneOf", "allOf")  # a list of schemas,
+SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "$defs", "definitions")  # or named schemas
 VALUE_KEYWORDS = (
     *(
         "type",
@@ -96,30 +96,30 @@ SUPPORTED_KEYWORDS = (
 
 
 def load_schema(source: SchemaSource) -> dict[str, Any]:
-    """The schema of a file, or the one that is given, once everything about it has been checked, as llguidance is to read it."""
+    """Load a schema from a file or a dictionary, check it, and return it in the form that llguidance needs."""
     schema = _check_json(source, _read_json(source) if isinstance(source, (str, os.PathLike)) else source)
     for where, part in _subschemas(source, schema):
         _check_subschema(source, where, part)
         if (
             part.get("format") in DATE_TIME_PATTERNS
-        ):  # llguidance writes 29 February in any year, and a leap second in any minute
+        ):  # llguidance allows 29 February in every year, and a leap second in every minute
             part["allOf"] = [*part.get("allOf", ()), {"pattern": DATE_TIME_PATTERNS[part.pop("format")]}]
     _check_with_llguidance(source, schema)
     return schema
 
 
 def describe_schema(source: SchemaSource) -> str:
-    """How a message names it."""
+    """The name of a schema in messages."""
     return f"the schema {os.fspath(source)}" if isinstance(source, (str, os.PathLike)) else "the schema"
 
 
 def to_grammar_rule(schema: Mapping[str, Any]) -> str:
-    """The schema as a rule of a grammar."""
+    """The schema as a rule of a Lark grammar of llguidance."""
     return f"%json {json.dumps({**schema, 'x-guidance': GUIDANCE_OPTIONS})}"
 
 
 def string_hints(schema: dict[str, Any]) -> list[str]:
-    """The shortest texts of the patterns in a schema, as they stand between quotation marks.
+    """The shortest matches of the patterns in a schema, JSON-escaped and without quotation marks.
 
     >>> string_hints({"items": {"pattern": "^x[0-9]{2}$"}, "prefixItems": [{"pattern": "(?=a)"}]})
     ['x00']
@@ -130,13 +130,13 @@ def string_hints(schema: dict[str, Any]) -> list[str]:
             try:
                 text = shortest_match(parse_regex(str(pattern or "").removeprefix("^").removesuffix("$")))
             except UsageError:
-                continue  # written otherwise than we read it; llguidance reads more
+                continue  # llguidance supports more expressions than our parser
             hints[json.dumps(text, ensure_ascii=False)[1:-1]] = None
     return [hint for hint in hints if hint][:MAX_HINTS]
 
 
 def _raise_schema_error(source: SchemaSource, problem: str, cure: str = "") -> NoReturn:
-    """An error of the file, or of the call where there is none."""
+    """Raise an error that names the file, or a usage error if the schema was given as a dictionary."""
     if isinstance(source, (str, os.PathLike)):
         raise DataError(problem, file=os.fspath(source), hint=cure)
     raise UsageError(f"The schema: {problem}{'; ' + cure if cure else ''}.")
@@ -152,71 +152,75 @@ def _read_json(source: str | os.PathLike[str]) -> object:
             )
         return json.loads(
             path.read_bytes().decode("utf-8-sig"),
-            parse_constant=lambda name: _raise_schema_error(source, f"{name} is no JSON"),
+            parse_constant=lambda name: _raise_schema_error(source, f"{name} is not valid JSON"),
         )
     except OSError as error:
         _raise_schema_error(source, f"the schema cannot be read: {error.strerror}", "give the path of a JSON file")
     except json.JSONDecodeError as error:
         _raise_schema_error(
-            source, f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}", "a schema is a JSON object"
+            source,
+            f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}",
+            "a schema is a JSON object",
         )
     except UnicodeDecodeError as error:
-        _raise_schema_error(source, f"byte {error.start} is no UTF-8", "save the file as UTF-8")
+        _raise_schema_error(source, f"byte {error.start} is not UTF-8", "save the file as UTF-8")
     except RecursionError:
         _raise_schema_error(
-            source, f"nested more than {MAX_DEPTH} deep", "make it flatter, with $ref where parts repeat"
+            source, f"nested more than {MAX_DEPTH} levels deep", "make it flatter, with $ref for repeated parts"
         )
+    except DataError:  # of the size, or of NaN: it names the file already
+        raise
     except ValueError as error:  # an integer of more digits than Python reads
         _raise_schema_error(source, str(error))
 
 
 def _check_json(source: SchemaSource, value: object) -> dict[str, Any]:
-    """The schema as JSON would give it: an object, of a size and a depth that can be handled."""
+    """Check that a schema is a JSON object of bounded size and depth, and return it as JSON would give it."""
     if value is True:
         return {}
     if not isinstance(value, Mapping):
         what = f"a schema is a JSON object; got {type(value).__name__}"
-        _raise_schema_error(source, what if value is not False else "`false` fits no value at all")
+        _raise_schema_error(source, what if value is not False else "`false` allows no value")
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        _raise_schema_error(source, f"it is no JSON: {str(error).partition(' while ')[0]}")
+        _raise_schema_error(source, f"it is not valid JSON: {str(error).partition(' while ')[0]}")
     if len(text) > MAX_BYTES:
         _raise_schema_error(
             source, f"a schema of {len(text):,} bytes; at most {MAX_BYTES:,} are read", "make it smaller"
         )
     if _nesting_depth(text) > MAX_DEPTH:
         _raise_schema_error(
-            source, f"nested more than {MAX_DEPTH} deep", "make it flatter, with $ref where parts repeat"
+            source, f"nested more than {MAX_DEPTH} levels deep", "make it flatter, with $ref for repeated parts"
         )
     return json.loads(text)
 
 
 def _nesting_depth(text: str) -> int:
-    """How deep lists and objects stand in each other.
+    """The nesting depth of lists and objects in a JSON text.
 
     >>> _nesting_depth('{"a]": [[1], "\\\\"["]}')
     3
     """
-    depth = most = 0
-    inside = skip = False
-    for letter in text:
-        if skip:
-            skip = False
-        elif inside:
-            inside, skip = letter != '"', letter == "\\"
-        elif letter == '"':
-            inside = True
-        elif letter in "[{":
+    depth = max_depth = 0
+    in_string = is_escaped = False
+    for character in text:
+        if is_escaped:
+            is_escaped = False
+        elif in_string:
+            in_string, is_escaped = character != '"', character == "\\"
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
             depth += 1
-            most = max(most, depth)
-        elif letter in "]}":
+            max_depth = max(max_depth, depth)
+        elif character in "]}":
             depth -= 1
-    return most
+    return max_depth
 
 
 def _subschemas(source: SchemaSource, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schema and all that stand in it, each with its place; `true` and `false` aside."""
+    """Yield the schema and all its subschemas except `true` and `false`, each with its location."""
     todo: list[tuple[str, Any]] = [("#", schema)]
     while todo:
         where, part = todo.pop()
@@ -244,11 +248,11 @@ def _subschemas(source: SchemaSource, schema: dict[str, Any]) -> Iterator[tuple[
 
 
 def _check_subschema(source: SchemaSource, location: str, subschema: dict[str, Any]) -> None:
-    """Refuse what cannot be kept to, or costs too much."""
+    """Refuse keywords that cannot be enforced or cost too much."""
     for key in subschema:
         if key in UNSUPPORTED_KEYWORDS:
             _raise_schema_error(
-                source, f"at {location}: the keyword {key!r} cannot be enforced while a text is written", "leave it out"
+                source, f"at {location}: the keyword {key!r} cannot be enforced during generation", "leave it out"
             )
         if key not in SUPPORTED_KEYWORDS and not key.startswith("x-"):
             near = difflib.get_close_matches(key, SUPPORTED_KEYWORDS, 1)
@@ -260,7 +264,7 @@ def _check_subschema(source: SchemaSource, location: str, subschema: dict[str, A
     target = subschema.get("$ref", "#")
     if not isinstance(target, str) or not target.startswith("#"):
         _raise_schema_error(
-            source, f"at {location}: $ref is {target!r}, and nothing is fetched", "copy what it names into $defs"
+            source, f"at {location}: $ref is {target!r}, and external schemas are not fetched", "copy it into $defs"
         )
     if len(subschema.get("properties", ())) > MAX_PROPERTIES:
         _raise_schema_error(
@@ -275,24 +279,24 @@ def _check_multiple_of(source: SchemaSource, location: str, value: object) -> No
         digits = Decimal(str(value)).normalize().as_tuple().digits
         if int("".join(map(str, digits))) > MAX_MULTIPLE:
             _raise_schema_error(
-                source, f"at {location}: multipleOf {value} has too many digits; at most {MAX_MULTIPLE:,} is kept to"
+                source, f"at {location}: multipleOf {value} has too many digits; at most {MAX_MULTIPLE:,} is supported"
             )
 
 
 def _check_min_properties(source: SchemaSource, location: str, subschema: dict[str, Any]) -> None:
-    """Keys beside those that are listed may be written twice, so that there are fewer of them than it seems."""
+    """Refuse `minProperties` beyond the required keys: other keys may occur twice, and would be counted twice."""
     required = subschema.get("required", ())
-    least = subschema.get("minProperties", 0)
-    if isinstance(least, int) and least > max(1, len(required) if isinstance(required, list) else 0):
+    minimum = subschema.get("minProperties", 0)
+    if isinstance(minimum, int) and minimum > max(1, len(required) if isinstance(required, list) else 0):
         _raise_schema_error(
             source,
-            f"at {location}: minProperties {least} cannot be enforced beyond the keys that are required",
+            f"at {location}: minProperties {minimum} cannot be enforced beyond the required keys",
             "name the keys under required",
         )
 
 
 def _check_with_llguidance(source: SchemaSource, schema: dict[str, Any]) -> None:
-    """Let llguidance read it, which needs no tokenizer for that."""
+    """Let llguidance validate the schema, for which it needs no tokenizer."""
     from llguidance import LLMatcher, LLParserLimits
 
     failed, messages = LLMatcher.validate_grammar_with_warnings(
