@@ -96,7 +96,7 @@ def generate(
         **settings: Every field of `GenerationConfig`, such as max_new_tokens, temperature, top_p, beams, stop or seed.
     """
     if isinstance(prompt, Batch):
-        return decoding_texts.generate(model, prompt, *args, **settings)
+        return decoding_texts.generate(model, prompt, *args, decoding=decoding, **settings)
     opened = model.model if isinstance(model, Run) else load(model) if isinstance(model, str | Path) else model
     options: dict[str, Any] = {
         name: settings.pop(name) for name in ("stop_ids", "processors", "sampler") if name in settings
