@@ -160,7 +160,7 @@ def test_a_large_jpeg_read_smaller_is_the_same_picture():
 
 @pytest.mark.parametrize("wrong", [np.zeros((2, 2), np.float32), np.zeros((2, 2, 2), np.uint8), np.zeros(4, np.uint8)])
 def test_arrays_that_are_no_pixels(wrong):
-    with pytest.raises(ValueError, match="Pixels are uint8"):
+    with pytest.raises(ValueError, match="Pixels must be uint8"):
         load_pixels(wrong)
 
 

@@ -62,14 +62,14 @@ FORMS = {
 BAD: dict[str, tuple[bytes, tuple[str, ...]]] = (
     {  # what is in the file, and what must be said
         "0 bytes": (b"", ("0 bytes", "again")),
-        "renamed text": (b"hello, I am text\n" * 9, ("no picture", "PNG, JPEG")),
-        "a web page": (b"<!doctype html><html>404</html>", ("no picture", "again")),
-        "FITS": (fits(), ("no picture", "PNG, JPEG")),
-        "GD 2": (b"gd2\0" + struct.pack(">HHHHHHH", 2, 4, 4, 64, 1, 1, 1) + bytes(99), ("no picture", "PNG, JPEG")),
-        "GD": (b"\xff\xfe" + struct.pack(">HHB", 4, 4, 1) + bytes(99), ("no picture", "PNG, JPEG")),
-        "an icon": (encoded("ICO", GOOD.resize((16, 16))), ("no picture", "PNG, JPEG")),
-        "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", ("no picture", "PNG, JPEG")),
-        "a picture of fractions": (encoded("TIFF", GOOD.convert("F")), ("fractions", "8 or 16 bits")),
+        "renamed text": (b"hello, I am text\n" * 9, ("not an image", "PNG, JPEG")),
+        "a web page": (b"<!doctype html><html>404</html>", ("not an image", "again")),
+        "FITS": (fits(), ("not an image", "PNG, JPEG")),
+        "GD 2": (b"gd2\0" + struct.pack(">HHHHHHH", 2, 4, 4, 64, 1, 1, 1) + bytes(99), ("not an image", "PNG, JPEG")),
+        "GD": (b"\xff\xfe" + struct.pack(">HHB", 4, 4, 1) + bytes(99), ("not an image", "PNG, JPEG")),
+        "an icon": (encoded("ICO", GOOD.resize((16, 16))), ("not an image", "PNG, JPEG")),
+        "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", ("not an image", "PNG, JPEG")),
+        "floating-point pixels": (encoded("TIFF", GOOD.convert("F")), ("floating-point", "8 or 16 bits")),
         "32 bits": (
             encoded("TIFF", Image.fromarray(np.array([[0, 1 << 20]], np.int32))),
             ("1,048,576", "8 or 16 bits"),
@@ -77,7 +77,7 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = (
         "30,000 x 30,000": (png(30_000, 30_000), ("too large", "20,000,000", "smaller")),
         "5,000 x 5,000": (png(5_000, 5_000), ("too large", "5,000 x 5,000", "20,000,000", "smaller")),
         "1 x 50,000": (png(1, 50_000), ("too large", "1 x 50,000", "smaller")),
-        "1 x 500": (png(1, 500, rows=500), ("1 x 500", "slim", "crop")),
+        "1 x 500": (png(1, 500, rows=500), ("1 x 500", "narrow", "crop")),
         "a note that unpacks to 70 MB": (
             encoded()[:33]
             + (lambda part: struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)))(
@@ -172,7 +172,7 @@ def test_bad_bytes_in_parquet(tmp_path, capsys):
     parquet.write_table(pyarrow.table({"image": rows, "label": ["x", "y"]}), tmp_path / "a.parquet")
     assert main(["data", "check", str(tmp_path / "a.parquet"), "--task", "label"]) == 3
     message = capsys.readouterr().err
-    assert "a.parquet:2: the picture is damaged or cut off" in message
+    assert "a.parquet:2: the image is damaged or truncated" in message
     assert "'b.png'" in message
 
 
@@ -185,15 +185,15 @@ def test_skipped_pictures_are_written_down(tmp_path, capsys, monkeypatch):
     sizes = {"width": 8, "layers": 1, "heads": 2, "ffn_width": 8}
     small = [f"--model.{name}={value}" for name, value in sizes.items()] + ["--train.max-steps=1", "--out=../run"]
     assert main(["train", "label", "--data", ".", *small]) == 3
-    assert "0/0.png:1: the picture is damaged or cut off" in capsys.readouterr().err
+    assert "0/0.png:1: the image is damaged or truncated" in capsys.readouterr().err
     skip = ["--on-bad-record", "skip", "--max-bad-fraction", "0.05"]
     assert main(["train", "label", "--data", ".", *small, *skip]) == 0
     (reject,) = map(json.loads, Path("../run/bad_records.jsonl").read_text().splitlines())
     assert reject["file"].endswith("0/0.png")
-    assert "cut off" in reject["problem"]
+    assert "truncated" in reject["problem"]
     capsys.readouterr()
     assert main(["label", "../run", "1/1.png", "0/0.png"]) == 3
-    assert capsys.readouterr().err.startswith("saccade label: 0/0.png: the picture is damaged or cut off")
+    assert capsys.readouterr().err.startswith("saccade label: 0/0.png: the image is damaged or truncated")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

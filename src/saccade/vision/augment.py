@@ -1,4 +1,4 @@
-"""Pictures shown a little differently each time they are learnt from: moved, mirrored, or both; a whole batch at once.
+"""Image augmentation for training: random flips, random crops, or both, on a whole batch at once.
 
 >>> x = torch.arange(6).view(1, 1, 2, 3)
 >>> mirror(x, torch.tensor([True])).tolist()
@@ -14,16 +14,16 @@ from torch import Tensor
 
 from saccade.errors import UsageError
 
-SHIFT_DIVISOR = 8  # a picture is moved by up to one part in so many of its side
+SHIFT_DIVISOR = 8  # an image is shifted by at most 1/8 of its shorter side
 
 
 def mirror(pixels: Tensor, mask: Tensor) -> Tensor:
-    """The pictures of (B, C, rows, columns) that `which`, (B,), names, left for right."""
+    """Flip the images of (B, C, rows, columns) where `mask`, (B,), is True, left to right."""
     return torch.where(mask.view(-1, 1, 1, 1), pixels.flip(-1), pixels)
 
 
 def shift(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Each picture moved by its own (B,) whole pixels; where nothing is left, the edge goes on."""
+    """Shift each image by its own whole number of pixels, (B,); the gap is filled by repeating the edge pixels."""
     rows, columns = pixels.shape[-2:]
     device = pixels.device
     from_row = (torch.arange(rows, device=device) - down[:, None]).clamp(0, rows - 1)  # (B, rows)
@@ -33,25 +33,25 @@ def shift(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def random_flip(pixels: Tensor) -> Tensor:
-    """Every second picture, by chance, mirrored."""
+    """Random horizontal flip: mirror each image with probability 0.5."""
     return mirror(pixels, (torch.rand(len(pixels)) < 0.5).to(pixels.device))
 
 
 def random_crop(pixels: Tensor) -> Tensor:
-    """A crop at a random place of each picture with its edges drawn out, which is the picture moved by a few pixels."""
-    reach = max(1, min(pixels.shape[-2:]) // SHIFT_DIVISOR)
-    by = torch.randint(-reach, reach + 1, (2, len(pixels))).to(pixels.device)
-    return shift(pixels, by[0], by[1])
+    """Random crop of each image padded with its edge pixels, which is the same as a shift by a few pixels."""
+    max_shift = max(1, min(pixels.shape[-2:]) // SHIFT_DIVISOR)
+    offsets = torch.randint(-max_shift, max_shift + 1, (2, len(pixels))).to(pixels.device)
+    return shift(pixels, offsets[0], offsets[1])
 
 
 def get_augmentation(name: str) -> Callable[[Tensor], Tensor]:
-    """What is done to a batch of pictures under a name."""
+    """Return the augmentation function of that name, which maps a batch of pixels to a batch of pixels."""
     if name not in AUGMENTATIONS:
-        raise UsageError(f"There is no way {name!r} to augment pictures; choose one of {', '.join(AUGMENTATIONS)}.")
+        raise UsageError(f"Unknown image augmentation {name!r}; choose one of {', '.join(AUGMENTATIONS)}.")
     return AUGMENTATIONS[name]
 
 
-AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each draws from torch's own generator, on the CPU
+AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each samples from torch's global generator, on the CPU
     "none": lambda pixels: pixels,
     "flip": random_flip,
     "crop": random_crop,

@@ -1,8 +1,9 @@
-"""Pictures as words: an autoencoder whose middle is a grid of codes, each one of a few hundred.
+"""VQ-VAE: an autoencoder whose bottleneck is a grid of discrete codes (image tokens) from a codebook of a few hundred.
 
-The choice of a code has no gradient of its own. `Nearest` takes the nearest vector of a table and lets the gradient pass
-straight through (van den Oord et al. 2017, arXiv 1711.00937). `Gumbel` scores all codes and mixes their vectors by a soft
-draw that hardens as it cools (Jang et al. 2017, arXiv 1611.01144; Ramesh et al. 2021, arXiv 2102.12092).
+The choice of a code has no gradient. `VectorQuantizer` takes the nearest codebook vector and uses the straight-through
+gradient (van den Oord et al. 2017, arXiv 1711.00937). `GumbelQuantizer` scores all codes and mixes their vectors with
+Gumbel-softmax weights, which approach one-hot as the temperature falls (Jang et al. 2017, arXiv 1611.01144; Ramesh et al.
+2021, arXiv 2102.12092).
 """
 
 import math
@@ -11,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-QuantizerOutput = tuple[Tensor, Tensor]  # vectors (B, rows, columns, W) and what the choice costs, ()
+QuantizerOutput = tuple[Tensor, Tensor]  # codebook vectors (B, rows, columns, W) and the quantization loss, ()
 
 
 class VectorQuantizer(nn.Module):
-    """The nearest vector of a table; `pull` is how strongly features are drawn to the vector they chose."""
+    """Quantize each feature to the nearest codebook vector; `commitment_weight` weighs the loss of the features' distance."""
 
     def __init__(self, codebook_size: int, width: int, *, commitment_weight: float = 0.25):
         super().__init__()
@@ -23,41 +24,41 @@ class VectorQuantizer(nn.Module):
         self.commitment_weight = commitment_weight
 
     def assign_codes(self, x: Tensor) -> Tensor:
-        """The code of each cell, (B, rows, columns)."""
+        """The code of each grid cell, (B, rows, columns)."""
         return torch.cdist(x.flatten(0, -2), self.table.weight).argmin(-1).view(x.shape[:-1])
 
     def forward(self, x: Tensor) -> QuantizerOutput:
         chosen = self.table(self.assign_codes(x))
-        cost = F.mse_loss(chosen, x.detach()) + self.commitment_weight * F.mse_loss(x, chosen.detach())
-        return x + (chosen - x).detach(), cost  # the value of the vector, the gradient of the feature
+        loss = F.mse_loss(chosen, x.detach()) + self.commitment_weight * F.mse_loss(x, chosen.detach())
+        return x + (chosen - x).detach(), loss  # straight-through: the codebook vector's value, the feature's gradient
 
     @torch.no_grad()
     def reset_dead_codes(self, x: Tensor) -> int:
-        """Move codes that none of these features chose to some of the features; says how many were idle.
+        """Move dead codes, which no feature of `x` is assigned to, onto sampled features; returns how many were dead.
 
-        A code that is never chosen never learns. Whoever trains calls this now and then, with many pictures. Features that
-        are far from their code are drawn most, or nearly all codes would go to what most pictures are full of.
+        An unused code gets no gradient, so the training loop calls this now and then, with many images. Features are sampled
+        by their squared distance from their code; uniform sampling would move nearly all codes to the most common content.
         """
-        cells, numbers = x.flatten(0, -2), self.assign_codes(x).flatten()
-        idle = (numbers.bincount(minlength=len(self.table.weight)) == 0).nonzero().squeeze(1)
-        if len(idle):
-            far = (cells - self.table(numbers)).square().sum(-1) + 1e-12
-            self.table.weight[idle] = cells[torch.multinomial(far, len(idle), replacement=True)]
-        return len(idle)
+        features, codes = x.flatten(0, -2), self.assign_codes(x).flatten()
+        dead = (codes.bincount(minlength=len(self.table.weight)) == 0).nonzero().squeeze(1)
+        if len(dead):
+            distances = (features - self.table(codes)).square().sum(-1) + 1e-12
+            self.table.weight[dead] = features[torch.multinomial(distances, len(dead), replacement=True)]
+        return len(dead)
 
 
 class GumbelQuantizer(nn.Module):
-    """A soft draw among all codes in training, the best one in evaluation.
+    """Gumbel-softmax over all codes in training, argmax in evaluation.
 
-    `heat` falls below one as training goes on, to a sixteenth in a long one: whoever trains sets it. `even` weighs the
-    divergence from an even use of all codes.
+    The training loop lowers `temperature` below one, to 1/16 in a long run. `kl_weight` weighs the KL divergence of the code
+    distribution from a uniform one.
     """
 
     def __init__(self, codebook_size: int, width: int, *, temperature: float = 1.0, kl_weight: float = 1e-3):
         super().__init__()
         self.table = nn.Embedding(codebook_size, width)
         self.score = nn.Linear(width, codebook_size)
-        # features have variance one; scores that stand out from the noise of a draw keep codes apart from the start
+        # features have variance one; scores well above the Gumbel noise keep codes distinct from the start
         nn.init.normal_(self.score.weight, std=5 / math.sqrt(width))
         self.temperature, self.kl_weight = temperature, kl_weight
 
@@ -68,14 +69,14 @@ class GumbelQuantizer(nn.Module):
         if not self.training:
             return self.table(self.assign_codes(x)), x.new_zeros(())
         scores = self.score(x)  # (B, rows, columns, codes)
-        shares = F.gumbel_softmax(scores, tau=self.temperature, dim=-1)
-        log = scores.log_softmax(-1)
-        apart = (log.exp() * (log + math.log(scores.size(-1)))).sum(-1).mean()
-        return shares @ self.table.weight, self.kl_weight * apart
+        weights = F.gumbel_softmax(scores, tau=self.temperature, dim=-1)
+        log_probs = scores.log_softmax(-1)
+        divergence = (log_probs.exp() * (log_probs + math.log(scores.size(-1)))).sum(-1).mean()
+        return weights @ self.table.weight, self.kl_weight * divergence
 
 
 class DiscreteAutoencoder(nn.Module):
-    """Pixels in [0, 1] to codes and back; a code stands for a square of `cell` x `cell` pixels.
+    """Encode pixels in [0, 1] as discrete codes and decode them; a code stands for `cell_size` x `cell_size` pixels.
 
     >>> model = DiscreteAutoencoder(VectorQuantizer(64, 16), channels=3, cell_size=4).eval()
     >>> codes = model.encode(torch.rand(2, 3, 16, 24))
@@ -94,7 +95,7 @@ class DiscreteAutoencoder(nn.Module):
         super().__init__()
         halvings = cell_size.bit_length() - 1
         if 2**halvings != cell_size:
-            raise ValueError(f"Each step halves the picture, so a cell is a power of two; got {cell_size}.")
+            raise ValueError(f"Each stage halves the image, so cell_size must be a power of two; got {cell_size}.")
         self.cell_size, self.choice = cell_size, quantizer
         width = quantizer.table.embedding_dim
         down = [nn.Conv2d(channels, hidden_width, 3, padding=1), nn.ReLU()]
@@ -102,33 +103,33 @@ class DiscreteAutoencoder(nn.Module):
         for _ in range(halvings):
             down += [nn.Conv2d(hidden_width, hidden_width, 4, stride=2, padding=1), nn.ReLU()]
             up += [nn.ConvTranspose2d(hidden_width, hidden_width, 4, stride=2, padding=1), nn.ReLU()]
-        # features as wide apart as the vectors of the table, or all of them would choose the same one
+        # batch norm spreads features as widely as the codebook vectors; otherwise all of them would get the same code
         self.down = nn.Sequential(*down, nn.Conv2d(hidden_width, width, 1), nn.BatchNorm2d(width, affine=False))
         self.up = nn.Sequential(*up, nn.Conv2d(hidden_width, channels, 1))
 
     def encode_features(self, pixels: Tensor) -> Tensor:
-        """What the choice is made from, (B, rows / cell, columns / cell, W)."""
+        """The features before quantization, (B, rows / cell_size, columns / cell_size, W)."""
         rows, columns = pixels.shape[-2:]
         if rows % self.cell_size or columns % self.cell_size:
             raise ValueError(
-                f"Squares of {self.cell_size} x {self.cell_size} do not tile a picture of {rows} x {columns}; "
+                f"Cells of {self.cell_size} x {self.cell_size} pixels do not tile an image of {rows} x {columns}; "
                 f"resize it to multiples of {self.cell_size}."
             )
         return self.down(pixels).movedim(1, -1)
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """(B, C, rows, columns) pixels to (B, rows / cell, columns / cell) codes."""
+        """Encode pixels (B, C, rows, columns) as codes (B, rows / cell_size, columns / cell_size)."""
         return self.choice.assign_codes(self.encode_features(pixels))
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Codes back to pixels."""
+        """Decode codes to pixels."""
         return self._decode_vectors(self.choice.table(codes))
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """The picture as it comes out, and the loss to learn from: the squared error and what the choice costs."""
-        vectors, cost = self.choice(self.encode_features(pixels))
+        """Reconstruct the image; also returns the training loss, the mean squared error plus the quantization loss."""
+        vectors, loss = self.choice(self.encode_features(pixels))
         out = self._decode_vectors(vectors)
-        return out, F.mse_loss(out, pixels) + cost
+        return out, F.mse_loss(out, pixels) + loss
 
     def _decode_vectors(self, vectors: Tensor) -> Tensor:
         return self.up(vectors.movedim(-1, 1)).sigmoid()
