@@ -62,7 +62,7 @@ def test_what_cannot_be_is_answered_by_name(tales, tmp_path):
     with pytest.raises(UsageError, match="streamed token by token"):
         list(saccade.generate(tales, "a", stream=True, beams=2))
     bert = saccade.new("bert", vocab=30, width=8, layers=1, heads=2, ffn_width=8)
-    with pytest.raises(ModelError, match="bert does not write"):
+    with pytest.raises(ModelError, match="bert generates no text"):
         saccade.generate(bert, "a")
     with pytest.raises(UsageError, match=r"bert has no setting 'wdith'; did you mean 'width'"):
         saccade.new("bert", wdith=8)

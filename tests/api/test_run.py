@@ -134,9 +134,9 @@ def test_json_of_the_command_line_is_the_prediction(run, capsys):
 def test_wrong_inputs_say_what_is_needed(run, frame):
     with pytest.raises(UsageError, match=r"no keyword 'temprature'; did you mean 'temperature'"):
         run.predict("a", temprature=1)
-    with pytest.raises(UsageError, match="label generates no text, so beams has no meaning"):
+    with pytest.raises(UsageError, match="label generates no text, so beams does not apply"):
         run.predict("a", beams=2)
-    with pytest.raises(UsageError, match=r"Item 2 is 3; label reads text\. Pass a string"):
+    with pytest.raises(UsageError, match=r"Item 2 is 3; label reads text\. Pass one string per example"):
         run.predict(["a", 3])
     with pytest.raises(UsageError, match="got int"):
         run.predict(3)
@@ -146,7 +146,7 @@ def test_wrong_inputs_say_what_is_needed(run, frame):
         run.predict(pd.DataFrame({"review": ["good", None]}))
     with pytest.raises(DataError, match=r"no column for text: looked for review; there are words, stars"):
         run.predict(frame.rename(columns={"review": "words"}))
-    with pytest.raises(ModelError, match="was trained for label, not for tag"):
+    with pytest.raises(ModelError, match="was trained for the task label, not tag"):
         saccade.open_run(run.path, task="tag")
 
 
@@ -214,8 +214,8 @@ def test_a_paired_comparison_knows_the_better_model(run, frame, tmp_path):
 def test_a_run_prints_what_it_is(run):
     assert repr(run).startswith(f"Run({str(run.path)!r})\n  task     label\n  model    transformer_encoder, ")
     assert "accuracy" in repr(run)
-    assert run._repr_html_().startswith("<table>")
-    assert run.predict(["a", "b"])._repr_html_().startswith("<table>")
+    assert f"Run {run.path}" in run._repr_html_() and "<table>" in run._repr_html_()
+    assert run.predict(["a", "b"])._repr_html_().count("<tr>") == 3  # the header and two examples
     assert repr(run.predict(["a"] * 12)).endswith("... and 2 more")
 
 

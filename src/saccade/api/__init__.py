@@ -1,1 +1,1 @@
-"""The Python interface: train, open a run, predict, evaluate and generate; all of it is reached from `saccade` itself."""
+"""The Python API: train, open_run, predict, evaluate and generate, all available from `saccade` itself."""

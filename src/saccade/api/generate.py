@@ -1,4 +1,4 @@
-"""`saccade.generate("runs/tales", "Once upon")`: text from a language model or an encoder-decoder, whole or streamed."""
+"""Text generation in Python, `saccade.generate("runs/tales", "Once upon")`: whole texts, or streamed pieces of text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -84,16 +84,16 @@ def generate(
         for piece in saccade.generate(model, "Once upon", stream=True):
             print(piece, end="")
 
-    A language model returns the prompt and its continuation, an encoder-decoder the text that it writes for its input; with a
-    JSON schema both return the JSON alone. The default is greedy decoding of at most 100 new tokens.
+    A language model returns the prompt and its continuation, an encoder-decoder only the text that it generates; with a JSON
+    schema both return only the JSON. The default is greedy decoding of at most 100 new tokens.
 
     Args:
-        model: A model, a run, or the path or hub name of one.
+        model: A model or a run, or the path or hub name of one.
         prompt: One text, or a list of texts. A `Batch` of token ids returns new ids; see `saccade.decoding.loop.generate`.
-        stream: Yield pieces of text as they are generated, for a single prompt and a strategy that chooses token by token.
-        engine: "off" runs the plain model; "auto", "int8", "float16" or "float32" its optimized form.
-        decoding: A `GenerationConfig`; its fields can be given as keywords instead.
-        **settings: Every field of `GenerationConfig`, such as max_new_tokens, temperature, top_p, beams, stop or seed.
+        stream: Yield pieces of text as they are generated; for a single prompt, with greedy decoding or sampling.
+        engine: "off" runs the plain model; "auto", "int8", "float16" or "float32" run the inference engine.
+        decoding: A `GenerationConfig`; its fields can also be passed as keywords.
+        **settings: Any field of `GenerationConfig`, such as max_new_tokens, temperature, top_p, beams, stop or seed.
     """
     if isinstance(prompt, Batch):
         return decoding_texts.generate(model, prompt, *args, decoding=decoding, **settings)
@@ -108,15 +108,17 @@ def generate(
         opened = fast(opened, engine)
     limit = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
     if not stream:
-        opened_prompt = prompt if isinstance(prompt, str) else list(prompt)
-        return decoding_texts.generate(opened, opened_prompt, decoding=config, max_new_tokens=limit, **options)
+        prompts = prompt if isinstance(prompt, str) else list(prompt)
+        return decoding_texts.generate(opened, prompts, decoding=config, max_new_tokens=limit, **options)
     if not isinstance(prompt, str):
-        raise UsageError(f"stream=True takes one prompt; got {type(prompt).__name__}. Call it for each prompt.")
+        raise UsageError(
+            f"stream=True takes one prompt, a string; got {type(prompt).__name__}. Call generate once per prompt."
+        )
     return decoding_texts.stream(opened, prompt, decoding=config, max_new_tokens=limit)
 
 
 def make_generation_config(decoding: GenerationConfig | None, settings: dict[str, Any]) -> GenerationConfig:
-    """A generation config with keywords applied; a keyword that is no field is answered with the nearest.
+    """Apply keywords to a generation config; an unknown keyword raises an error that names the nearest field.
 
     >>> make_generation_config(None, {"temperature": 0.8, "stop": "END"}).stop
     ('END',)
@@ -125,7 +127,7 @@ def make_generation_config(decoding: GenerationConfig | None, settings: dict[str
     for name in settings:
         if name not in known:
             raise UsageError(
-                f"generate has no keyword {name!r}; {suggest(name, [*known, 'stream', 'engine', 'decoding'])}"
+                f"generate() has no keyword {name!r}; {suggest(name, [*known, 'stream', 'engine', 'decoding'])}"
             )
     values = dict(settings)
     for name in ("stop", "bad_words", "choices"):

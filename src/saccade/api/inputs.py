@@ -1,4 +1,4 @@
-"""What a Python caller may pass to `predict`: texts, images, records, tables or files; read as examples of a task."""
+"""Inputs of `predict` in Python: texts, images, records, tables or files, read as examples of a task."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,22 +20,22 @@ from saccade.tasks.runs.read_data import resolve_columns, stream_task_examples
 
 @dataclass(frozen=True)
 class PredictionInput:
-    """Examples to predict, whether the caller passed one of them or several, and the index of a pandas object."""
+    """The examples to predict for, whether the caller passed a single one, and the index of a pandas object."""
 
     examples: Iterator[Example]
     is_single: bool = False
-    is_lazy: bool = False  # an iterator, which is read while predictions are made
+    is_lazy: bool = False  # the input is an iterator, which is read while predictions are made
     index: Any = None
 
 
 def read_prediction_input(
     task: Task, data: Any, columns: Mapping[str, str] | None = None, notes: list[str] | None = None
 ) -> PredictionInput:
-    """Read what `predict` was given.
+    """Read the input of `predict` as examples of a task.
 
-    A string is one text (for a task of images, the file of one image); a `pathlib.Path` is a data file; a dictionary is one
-    record; a DataFrame, an Arrow table or a list of dictionaries has a row for each example; anything else that can be
-    iterated has an item for each example, and a tuple of texts in it is one example of a task that reads several.
+    A string is one text (for an image task, the path of one image); a `pathlib.Path` is a data file; a dictionary is one
+    record; a DataFrame, an Arrow table or a list of dictionaries has one row per example; any other iterable has one item per
+    example, where a tuple of texts is one example of a task with several inputs.
     """
     roles = task.input_roles()
     kind = roles[0].kind
@@ -52,15 +52,15 @@ def read_prediction_input(
     if kind == "numbers" and _is_number_row(data):
         return PredictionInput(iter([_make_example(task, data)]), is_single=True)
     if isinstance(data, os.PathLike):
-        found = task.input_roles([os.fspath(data)])
-        named = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
-        return PredictionInput(stream_task_examples(task, [os.fspath(data)], found, named, notes))
+        file_roles = task.input_roles([os.fspath(data)])
+        input_columns = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+        return PredictionInput(stream_task_examples(task, [os.fspath(data)], file_roles, input_columns, notes))
     if is_table(data):
         return PredictionInput(_read_rows(task, data, columns, notes), index=table_index(data))
     if not isinstance(data, Iterable):
         raise UsageError(
-            f"Predictions are made for texts, records, a table or a file; got {type(data).__name__}. Pass a string, a list "
-            "of strings, a DataFrame or a pathlib.Path."
+            f"predict takes texts, records, a table or a file; got {type(data).__name__}. Pass a string, a list of strings, "
+            "a DataFrame or a pathlib.Path."
         )
     return _read_items(task, data, columns, notes)
 
@@ -68,9 +68,9 @@ def read_prediction_input(
 def _read_items(
     task: Task, data: Iterable[Any], columns: Mapping[str, str] | None, notes: list[str] | None
 ) -> PredictionInput:
-    """A list, a Series, an array or an iterator: an item for each example."""
+    """Read a list, a Series, an array or an iterator with one item per example."""
     is_lazy, index = isinstance(data, Iterator), table_index(data)
-    for name in ("to_list", "tolist", "to_pylist"):  # a Series of pandas or polars, an array of numpy or Arrow
+    for name in ("to_list", "tolist", "to_pylist"):  # a pandas or polars Series, a NumPy or Arrow array
         if hasattr(data, name):
             data = getattr(data, name)()
             break
@@ -87,12 +87,12 @@ def _read_items(
 
 def _read_rows(task: Task, rows: Any, columns: Mapping[str, str] | None, notes: list[str] | None) -> Iterator[Example]:
     roles = task.input_roles()
-    named = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
-    return read_table(rows, roles, columns=resolve_columns(task, roles, named), name="data", notes=notes)
+    input_columns = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+    return read_table(rows, roles, columns=resolve_columns(task, roles, input_columns), name="data", notes=notes)
 
 
 def _make_example(task: Task, item: Any, number: int = 1) -> Example:
-    """One example of a text, of several texts, of an image or of a row of numbers."""
+    """Make one example from a text, several texts, an image or a row of numbers."""
     roles = task.input_roles()
     if roles[0].kind == "image":
         value = (
@@ -103,16 +103,10 @@ def _make_example(task: Task, item: Any, number: int = 1) -> Example:
         return Example({roles[0].name: [float(value) for value in np.ravel(item).tolist()]}, "data", number)
     texts = (item,) if isinstance(item, str) else item
     if not (isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts)) or len(texts) != len(roles):
-        wanted = " and ".join(role.name for role in roles)
-        raise UsageError(
-            f"Item {number} is {item!r:.60}; {task.name} reads {wanted}. Pass "
-            + (
-                "a string for each example."
-                if len(roles) == 1
-                else "a tuple of strings for each example, or dictionaries."
-            )
-        )
-    if not task.predicts_per_example:  # running text, whose record of typed texts is a prompt
+        names = " and ".join(role.name for role in roles)
+        expected = "one string per example" if len(roles) == 1 else "a tuple of strings per example, or dictionaries"
+        raise UsageError(f"Item {number} is {item!r:.60}; {task.name} reads {names}. Pass {expected}.")
+    if not task.predicts_per_example:  # language modeling, pretraining: the text is the example itself, not a prompt
         return Example(dict(zip((role.name for role in roles), texts, strict=True)), "data", number)
     return Example(task.make_record(*texts), "data", number)
 

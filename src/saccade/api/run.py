@@ -1,4 +1,4 @@
-"""`saccade.open_run("runs/reviews")`: a trained model to predict and evaluate with, and what its training left."""
+"""Trained runs in Python, `saccade.open_run("runs/reviews")`: prediction, evaluation, attention maps, settings and scores."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ PREDICTION_ENGINES = ("auto", "int8", "float16", "float32", ENGINE_OFF)
 
 
 class Run(StoredRun):
-    """A run directory, or any directory or hub name of a model: its settings, task, model, data and scores.
+    """A run, or any model directory or hub name: its settings, task, model, data and scores.
 
         run = saccade.open_run("runs/reviews")
         run.predict("What a lovely film.")          # LabelPrediction(label='positive', probability=0.98, ...)
         run.predict(frame["review"]).to_pandas()
         run.evaluate("test.csv").mistakes[:10]
 
-    Everything is read when it is first used.
+    Everything is loaded on first use.
     """
 
     @overload
@@ -72,29 +72,31 @@ class Run(StoredRun):
         progress: bool = True,
         **generation: Any,
     ) -> Prediction | Predictions | Iterator[Prediction]:
-        """Predict for one example or for many.
+        """Predict for one example or many.
 
-        A string, a dictionary, a tuple of texts (of a task that reads several) or an image is one example and gives one
-        prediction. A list, a Series, a DataFrame, an Arrow table or a `pathlib.Path` of a data file gives `Predictions` in the
-        order of the examples. An iterator is read as predictions are made, in constant memory, and gives an iterator.
+        A string, a dictionary, a tuple of texts (for a task with several inputs) or an image is one example and returns one
+        prediction. A list, a Series, a DataFrame, an Arrow table or the `pathlib.Path` of a data file returns `Predictions` in
+        the order of the examples. An iterator is read lazily, in constant memory, and returns an iterator.
 
         Args:
-            data: What to predict for.
-            columns: Columns of a table by role, such as {"text": "review"}. Default: those of training.
-            batch_size: Examples at a time; by default as many as hold 8,192 tokens, sorted by length.
+            data: One example, or any collection of examples.
+            columns: Columns of a table by role, such as {"text": "review"}. Default: the columns that training used.
+            batch_size: Batch size in examples. Default: as many examples as fit in 8,192 tokens, sorted by length.
             device: Device of inference: cpu, cuda, mps or auto.
-            engine: Optimized inference: "auto" chooses the precision by measured loss, "off" runs the plain model.
-            progress: Show a progress bar when it takes longer than two seconds.
+            engine: Optimized inference: "auto" picks the precision by measured loss, "off" runs the plain model.
+            progress: Show a progress bar if prediction takes longer than two seconds.
             **generation: Fields of `GenerationConfig` for tasks that generate text, such as beams=4.
         """
-        given = read_prediction_input(self.task, data, columns)
+        inputs = read_prediction_input(self.task, data, columns)
         predictor = _Predictor(self, self.prepare_model(engine, device), batch_size, _make_config(generation))
-        if given.is_lazy:
-            return predictor.iterate(given.examples)
-        found = list(track(predictor.iterate(given.examples), progress, getattr(data, "__len__", lambda: None)()))
-        if given.is_single:
-            return found[0]
-        return Predictions(found, labels=self.task.labels, index=given.index)
+        if inputs.is_lazy:
+            return predictor.iterate(inputs.examples)
+        predictions = list(
+            track(predictor.iterate(inputs.examples), progress, getattr(data, "__len__", lambda: None)())
+        )
+        if inputs.is_single:
+            return predictions[0]
+        return Predictions(predictions, labels=self.task.labels, index=inputs.index)
 
     def evaluate(
         self,
@@ -106,10 +108,10 @@ class Run(StoredRun):
         progress: bool = True,
         log: Callable[[str], None] = lambda line: None,
     ) -> Evaluation:
-        """Evaluate on labeled data: scores with intervals, the confusion matrix and the mistakes.
+        """Evaluate on labeled data: scores with confidence intervals, the confusion matrix and the mistakes.
 
-        `data` is a file, several files, a DataFrame, an Arrow table or a list of dictionaries; without it, the held-out data
-        of the run. The plain model is evaluated unless `engine` says otherwise.
+        `data` is a file, several files, a DataFrame, an Arrow table or a list of dictionaries; the default is the held-out data
+        of the run. The plain model is evaluated unless `engine` names a precision.
         """
         with ProgressBar(enabled=progress) as bar:
             return evaluate_run(
@@ -117,11 +119,11 @@ class Run(StoredRun):
             )
 
     def look(self, input: Any, **selection: Any) -> AttentionMaps:
-        """The exact attention of any layer and head for one input: see `saccade.look`."""
+        """Attention maps for one input, exact for any layer and head; see `saccade.look`."""
         return look(str(self.path), input, **selection) if self.settings else look(self.model, input, **selection)
 
     def prepare_model(self, engine: str = "auto", device: str = "cpu") -> Model:
-        """The model on a device, in its fast form unless the engine is "off"; each form is made once and kept."""
+        """The model on a device, optimized for inference unless the engine is "off"; each optimized model is cached."""
         if engine not in PREDICTION_ENGINES:
             raise UsageError(f"engine is {engine!r}; {suggest(engine, list(PREDICTION_ENGINES))}")
         if isinstance(self.model, FastModel):
@@ -146,9 +148,9 @@ class Run(StoredRun):
         return html_table(("", ""), self._facts(), caption=f"Run {self.path}")
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What a run is, in lines that need no model."""
+        """The facts that the repr shows; they are read without loading the model."""
         stored = self.settings.get("run", {})
-        facts = [("task", str(stored.get("task", "none: a model without a run")))]
+        facts = [("task", str(stored.get("task", "none (a model without a run)")))]
         facts += (
             [("model", str(self.result["family"]) + f", {self.result['parameters']:,} parameters")]
             if self.result
@@ -159,7 +161,7 @@ class Run(StoredRun):
 
 
 class _Predictor:
-    """A model that predicts for examples as they come, some thousands at a time, sorted by length."""
+    """Streaming prediction: examples are read in windows of some thousands, and each window is sorted by length."""
 
     def __init__(self, run: Run, model: Model, batch_size: int | None, decoding: GenerationConfig | None):
         self.task, self.model, self.batch_size = run.task, model, batch_size
@@ -167,17 +169,17 @@ class _Predictor:
         if decoding is not None:
             if self.task.needs.generates is not Generates.TARGET:
                 raise UsageError(
-                    f"{self.task.name} generates no text, so {_first_change(decoding)} has no meaning; leave it out."
+                    f"{self.task.name} generates no text, so {_first_change(decoding)} does not apply; leave it out."
                 )
             if decoding.n_best > 1:
                 raise UsageError(
-                    "n_best is for saccade.generate and the command line; predict gives one text per example."
+                    "predict returns one text per example; for n_best use saccade.generate or the command line."
                 )
             self.generator = TextGenerator(decoding, model, require_tokenizer(model).target)
 
     def iterate(self, examples: Iterator[Example]) -> Iterator[Prediction]:
         for window in sorting_windows(examples):
-            if self.task.is_text_stream:  # each text by itself, not as a part of one running text
+            if self.task.is_text_stream:  # each text by itself, not as part of one concatenated text
                 for example in window:
                     yield self._predict_stream(example)
                 continue
@@ -208,7 +210,7 @@ class _Predictor:
 
 
 def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The measurements of the windows of one text, added up.
+    """Sum the measurements over the windows of one text.
 
     >>> _sum_windows([{"nats": 1.5, "tokens": 2}, {"nats": 0.5, "tokens": 1}])
     {'nats': 2.0, 'tokens': 3}
@@ -218,31 +220,31 @@ def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _make_config(settings: Mapping[str, Any]) -> GenerationConfig | None:
-    """The generation config of keywords; None where there are none. An unknown keyword is answered with the nearest."""
+    """Make a generation config from keywords, None without keywords; an unknown keyword raises an error with the nearest name."""
     known = [item.name for item in fields(GenerationConfig)]
     for name in settings:
         if name not in known:
             raise UsageError(
-                f"There is no keyword {name!r}; {suggest(name, [*known, 'columns', 'batch_size', 'engine'])}"
+                f"predict() has no keyword {name!r}; {suggest(name, [*known, 'columns', 'batch_size', 'engine'])}"
             )
     return GenerationConfig(**settings).check() if settings else None
 
 
 def _first_change(decoding: GenerationConfig) -> str:
-    usual = GenerationConfig()
-    return next(item.name for item in fields(decoding) if getattr(decoding, item.name) != getattr(usual, item.name))
+    default = GenerationConfig()
+    return next(item.name for item in fields(decoding) if getattr(decoding, item.name) != getattr(default, item.name))
 
 
 def open_run(path: str | Path, task: str | None = None) -> Run:
-    """Open a run, or any directory or hub name of a model.
+    """Open a run, or any model directory or hub name.
 
-    `task` names the task that is needed: a model that was trained for another one is refused.
+    With `task`, a model that was trained for another task raises an error.
     """
     run = Run(path)
-    needed = None if task is None else task_class(task)
-    if needed is not None and run.task.name != needed.name:
+    expected = None if task is None else task_class(task)
+    if expected is not None and run.task.name != expected.name:
         raise ModelError(
-            f"{path} was trained for {run.task.name}, not for {needed.name}; train one with saccade train {task}."
+            f"{path} was trained for the task {run.task.name}, not {expected.name}; train a model with saccade train {task}."
         )
     return run
 
@@ -258,9 +260,9 @@ def evaluate(
     progress: bool = True,
     log: Callable[[str], None] = lambda line: None,
 ) -> Evaluation:
-    """Evaluate a run, or any directory with a model, on labeled data; see `Run.evaluate`.
+    """Evaluate a run, or any model directory, on labeled data; see `Run.evaluate`.
 
-    `settings` are settings of the task that are changed for the evaluation, such as {"max_tokens": 1024}.
+    `settings` overrides settings of the task for the evaluation, such as {"max_tokens": 1024}.
     """
     opened = run if isinstance(run, Run) else open_run(run)
     if settings:

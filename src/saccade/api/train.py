@@ -17,7 +17,7 @@ from saccade.training.notebook import NotebookProgress
 from saccade.training.prepare import Job, prepare
 from saccade.training.run import Event, RunResult, run_training
 
-TABLE_FILE = "data.jsonl"  # a table in memory as a file in the directory of its run
+TABLE_FILE = "data.jsonl"  # training data that was passed as a table, saved in the directory of the run
 
 
 def train(
@@ -35,25 +35,26 @@ def train(
     on_bad_record: str = "error",
     on_event: Callable[[Event], None] | None = None,
 ) -> Run:
-    """Train a model and return its run; the same call again resumes, or returns at once when training has finished.
+    """Train a model and return its run; the same call again resumes, or returns at once if training has finished.
 
         run = saccade.train("label", data="reviews.csv", minutes=5)
         run = saccade.train("label", data=frame, columns={"text": "review", "label": "stars"}, train={"lr": 2e-4})
 
     Args:
         name: The task, such as "label", "tag", "translate" or "language"; `saccade train --help` lists them.
-        data: A file or directory, several of them, a pandas or polars DataFrame, an Arrow table or a list of dictionaries;
-            without it, the built-in sample of the task.
+        data: A file or directory, a list of them, a pandas or polars DataFrame, an Arrow table or a list of dictionaries.
+            Default: the built-in sample of the task.
         out: Directory of the run; default: runs/NAME.
-        model: Weights to start from: a run, a model directory or a hub name; or the name of a family, such as "gpt2", for a new
-            model. Default: a new model of the family that suits the task.
+        model: A run, a model directory or a hub name to fine-tune, or the name of a family, such as "gpt2", for a new model.
+            Default: a new model of the family that suits the task.
         columns: Columns of the data by role, such as {"text": "review", "label": "stars"}; default: recognized by name.
-        minutes: Time budget; the learning-rate schedule is fitted to it.
-        architecture: Settings of the model by name, such as {"width": 128}; on the command line --model.width.
-        task: Settings of the task by name, such as {"max_tokens": 512}; on the command line --task.max-tokens.
-        train: Settings of training by name, such as {"lr": 1e-3, "seed": 1}; on the command line --train.lr.
-        on_bad_record: "error" stops at a bad record, "skip" leaves it out.
-        on_event: Called with every step, evaluation, message and checkpoint. Default: a notebook shows the progress.
+        minutes: Time limit of training in minutes; the learning-rate schedule is fitted to it. Default: no limit.
+        architecture: Settings of the model by name, such as {"width": 128}; on the command line, --model.width.
+        task: Settings of the task by name, such as {"max_tokens": 512}; on the command line, --task.max-tokens.
+        train: Settings of training by name, such as {"lr": 1e-3, "seed": 1}; on the command line, --train.lr.
+        on_bad_record: "error" stops at the first bad record, "skip" leaves bad records out.
+        on_event: Function that is called with every step, evaluation, message and checkpoint. Default: progress is shown in a
+            notebook, and nothing is printed elsewhere.
     """
     if on_event is None:
         display = get_notebook_display()
@@ -84,14 +85,14 @@ def train(
 
 
 def _resolve_data(data: Any, directory: Path) -> tuple[str, ...]:
-    """The files of the data; a table in memory becomes a file in the directory of the run, from which it is evaluated later."""
+    """The data files; a table is saved as a file in the directory of the run, where a later evaluation finds it."""
     if isinstance(data, str | PathLike):
         return (fspath(data),)
     if isinstance(data, Sequence) and all(isinstance(path, str | PathLike) for path in data):
         return tuple(fspath(path) for path in data)
     if not is_table(data):
         raise UsageError(
-            f"Training data are files, a DataFrame, an Arrow table or a list of dictionaries; got {type(data).__name__}."
+            f"train takes files, a DataFrame, an Arrow table or a list of dictionaries as data; got {type(data).__name__}."
         )
     text = "".join(json.dumps(_to_json(row), ensure_ascii=False) + "\n" for row in iter_rows(data))
     path = directory / TABLE_FILE
@@ -99,7 +100,7 @@ def _resolve_data(data: Any, directory: Path) -> tuple[str, ...]:
         raise DataError(
             "the run in this directory was trained on another table",
             file=path,
-            hint="choose another directory with out=..., or remove this one",
+            hint="pass another directory with out=..., or delete this one",
         )
     if not path.is_file():
         directory.mkdir(parents=True, exist_ok=True)
@@ -110,12 +111,12 @@ def _resolve_data(data: Any, directory: Path) -> tuple[str, ...]:
 
 
 def _to_json(value: Any) -> Any:
-    """A value of a table as JSON has it: missing values are null, numpy scalars numbers, dates text."""
+    """Convert a value of a table to JSON: missing values become null, NumPy scalars numbers, dates strings."""
     if isinstance(value, Mapping):
         return {str(key): _to_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_to_json(part) for part in value]
-    if hasattr(value, "tolist"):  # an array or a scalar of numpy
+    if hasattr(value, "tolist"):  # a NumPy array or scalar
         return _to_json(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
