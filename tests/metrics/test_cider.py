@@ -111,9 +111,9 @@ def test_the_interval_is_over_pictures():
 
 
 def test_what_cannot_be_scored_is_refused():
-    with pytest.raises(ValueError, match="2 answers"):
+    with pytest.raises(ValueError, match="2 predictions"):
         cider(GOLD, ["a", "b"])
-    with pytest.raises(ValueError, match="picture 1 has no right caption"):
+    with pytest.raises(ValueError, match="image 1 has no reference caption"):
         cider([["a"], []], ["a", "b"])
     with pytest.raises(ValueError, match="no examples"):
         cider([], [])

@@ -242,7 +242,7 @@ def test_a_bleu_tokenizer_that_is_not_there_is_refused_by_name(monkeypatch):
         metrics.bleu(["a"], ["a"], tokenizer="han")
     monkeypatch.setattr("saccade.metrics.texts.find_spec", lambda name: None)
     with pytest.raises(
-        ValueError, match=r"needs the packages MeCab and ipadic; pip install sacrebleu\[ja\] brings them"
+        ValueError, match=r"needs the packages MeCab and ipadic; install them with pip install sacrebleu\[ja\]"
     ):
         metrics.bleu(["a"], ["a"], tokenizer="ja-mecab")
     monkeypatch.setattr("saccade.metrics.texts.find_spec", lambda name: object())
@@ -423,13 +423,13 @@ def test_a_score_prints_its_interval():
         (lambda: metrics.exact_match([], []), "exact_match of no examples"),
         (lambda: metrics.r2([], []), "r2 of no examples"),
         (lambda: metrics.perplexity([], []), "perplexity of no examples"),
-        (lambda: metrics.perplexity([1.0], [0]), "perplexity over no tokens"),
-        (lambda: metrics.accuracy([1, 2], [1]), "2 gold but 1 answers"),
-        (lambda: metrics.mcc([{1}, {2}], [1, 2]), r"one label for each example, but gold has \{1\}"),
-        (lambda: metrics.span_f1([["O"]], [["O", "O"]]), "Sentence 0 has 1 gold tags but 2 answers"),
-        (lambda: metrics.extract_spans(["NOUN"]), "'NOUN' is none of B-, I-, E-, S-.*use accuracy"),
-        (lambda: metrics.bleu([[]], ["a"]), "example 0 needs.*at least one right text"),
-        (lambda: metrics.mse([1.0], [[1.0, 2.0]]), r"gold is \(1,\) but answers are \(1, 2\)"),
+        (lambda: metrics.perplexity([1.0], [0]), "perplexity of texts without tokens"),
+        (lambda: metrics.accuracy([1, 2], [1]), "2 gold answers but 1 predictions"),
+        (lambda: metrics.mcc([{1}, {2}], [1, 2]), r"one label per example, but gold has \{1\}"),
+        (lambda: metrics.span_f1([["O"]], [["O", "O"]]), "Sentence 0 has 1 gold tags but 2 predicted tags"),
+        (lambda: metrics.extract_spans(["NOUN"]), "'NOUN' is not O or B-, I-, E-, S-.*use accuracy"),
+        (lambda: metrics.bleu([[]], ["a"]), "example 0 needs.*at least one reference"),
+        (lambda: metrics.mse([1.0], [[1.0, 2.0]]), r"gold has the shape \(1,\) but the predictions \(1, 2\)"),
         (lambda: metrics.mse([1.0], [1.0], bootstrap_samples=0), "bootstrap_samples is 0"),
     ],
 )

@@ -109,9 +109,9 @@ def test_texts_that_are_not_in_latin_letters_have_words_too():
 def test_what_cannot_be_scored_is_named():
     with pytest.raises(ValueError, match="no ROUGE-3; known are 1, 2, L, Lsum"):
         rouge(["a"], ["a"], "3")
-    with pytest.raises(ValueError, match="2 gold but 1 answers"):
+    with pytest.raises(ValueError, match="2 gold answers but 1 predictions"):
         rouge(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="example 1 has no right text"):
+    with pytest.raises(ValueError, match="example 1 has no reference"):
         rouge(["a", []], ["a", "b"])
     with pytest.raises(ValueError, match="no examples"):
         rouge([], [])

@@ -107,7 +107,7 @@ def test_the_two_kinds_of_questions_are_scored_apart_and_together():
         "f1",
         "exact_match",
     ]  # SQuAD 1.1 has one kind
-    with pytest.raises(ValueError, match="4 gold but 3 answers"):
+    with pytest.raises(ValueError, match="4 gold answers but 3 predictions"):
         metrics.squad(gold, said[:3])
 
 

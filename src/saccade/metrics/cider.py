@@ -1,9 +1,9 @@
-"""CIDEr-D: how much a caption has in common with what people said of the same picture, rare word sequences counting most.
+"""CIDEr-D for image captions: TF-IDF weighted n-gram similarity of a caption to the references of the same image.
 
-Vedantam, Zitnick and Parikh, 2015: arXiv 1411.5726, section 7. Each text is four vectors, of its runs of one to four words,
-weighed by how often a run stands in the text and by how few pictures have it in their references. A caption's score against
-one reference is the cosine of the two, where a run counts at most as often as the reference has it, times a penalty for
-another length; then the mean over the four lengths of runs and over the references, times ten.
+Vedantam, Zitnick and Parikh, 2015: arXiv 1411.5726, section 7. Each text is represented by four TF-IDF vectors, of its n-grams of
+one to four words; the document frequency counts images. The score of a caption against one reference is the cosine similarity,
+where the weight of an n-gram is clipped to that in the reference, times a penalty for a difference in length; it is averaged over
+the four n-gram orders and over the references, and multiplied by ten.
 """
 
 import math
@@ -18,28 +18,28 @@ from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs,
 from saccade.metrics.texts import Gold
 from saccade.text.scripts import split_words
 
-MAX_NGRAM = 4  # words of a run
-LENGTH_SIGMA = 6.0  # of the penalty, in words
-WORD_PATTERN = re.compile(r"\w+(?:['’]\w+)*")  # punctuation says nothing of a picture
+MAX_NGRAM = 4  # the highest n-gram order
+LENGTH_SIGMA = 6.0  # standard deviation of the length penalty, in words
+WORD_PATTERN = re.compile(r"\w+(?:['’]\w+)*")  # words without punctuation
 
 Ngram = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many of some pictures' references a run of words stands."""
+    """Document frequencies of n-grams: in the references of how many images each of them occurs."""
 
     image_count: int
     counts: Counter[Ngram]
 
     def idf(self, ngram: Ngram) -> float:
-        """log(pictures / pictures that have it); what no reference has counts as if one had it."""
+        """Inverse document frequency, log(images / images with the n-gram); an unseen n-gram counts as seen once."""
         return math.log(self.image_count) - math.log(max(1, self.counts[ngram]))
 
 
 @dataclass(frozen=True)
 class TfidfVectors:
-    """A text as numbers: its runs by length with their weights, the norm of each length, and its words."""
+    """The TF-IDF weights of a text for each n-gram order, their norms, and its length in words."""
 
     ngrams: tuple[dict[Ngram, float], ...]
     norms: tuple[float, ...]
@@ -47,20 +47,20 @@ class TfidfVectors:
 
 
 def split_caption(text: str) -> list[str]:
-    """Words in lower case, without punctuation; in scripts without spaces each character is a word.
+    """Lowercase words without punctuation; in scripts without spaces each character is a word.
 
     >>> split_caption("A man's dog, running!"), split_caption("一只狗。")
     (['a', "man's", 'dog', 'running'], ['一', '只', '狗'])
     """
-    return [word for found in WORD_PATTERN.findall(text.lower()) for word in split_words(found)]
+    return [word for match in WORD_PATTERN.findall(text.lower()) for word in split_words(match)]
 
 
 def count_document_frequencies(gold: Gold) -> DocumentFrequencies:
-    """Counted over references, one text or several for each picture."""
-    having: Counter[Ngram] = Counter()
+    """Count document frequencies over references, one text or several per image."""
+    counts: Counter[Ngram] = Counter()
     for texts in _as_reference_lists(gold):
-        having.update({run for text in texts for run in _ngrams(split_caption(text))})
-    return DocumentFrequencies(len(gold), having)
+        counts.update({ngram for text in texts for ngram in _ngrams(split_caption(text))})
+    return DocumentFrequencies(len(gold), counts)
 
 
 def cider(
@@ -71,47 +71,50 @@ def cider(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """CIDEr-D of captions, 0 to 10; `among` are frequencies of other pictures, where those of the gold would be too few.
+    """CIDEr-D of captions, 0 to 10; pass `frequencies` of a larger set if there are few references.
 
     >>> gold = [["a red ring on a table"], ["two dogs run on grass", "dogs on grass"]]
     >>> cider(gold, ["a red ring on a table", "a cat"]).value
     5.0
     """
     check_pairs("cider", gold, answers)
-    several, known = _as_reference_lists(gold), frequencies or count_document_frequencies(gold)
-    for number, texts in enumerate(several):
+    references, table = _as_reference_lists(gold), frequencies or count_document_frequencies(gold)
+    for number, texts in enumerate(references):
         if not texts:
-            raise ValueError(f"cider: picture {number} has no right caption; at least one is needed.")
-    rows = [[_score_caption(said, texts, known), 1.0] for said, texts in zip(answers, several, strict=True)]
-    signature = f"n:{MAX_NGRAM}|sigma:{LENGTH_SIGMA:g}|case:lower|df:{'given' if frequencies else 'gold'}|pictures:{known.image_count}"
+            raise ValueError(f"cider: image {number} has no reference caption; give at least one.")
+    rows = [[_score_caption(answer, texts, table), 1.0] for answer, texts in zip(answers, references, strict=True)]
+    source = "given" if frequencies else "gold"
+    signature = f"n:{MAX_NGRAM}|sigma:{LENGTH_SIGMA:g}|case:lower|df:{source}|pictures:{table.image_count}"
     units = np.array(rows).reshape(-1, 2)
     return measure("cider", ratio, units, signature=signature, bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def _score_caption(answer: str, references: Sequence[str], frequencies: DocumentFrequencies) -> float:
-    """The score of one caption against all references of its picture."""
-    own = _tfidf_vectors(answer, frequencies)
-    return 10 * sum(_similarity(own, _tfidf_vectors(text, frequencies)) for text in references) / len(references)
+    """The CIDEr-D score of one caption against all references of its image."""
+    vectors = _tfidf_vectors(answer, frequencies)
+    return 10 * sum(_similarity(vectors, _tfidf_vectors(text, frequencies)) for text in references) / len(references)
 
 
 def _similarity(answer: TfidfVectors, reference: TfidfVectors) -> float:
-    """The mean over the lengths of runs, for one reference."""
-    apart = answer.length - reference.length
-    penalty = math.exp(-(apart**2) / (2 * LENGTH_SIGMA**2))
+    """The similarity to one reference, averaged over the n-gram orders."""
+    difference = answer.length - reference.length
+    penalty = math.exp(-(difference**2) / (2 * LENGTH_SIGMA**2))
     total = 0.0
-    for ours, theirs, norm, other in zip(answer.ngrams, reference.ngrams, answer.norms, reference.norms, strict=True):
-        if norm and other:
-            total += sum(min(ours[run], theirs[run]) * theirs[run] for run in ours if run in theirs) / (norm * other)
+    orders = zip(answer.ngrams, reference.ngrams, answer.norms, reference.norms, strict=True)
+    for weights, others, norm, other_norm in orders:
+        if norm and other_norm:
+            shared = sum(min(weights[ngram], others[ngram]) * others[ngram] for ngram in weights if ngram in others)
+            total += shared / (norm * other_norm)
     return total * penalty / MAX_NGRAM
 
 
 def _tfidf_vectors(text: str, frequencies: DocumentFrequencies) -> TfidfVectors:
     words = split_caption(text)
-    by: tuple[dict[Ngram, float], ...] = tuple({} for _ in range(MAX_NGRAM))
-    for run, count in Counter(_ngrams(words)).items():
-        by[len(run) - 1][run] = count * frequencies.idf(run)
-    norms = tuple(math.sqrt(sum(value**2 for value in runs.values())) for runs in by)
-    return TfidfVectors(by, norms, len(words))
+    orders: tuple[dict[Ngram, float], ...] = tuple({} for _ in range(MAX_NGRAM))
+    for ngram, count in Counter(_ngrams(words)).items():
+        orders[len(ngram) - 1][ngram] = count * frequencies.idf(ngram)
+    norms = tuple(math.sqrt(sum(weight**2 for weight in weights.values())) for weights in orders)
+    return TfidfVectors(orders, norms, len(words))
 
 
 def _ngrams(words: Sequence[str]) -> list[Ngram]:
@@ -119,4 +122,4 @@ def _ngrams(words: Sequence[str]) -> list[Ngram]:
 
 
 def _as_reference_lists(gold: Gold) -> list[list[str]]:
-    return [[right] if isinstance(right, str) else list(right) for right in gold]
+    return [[texts] if isinstance(texts, str) else list(texts) for texts in gold]

@@ -1,7 +1,7 @@
-"""How good painted pictures are: means of what each of them cost, and whether pictures of the picture world show what was asked.
+"""Metrics of generated images: mean costs, and whether images of the synthetic shapes dataset show what their caption says.
 
-What a picture shows is read by `saccade.data.samples.shape_parser`, which makes no mistake on pictures of that world: what it
-does not find in a painted one is not clearly there.
+Shapes are recognized by `saccade.data.samples.shape_parser`, which makes no mistake on images of that dataset: a shape
+that it does not find in a generated image is not clearly there.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs,
 def mean_cost(
     name: str, values: Sequence[float], *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0
 ) -> Score:
-    """The mean of a cost, the lower the better.
+    """The mean of a cost per example, where lower is better.
 
     >>> print(mean_cost("error", [0.25, 0.25]))
     error 0.250 (0.250–0.250), 2 examples
@@ -33,30 +33,30 @@ def score_scenes(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> list[Score]:
-    """The share of pictures of which the text is true, of things whose shape is there, and of things whose colour is.
+    """The fraction of images that match their caption, and of objects whose color and whose shape is found.
 
-    For texts of another world, or pictures of another size, there is nothing to say: no scores.
+    Returns no scores for captions of another kind or images of another size.
     """
     check_pairs("scenes_correct", texts, images)
-    asked = [parse_caption(text) for text in texts]
-    if not texts or None in asked or any(picture.shape != (IMAGE_SIZE, IMAGE_SIZE, 3) for picture in images):
+    captions = [parse_caption(text) for text in texts]
+    if not texts or None in captions or any(image.shape != (IMAGE_SIZE, IMAGE_SIZE, 3) for image in images):
         return []
-    seen = [parse_shapes(picture) for picture in images]
-    right = [
+    scenes = [parse_shapes(image) for image in images]
+    correct = [
         [float(scene is not None and caption_is_true(text, scene)), 1.0]
-        for text, scene in zip(texts, seen, strict=True)
+        for text, scene in zip(texts, scenes, strict=True)
     ]
-    tables = {"scenes_correct": right}
+    tables = {"scenes_correct": correct}
     for name, part in (("colors", 1), ("shapes", 2)):
-        wanted = [[thing[part] for thing in said[:-1]] for said in asked if said is not None]
-        tables[name] = [_count_matches(names, scene, name[:-1]) for names, scene in zip(wanted, seen, strict=True)]
+        expected = [[thing[part] for thing in caption[:-1]] for caption in captions if caption is not None]
+        tables[name] = [_count_matches(names, scene, name[:-1]) for names, scene in zip(expected, scenes, strict=True)]
     return [
         measure(name, ratio, np.array(rows), bootstrap_samples=bootstrap_samples, seed=seed)
         for name, rows in tables.items()
     ]
 
 
-def _count_matches(wanted: list[str], scene: Scene | None, name: str) -> list[float]:
-    """How many of the asked colours or shapes are there, and of how many: those asked for, or those there if they are more."""
-    there = Counter() if scene is None else Counter(str(vars(thing)[name]) for thing in scene.objects)
-    return [float((Counter(wanted) & there).total()), float(max(len(wanted), there.total()))]
+def _count_matches(expected: list[str], scene: Scene | None, name: str) -> list[float]:
+    """How many of the expected colors or shapes are found, and the larger of the numbers of expected and found objects."""
+    found = Counter() if scene is None else Counter(str(vars(thing)[name]) for thing in scene.objects)
+    return [float((Counter(expected) & found).total()), float(max(len(expected), found.total()))]

@@ -1,4 +1,4 @@
-"""Metrics of labels, one for each example or several: accuracy, F1, Matthews' correlation, who was taken for whom."""
+"""Classification metrics, for one label per example or several: accuracy, F1, Matthews correlation, confusion matrix."""
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Labels = Sequence[Hashable] | Sequence[Collection[Hashable]]
 def accuracy(
     gold: Labels, answers: Labels, *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0
 ) -> Score:
-    """The share of examples answered right; of several labels all must be right.
+    """The fraction of correct predictions; with several labels per example, all of them must match.
 
     >>> accuracy(["a", "b", "a", "c"], ["a", "b", "c", "c"]).value
     0.75
@@ -33,16 +33,19 @@ def accuracy(
 def micro_f1(
     gold: Labels, answers: Labels, *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0
 ) -> Score:
-    """F1 over all labels of all examples together; with one label each it is the accuracy."""
+    """Micro-averaged F1, over all labels of all examples; with one label per example it equals the accuracy."""
     pairs = list(zip(*_as_sets("micro_f1", gold, answers), strict=True))
-    units = np.array([[2 * len(right & said), len(right) + len(said)] for right, said in pairs], dtype=np.float64)
+    units = np.array(
+        [[2 * len(gold_set & predicted_set), len(gold_set) + len(predicted_set)] for gold_set, predicted_set in pairs],
+        dtype=np.float64,
+    )
     return measure("micro_f1", ratio, units.reshape(-1, 2), bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def macro_f1(
     gold: Labels, answers: Labels, *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0
 ) -> Score:
-    """The mean of the classes' F1, over the classes that are in the gold or among the answers."""
+    """Macro-averaged F1: the mean F1 of the classes that occur in the gold labels or the predictions."""
     return measure(
         "macro_f1",
         _macro_f1,
@@ -60,14 +63,16 @@ def f1(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """F1 of one class, the one that is sought: paraphrase, spam; the score says which.
+    """F1 of the positive class, such as paraphrase or spam; the signature of the score names it.
 
     >>> print(f1(["1", "1", "0", "0"], ["1", "0", "1", "0"], "1"))
     f1 0.500 (0.000–1.000), 4 examples [positive:1]
     """
     check_pairs("f1", gold, answers)
-    pairs = [(right == positive, said == positive) for right, said in zip(gold, answers, strict=True)]
-    units = np.array([[2.0 * (right and said), float(right) + float(said)] for right, said in pairs]).reshape(-1, 2)
+    pairs = [(true == positive, predicted == positive) for true, predicted in zip(gold, answers, strict=True)]
+    units = np.array(
+        [[2.0 * (true and predicted), float(true) + float(predicted)] for true, predicted in pairs]
+    ).reshape(-1, 2)
     return measure("f1", ratio, units, signature=f"positive:{positive}", bootstrap_samples=bootstrap_samples, seed=seed)
 
 
@@ -78,27 +83,27 @@ def f1_threshold(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> float:
-    """How likely a class must be to be said, so that its F1 is the highest.
+    """The decision threshold on the probability of a class that maximizes its F1.
 
-    The best of one sample is as much chance as skill: this is the median of what is best for many draws of the examples.
+    The best threshold of a single sample is noisy, so this is the median of the best thresholds of many bootstrap samples.
 
     >>> f1_threshold([0.9, 0.6, 0.3, 0.1], [True, True, True, False], bootstrap_samples=50)
     0.2
     """
     check_pairs("f1_threshold", is_positive, probabilities)
     if not len(probabilities):
-        raise ValueError("f1_threshold of no examples is not defined; give at least one with its gold answer.")
+        raise ValueError("f1_threshold of no examples is not defined; give at least one example with its gold label.")
     order = np.argsort(probabilities, kind="stable")[::-1]
-    ranked, sought = np.asarray(probabilities, float)[order], np.asarray(is_positive, float)[order]
+    ranked, positives = np.asarray(probabilities, float)[order], np.asarray(is_positive, float)[order]
     lower = np.append(ranked[1:], 0.0)
-    found: list[np.ndarray] = []
+    thresholds: list[np.ndarray] = []
     for counts in resample_counts(len(ranked), bootstrap_samples, seed, 1):
         counts = counts[:, order]
-        hits = counts * sought
+        hits = counts * positives
         values = 2 * hits.cumsum(1) / (counts.cumsum(1) + hits.sum(1, keepdims=True)).clip(min=1)
-        last = np.where(ranked > lower, values, -1.0).argmax(1)  # examples of one chance are said together
-        found.append((ranked[last] + lower[last]) / 2)
-    return float(np.median(np.concatenate(found)))
+        last = np.where(ranked > lower, values, -1.0).argmax(1)  # equal probabilities are on the same side
+        thresholds.append((ranked[last] + lower[last]) / 2)
+    return float(np.median(np.concatenate(thresholds)))
 
 
 def mcc(
@@ -108,14 +113,14 @@ def mcc(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """Matthews' correlation of answers and gold for any number of classes; 0 where one of them never varies.
+    """Matthews correlation coefficient (MCC) for any number of classes; 0 if gold or predictions are constant.
 
     Gorodkin, 2004: https://doi.org/10.1016/j.compbiolchem.2004.09.006
     """
     for name, items in (("gold", gold), ("answers", answers)):
         several = next((item for item in items if _is_collection(item)), None)
         if several is not None:
-            raise ValueError(f"mcc takes one label for each example, but {name} has {several!r}; use micro_f1.")
+            raise ValueError(f"mcc takes one label per example, but {name} has {several!r}; use micro_f1.")
     return measure("mcc", _mcc, _class_indicators("mcc", gold, answers), bootstrap_samples=bootstrap_samples, seed=seed)
 
 
@@ -126,7 +131,7 @@ def multi_label_scores(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> list[Score]:
-    """What is told of examples that have several labels or none: micro F1, macro F1, and how many sets are right as a whole."""
+    """The scores of multi-label classification: micro F1, macro F1, and the fraction of label sets that match exactly."""
     return [
         micro_f1(gold, answers, bootstrap_samples=bootstrap_samples, seed=seed),
         macro_f1(gold, answers, bootstrap_samples=bootstrap_samples, seed=seed),
@@ -136,7 +141,7 @@ def multi_label_scores(
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
-    """Who was taken for whom: a row for each gold label, a column for each answer.
+    """A confusion matrix: one row per gold label, one column per predicted label.
 
     >>> print(confusion_matrix(["cat", "dog", "dog"], ["cat", "cat", "dog"]))
         cat dog
@@ -157,7 +162,7 @@ class ConfusionMatrix:
 
 
 def confusion_matrix(gold: Sequence[Hashable], answers: Sequence[Hashable]) -> ConfusionMatrix:
-    """Count each pair of gold label and answer."""
+    """Count each pair of gold and predicted label."""
     check_pairs("confusion", gold, answers)
     codes = _label_ids([*gold, *answers])
     counts = np.zeros((len(codes), len(codes)), dtype=np.int64)
@@ -180,12 +185,12 @@ def _as_sets(name: str, gold: Labels, answers: Labels) -> tuple[list[frozenset[A
 
 def _exact_match_score(name: str, gold: Labels, answers: Labels, bootstrap_samples: int, seed: int) -> Score:
     pairs = zip(*_as_sets(name, gold, answers), strict=True)
-    units = np.array([[float(right == said), 1.0] for right, said in pairs]).reshape(-1, 2)
+    units = np.array([[float(gold_set == predicted_set), 1.0] for gold_set, predicted_set in pairs]).reshape(-1, 2)
     return measure(name, ratio, units, bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def _label_ids(labels: Sequence[Any]) -> dict[Any, int]:
-    """Each label's place: in their own order where they have one, else by how they print."""
+    """The index of each label: in sorted order, or sorted by `repr` if the labels cannot be compared."""
     known = set(labels)
     try:
         return {label: i for i, label in enumerate(sorted(known))}
@@ -194,30 +199,30 @@ def _label_ids(labels: Sequence[Any]) -> dict[Any, int]:
 
 
 def _class_indicators(name: str, gold: Labels, answers: Labels) -> IndicatorTable:
-    """For each class whether it is right, in the gold, and among the answers: three blocks of columns."""
-    right, said = _as_sets(name, gold, answers)
-    codes = _label_ids([label for labels in [*right, *said] for label in labels])
-    blocks = [[a & b for a, b in zip(right, said, strict=True)], right, said]
+    """For each example and class: true positive, gold, predicted, as three blocks of columns."""
+    gold_sets, predicted_sets = _as_sets(name, gold, answers)
+    codes = _label_ids([label for labels in [*gold_sets, *predicted_sets] for label in labels])
+    blocks = [[a & b for a, b in zip(gold_sets, predicted_sets, strict=True)], gold_sets, predicted_sets]
     ones = [
         (row, len(codes) * block + codes[label])
         for block, sets in enumerate(blocks)
         for row, labels in enumerate(sets)
         for label in labels
     ]
-    places = np.array(ones, dtype=np.int64).reshape(-1, 2)
-    return IndicatorTable(places[:, 0], places[:, 1], (len(right), 3 * len(codes)))
+    coordinates = np.array(ones, dtype=np.int64).reshape(-1, 2)
+    return IndicatorTable(coordinates[:, 0], coordinates[:, 1], (len(gold_sets), 3 * len(codes)))
 
 
 def _macro_f1(sums: np.ndarray) -> np.ndarray:
-    right, gold, said = np.split(sums, 3, axis=1)
-    there = gold + said
-    f1 = np.divide(2 * right, there, out=np.zeros_like(right), where=there > 0)
-    return f1.sum(1) / np.maximum((there > 0).sum(1), 1)
+    correct, gold, predicted = np.split(sums, 3, axis=1)
+    total = gold + predicted
+    f1 = np.divide(2 * correct, total, out=np.zeros_like(correct), where=total > 0)
+    return f1.sum(1) / np.maximum((total > 0).sum(1), 1)
 
 
 def _mcc(sums: np.ndarray) -> np.ndarray:
-    right, gold, said = np.split(sums, 3, axis=1)
+    correct, gold, predicted = np.split(sums, 3, axis=1)
     count = gold.sum(1)
-    together = right.sum(1) * count - (gold * said).sum(1)
-    apart = (count**2 - (gold**2).sum(1)) * (count**2 - (said**2).sum(1))
-    return np.divide(together, np.sqrt(apart), out=np.zeros_like(together), where=apart > 0)
+    covariance = correct.sum(1) * count - (gold * predicted).sum(1)
+    variances = (count**2 - (gold**2).sum(1)) * (count**2 - (predicted**2).sum(1))
+    return np.divide(covariance, np.sqrt(variances), out=np.zeros_like(covariance), where=variances > 0)

@@ -1,4 +1,4 @@
-"""Metrics of numbers: how surprised a language model was, and how far a regression is off."""
+"""Metrics of numbers: perplexity and bits per byte of a language model; MSE, MAE and R² of a regression."""
 
 import math
 from collections.abc import Sequence
@@ -8,20 +8,20 @@ import numpy as np
 from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs, measure, ratio
 
 Numbers = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
-MAX_EXPONENT = 700.0  # e to this power is still a number
+MAX_EXPONENT = 700.0  # exp of this is still finite
 
 
 def perplexity(
     nats: Sequence[float], tokens: Sequence[int], *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0
 ) -> Score:
-    """How many tokens the model hesitated between, from each text's summed negative log likelihood.
+    """Perplexity, from the summed negative log-likelihood (in nats) and the number of tokens of each text.
 
     >>> print(perplexity([2 * math.log(8), math.log(8)], [2, 1]))
     perplexity 8.000 (8.000–8.000), 2 examples
     """
     units = _as_sums("perplexity", nats, "tokens", tokens)
-    surprise = lambda sums: np.exp(np.minimum(ratio(sums), MAX_EXPONENT))
-    return measure("perplexity", surprise, units, better="lower", bootstrap_samples=bootstrap_samples, seed=seed)
+    statistic = lambda sums: np.exp(np.minimum(ratio(sums), MAX_EXPONENT))
+    return measure("perplexity", statistic, units, better="lower", bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def bits_per_byte(
@@ -31,7 +31,7 @@ def bits_per_byte(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """Bits that the model needs for a byte of text, which compares models with different tokenizers.
+    """Bits per byte of text, which compares language models with different tokenizers.
 
     >>> bits_per_byte([16 * math.log(2)], [8]).value
     2.0
@@ -42,57 +42,62 @@ def bits_per_byte(
 
 
 def mse(gold: Numbers, answers: Numbers, *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0) -> Score:
-    """The mean squared error, over all numbers of an example where it has several.
+    """Mean squared error, averaged over all outputs if an example has several numbers.
 
     >>> mse([1.0, 2.0], [1.0, 4.0]).value
     2.0
     """
-    right, said = _as_tables("mse", gold, answers)
-    units = np.stack([((right - said) ** 2).sum(1), np.full(len(right), float(right.shape[1]))], axis=1)
+    expected, predicted = _as_tables("mse", gold, answers)
+    units = np.stack([((expected - predicted) ** 2).sum(1), np.full(len(expected), float(expected.shape[1]))], axis=1)
     return measure("mse", ratio, units, better="lower", bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def mae(gold: Numbers, answers: Numbers, *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0) -> Score:
-    """The mean absolute error, over all numbers of an example where it has several.
+    """Mean absolute error, averaged over all outputs if an example has several numbers.
 
     >>> mae([1.0, 2.0], [1.0, 4.0]).value
     1.0
     """
-    right, said = _as_tables("mae", gold, answers)
-    units = np.stack([np.abs(right - said).sum(1), np.full(len(right), float(right.shape[1]))], axis=1)
+    expected, predicted = _as_tables("mae", gold, answers)
+    units = np.stack([np.abs(expected - predicted).sum(1), np.full(len(expected), float(expected.shape[1]))], axis=1)
     return measure("mae", ratio, units, better="lower", bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def r2(gold: Numbers, answers: Numbers, *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0) -> Score:
-    """The share of the gold's variance that the answers explain, 1 at best; of several numbers the mean of their shares.
+    """R², the coefficient of determination: 1 is perfect; averaged over the outputs if an example has several numbers.
 
-    Where the gold does not vary it is 1 for perfect answers and 0 for others, as in scikit-learn.
+    If the gold values are constant it is 1 for perfect predictions and 0 for others, as in scikit-learn.
     """
-    right, said = _as_tables("r2", gold, answers)
-    from_mean = right - right.mean(0) if len(right) else right  # moves nothing but the rounding
-    units = np.concatenate([(right - said) ** 2, from_mean, from_mean**2, np.ones((len(right), 1))], axis=1)
+    expected, predicted = _as_tables("r2", gold, answers)
+    from_mean = (
+        expected - expected.mean(0) if len(expected) else expected
+    )  # centered for precision; the result is the same
+    units = np.concatenate([(expected - predicted) ** 2, from_mean, from_mean**2, np.ones((len(expected), 1))], axis=1)
     return measure("r2", _r2, units, bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def _r2(sums: np.ndarray) -> np.ndarray:
-    error, total, squares = np.split(sums[:, :-1], 3, axis=1)
+    errors, total, squares = np.split(sums[:, :-1], 3, axis=1)
     variance = squares - total**2 / sums[:, -1:]
     varies = variance > 1e-12 * np.maximum(squares, 1e-300)
-    explained = 1 - np.divide(error, variance, out=(error > 0).astype(np.float64), where=varies)
+    explained = 1 - np.divide(errors, variance, out=(errors > 0).astype(np.float64), where=varies)
     return explained.mean(1)
 
 
-def _as_sums(name: str, nats: Sequence[float], of: str, count: Sequence[int]) -> np.ndarray:
-    check_pairs(name, count, nats)
-    units = np.stack([np.asarray(nats, dtype=np.float64), np.asarray(count, dtype=np.float64)], axis=1)
+def _as_sums(name: str, nats: Sequence[float], unit: str, counts: Sequence[int]) -> np.ndarray:
+    check_pairs(name, counts, nats)
+    units = np.stack([np.asarray(nats, dtype=np.float64), np.asarray(counts, dtype=np.float64)], axis=1)
     if len(units) and not units[:, 1].sum() > 0:
-        raise ValueError(f"{name} over no {of} is not defined; give at least one text that has some.")
+        raise ValueError(f"{name} of texts without {unit} is not defined; give at least one text with {unit}.")
     return units
 
 
 def _as_tables(name: str, gold: Numbers, answers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     check_pairs(name, gold, answers)
-    right, said = np.asarray(gold, dtype=np.float64), np.asarray(answers, dtype=np.float64)
-    if right.shape != said.shape:
-        raise ValueError(f"{name}: gold is {right.shape} but answers are {said.shape}; numbers for numbers are needed.")
-    return right.reshape(len(right), -1 if len(right) else 1), said.reshape(len(said), -1 if len(said) else 1)
+    expected, predicted = np.asarray(gold, dtype=np.float64), np.asarray(answers, dtype=np.float64)
+    if expected.shape != predicted.shape:
+        raise ValueError(
+            f"{name}: gold has the shape {expected.shape} but the predictions {predicted.shape}; give equal shapes."
+        )
+    table = (len(expected), -1 if len(expected) else 1)
+    return expected.reshape(table), predicted.reshape(table)

@@ -1,14 +1,14 @@
-"""Porter's stemmer: English words cut back to a stem, so that "connected" and "connections" count as one word.
+"""Porter stemmer: reduces English words to their stem, so that "connected" and "connections" count as one word.
 
-The rules are those of the paper with the later amendments that are in general use (NLTK has the same): a short list of words
-that the rules would spoil, "bli" and "logi" in the second step, and short words in -ies and -ied.
+The rules are those of the paper with the usual later amendments (as in NLTK): a short list of irregular words, "bli" and
+"logi" in the second step, and short words in -ies and -ied.
 
 Porter, 1980: https://tartarus.org/martin/PorterStemmer/
 """
 
 from functools import lru_cache
 
-# what the rules would make of these words is no stem
+# words for which the rules would give a wrong stem
 IRREGULAR_FORMS = {
     **dict.fromkeys(("sky", "skies"), "sky"),
     "dying": "die",
@@ -27,16 +27,16 @@ STEP_4_TEXT = "al ance ence er ic able ible ant ement ment ent ion ou ism ate it
 
 
 def _parse_rules(text: str) -> list[tuple[str, str]]:
-    """Endings and what takes their place, the longer before those that they end in."""
-    found = [rule.partition(":") for rule in text.split()]
-    return sorted(((end, new) for end, _, new in found), key=lambda rule: -len(rule[0]))
+    """Pairs of a suffix and its replacement, longest suffix first."""
+    rules = [rule.partition(":") for rule in text.split()]
+    return sorted(((suffix, new) for suffix, _, new in rules), key=lambda rule: -len(rule[0]))
 
 
 STEP_2, STEP_3, STEP_4 = _parse_rules(STEP_2_TEXT), _parse_rules(STEP_3_TEXT), _parse_rules(STEP_4_TEXT)
 
 
 def consonant_vowel_pattern(word: str) -> str:
-    """The word as a row of c and v; a y is a vowel after a consonant.
+    """The word as a string of c (consonant) and v (vowel); y is a vowel after a consonant.
 
     >>> consonant_vowel_pattern("toy"), consonant_vowel_pattern("syzygy")
     ('cvc', 'cvcvcv')
@@ -49,7 +49,7 @@ def consonant_vowel_pattern(word: str) -> str:
 
 
 def measure(stem: str) -> int:
-    """How often a vowel is followed by a consonant.
+    """The measure of a stem: how often a vowel is followed by a consonant.
 
     >>> [measure(stem) for stem in ("tr", "trouble", "oats", "troubles")]
     [0, 1, 1, 2]
@@ -58,7 +58,7 @@ def measure(stem: str) -> int:
 
 
 def _ends_cvc(word: str) -> bool:
-    """Ends in consonant, vowel, consonant other than w, x and y; or is a vowel and a consonant."""
+    """Whether a word ends in consonant, vowel, consonant other than w, x and y; or is a vowel and a consonant."""
     kinds = consonant_vowel_pattern(word)
     return kinds == "vc" or (kinds.endswith("cvc") and word[-1] not in "wxy")
 
@@ -69,7 +69,7 @@ def _ends_double_consonant(word: str) -> bool:
 
 @lru_cache(maxsize=100_000)
 def stem(word: str) -> str:
-    """The stem of a word in lower case.
+    """The stem of a lowercase word.
 
     >>> [stem(word) for word in ("connections", "hopping", "relational", "skies", "flies", "generously")]
     ['connect', 'hop', 'relat', 'sky', 'fli', 'gener']
@@ -96,50 +96,50 @@ def _step_1a(word: str) -> str:
 
 
 def _step_1b(word: str) -> str:
-    """-eed, -ied, -ed and -ing; and what is left is made whole again."""
+    """Remove -eed, -ied, -ed and -ing, and repair the rest, such as "hopp" to "hop"."""
     if word.endswith("ied"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):
         return word[:-1] if measure(word[:-3]) else word
-    end = next((end for end in ("ed", "ing") if word.endswith(end)), "")
-    left = word.removesuffix(end)
-    if not end or "v" not in consonant_vowel_pattern(left):
+    suffix = next((suffix for suffix in ("ed", "ing") if word.endswith(suffix)), "")
+    base = word.removesuffix(suffix)
+    if not suffix or "v" not in consonant_vowel_pattern(base):
         return word
-    if left.endswith(("at", "bl", "iz")):
-        return left + "e"
-    if _ends_double_consonant(left):
-        return left if left[-1] in "lsz" else left[:-1]
-    return left + "e" if measure(left) == 1 and _ends_cvc(left) else left
+    if base.endswith(("at", "bl", "iz")):
+        return base + "e"
+    if _ends_double_consonant(base):
+        return base if base[-1] in "lsz" else base[:-1]
+    return base + "e" if measure(base) == 1 and _ends_cvc(base) else base
 
 
 def _replace_suffix(word: str, rules: list[tuple[str, str]]) -> str:
-    """The longest ending that there is decides: replaced after a stem with a measure, and left alone after none."""
-    for end, new in rules:
-        if word.endswith(end):
-            left = word.removesuffix(end)
-            return left + new if measure(left) else word
+    """Replace the longest suffix that matches, if the measure of the stem before it is above 0."""
+    for suffix, new in rules:
+        if word.endswith(suffix):
+            base = word.removesuffix(suffix)
+            return base + new if measure(base) else word
     return word
 
 
 def _step_2(word: str) -> str:
     if word.endswith("alli") and measure(word[:-4]):
         return _step_2(word[:-2])
-    if word.endswith("logi"):  # its l belongs to the stem that is measured
+    if word.endswith("logi"):  # its l is part of the stem that is measured
         return word[:-1] if measure(word[:-3]) else word
     return _replace_suffix(word, STEP_2)
 
 
 def _step_4(word: str) -> str:
-    for end, _ in STEP_4:
-        if word.endswith(end):
-            left = word.removesuffix(end)
-            apart = end != "ion" or left.endswith(("s", "t"))
-            return left if measure(left) > 1 and apart else word
+    for suffix, _ in STEP_4:
+        if word.endswith(suffix):
+            base = word.removesuffix(suffix)
+            removable = suffix != "ion" or base.endswith(("s", "t"))
+            return base if measure(base) > 1 and removable else word
     return word
 
 
 def _step_5(word: str) -> str:
-    left = word[:-1]
-    if word.endswith("e") and (measure(left) > 1 or (measure(left) == 1 and not _ends_cvc(left))):
-        word = left
+    base = word[:-1]
+    if word.endswith("e") and (measure(base) > 1 or (measure(base) == 1 and not _ends_cvc(base))):
+        word = base
     return word[:-1] if word.endswith("ll") and measure(word[:-1]) > 1 else word

@@ -1,7 +1,7 @@
-"""ROUGE: how much of a summary's words stand in the right one, alone (1), in pairs (2) and in order (L).
+"""ROUGE for summaries: overlap with the reference in words (1), bigrams (2) and the longest common subsequence (L).
 
-The numbers are those of the reference package `rouge-score`: letters other than a to z and figures part words, case is ignored,
-and of each example the F1 counts. Lin, 2004: https://aclanthology.org/W04-1013/
+The numbers are those of the package `rouge-score`: every character other than a to z and digits separates words, case is
+ignored, and the score of an example is its F1. Lin, 2004: https://aclanthology.org/W04-1013/
 """
 
 import re
@@ -18,12 +18,12 @@ from saccade.metrics.texts import Gold, _as_reference_lists
 from saccade.text.scripts import split_words
 
 ASCII_WORD_PATTERN = re.compile(r"[a-z0-9]+")
-MIN_ASCII_FRACTION = 0.95  # of the letters
+MIN_ASCII_FRACTION = 0.95  # fraction of the letters of the references
 RougeTokenizer = Callable[[str], list[str]]
 
 
 class RougeScore(NamedTuple):
-    """One answer against one right text."""
+    """Precision, recall and F1 of one prediction against one reference."""
 
     precision: float
     recall: float
@@ -31,7 +31,7 @@ class RougeScore(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """The words as the reference package cuts them.
+    """The words of a text, tokenized as `rouge-score` does.
 
     >>> words("It's 7-2 for Bodø/Glimt!")
     ['it', 's', '7', '2', 'for', 'bod', 'glimt']
@@ -40,7 +40,7 @@ def words(text: str) -> list[str]:
 
 
 def stems(text: str) -> list[str]:
-    """The same cut back to their stems; words of up to three letters stay.
+    """The stemmed words of a text; words of up to three letters are unchanged.
 
     >>> stems("The connections are tested")
     ['the', 'connect', 'are', 'test']
@@ -58,12 +58,12 @@ def any_words(text: str) -> list[str]:
 
 
 def rouge_tokenizer(gold: Gold) -> RougeTokenizer:
-    """The reference's words where the texts are written in a to z, and words of any script where they are not.
+    """The tokenizer of `rouge-score` if the references are written in a to z, otherwise words of any script.
 
     >>> rouge_tokenizer(["a café"]) is words, rouge_tokenizer(["Ужин готов"]) is any_words
     (True, True)
     """
-    letters = [letter for right in _as_reference_lists(gold) for text in right for letter in text if letter.isalpha()]
+    letters = [letter for texts in _as_reference_lists(gold) for text in texts for letter in text if letter.isalpha()]
     return words if sum(map(str.isascii, letters)) >= MIN_ASCII_FRACTION * len(letters) - 1 else any_words
 
 
@@ -76,7 +76,7 @@ def rouge(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """The mean F1 of one of KINDS over the examples, 0 to 1; of several right texts the nearest counts.
+    """Mean ROUGE F1, 0 to 1, for one of ROUGE_TYPES; of several references the best match counts.
 
     >>> rouge(["the cat sat on the mat"], ["a cat sat on a mat"], "2").value
     0.4
@@ -86,10 +86,10 @@ def rouge(
         raise ValueError(f"There is no ROUGE-{rouge_type}; known are {', '.join(ROUGE_TYPES)}.")
     check_pairs(name, gold, answers)
     rows = []
-    for i, (right, said) in enumerate(zip(_as_reference_lists(gold), answers, strict=True)):
-        if not right:
-            raise ValueError(f"{name}: example {i} has no right text; give at least one.")
-        rows.append([max(ROUGE_TYPES[rouge_type](text, said, tokenizer).f1 for text in right), 1.0])
+    for i, (references, answer) in enumerate(zip(_as_reference_lists(gold), answers, strict=True)):
+        if not references:
+            raise ValueError(f"{name}: example {i} has no reference; give at least one.")
+        rows.append([max(ROUGE_TYPES[rouge_type](text, answer, tokenizer).f1 for text in references), 1.0])
     signature = f"words:{tokenizer.__name__}"
     return measure(
         name, ratio, np.array(rows).reshape(-1, 2), signature=signature, bootstrap_samples=bootstrap_samples, seed=seed
@@ -97,36 +97,36 @@ def rouge(
 
 
 def rouge_n(n: int, reference: str, answer: str, tokenizer: RougeTokenizer) -> RougeScore:
-    """ROUGE-N: runs of so many words that both have, each as often as in the one that has it less often."""
+    """ROUGE-N: the n-grams that both texts have, each counted as often as in the text that has fewer of it."""
     a, b = (_ngrams(tokenizer(text), n) for text in (reference, answer))
     return _make_score((a & b).total(), a.total(), b.total())
 
 
 def rouge_l(reference: str, answer: str, tokenizer: RougeTokenizer) -> RougeScore:
-    """ROUGE-L: the longest row of words that both have in the same order, with others between."""
+    """ROUGE-L: the longest common subsequence of words."""
     a, b = tokenizer(reference), tokenizer(answer)
     return _make_score(int(_lcs_table(a, b)[-1, -1]), len(a), len(b))
 
 
 def rouge_lsum(reference: str, answer: str, tokenizer: RougeTokenizer) -> RougeScore:
-    """ROUGE-Lsum: sentences stand on lines of their own; what each has in common with any of the other text's is joined."""
+    """ROUGE-Lsum: one sentence per line; unites the common subsequences of each reference sentence with all sentences."""
     a, b = ([tokenizer(line) for line in text.split("\n") if line] for text in (reference, answer))
-    left, also = Counter(word for line in a for word in line), Counter(word for line in b for word in line)
-    sizes = left.total(), also.total()
+    unused_a, unused_b = Counter(word for line in a for word in line), Counter(word for line in b for word in line)
+    sizes = unused_a.total(), unused_b.total()
     hits = 0
     for line in a:
-        for place in sorted({place for other in b for place in _lcs_positions(line, other)}):
-            word = line[place]
-            if left[word] and also[word]:  # no word of either text is counted twice
-                left[word] -= 1
-                also[word] -= 1
+        for position in sorted({position for other in b for position in _lcs_positions(line, other)}):
+            word = line[position]
+            if unused_a[word] and unused_b[word]:  # no word of either text is counted twice
+                unused_a[word] -= 1
+                unused_b[word] -= 1
                 hits += 1
     return _make_score(hits, *sizes)
 
 
 ROUGE_TYPES: dict[str, Callable[[str, str, RougeTokenizer], RougeScore]] = {
-    "1": lambda right, said, split: rouge_n(1, right, said, split),
-    "2": lambda right, said, split: rouge_n(2, right, said, split),
+    "1": lambda reference, answer, tokenizer: rouge_n(1, reference, answer, tokenizer),
+    "2": lambda reference, answer, tokenizer: rouge_n(2, reference, answer, tokenizer),
     "L": rouge_l,
     "Lsum": rouge_lsum,
 }
@@ -143,12 +143,12 @@ def _make_score(hits: int, reference_count: int, answer_count: int) -> RougeScor
 
 
 def _lcs_table(a: Sequence[str], b: Sequence[str]) -> np.ndarray:
-    """The longest common row of each pair of beginnings, (len(a) + 1, len(b) + 1).
+    """The length of the longest common subsequence (LCS) of each pair of prefixes, (len(a) + 1, len(b) + 1).
 
-    A row of the table is a running maximum: a word in common adds one to the field before it.
+    A row of the table is a running maximum: a common word adds one to the cell diagonally before it.
     """
-    numbers: dict[str, int] = {}
-    first, second = (np.array([numbers.setdefault(word, len(numbers)) for word in side], int) for side in (a, b))
+    ids: dict[str, int] = {}
+    first, second = (np.array([ids.setdefault(word, len(ids)) for word in words], int) for words in (a, b))
     table = np.zeros((len(a) + 1, len(b) + 1), np.int32)
     for i, word in enumerate(first):
         table[i + 1, 1:] = np.maximum.accumulate(np.maximum(table[i, 1:], table[i, :-1] + (second == word)))
@@ -156,14 +156,14 @@ def _lcs_table(a: Sequence[str], b: Sequence[str]) -> np.ndarray:
 
 
 def _lcs_positions(a: Sequence[str], b: Sequence[str]) -> list[int]:
-    """Where in `a` the words of a longest common row stand; of several rows, the one that the reference walks back to."""
-    table, i, j, found = _lcs_table(a, b), len(a), len(b), list[int]()
+    """The positions in `a` of a longest common subsequence; of several, the one that `rouge-score` backtracks to."""
+    table, i, j, positions = _lcs_table(a, b), len(a), len(b), list[int]()
     while i and j:
         if a[i - 1] == b[j - 1]:
             i, j = i - 1, j - 1
-            found.append(i)
+            positions.append(i)
         elif table[i, j - 1] > table[i - 1, j]:
             j -= 1
         else:
             i -= 1
-    return found
+    return positions

@@ -1,7 +1,7 @@
-"""A score and how sure one can be of it: intervals by drawing the examples again, with replacement.
+"""Scores with bootstrap confidence intervals: the examples are resampled with replacement.
 
-Every metric here is a function of sums over examples. So an example is reduced to its row of numbers once, and a thousand draws
-are a thousand weighted sums: no metric is ever computed on texts twice.
+Every metric here is a function of sums over examples. Each example is reduced to a row of numbers once, and a thousand bootstrap
+samples are a thousand weighted sums: no metric is computed on the texts twice.
 """
 
 from collections.abc import Callable, Iterator, Sized
@@ -16,14 +16,14 @@ from saccade.notebook import html_table
 
 DEFAULT_BOOTSTRAP_SAMPLES = 1_000
 SCORE_COLUMNS = ("score", "value", "95 % interval", "examples", "signature")
-MAX_CELLS_AT_ONCE = 2**20  # numbers that exist at one time, whatever the count of examples
+MAX_CELLS_AT_ONCE = 2**20  # bounds the memory of resampling, whatever the number of examples
 
 Statistic = Callable[[np.ndarray], np.ndarray]  # sums (R, k) -> values (R,)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The middle 95 % of the values that other draws of examples would give."""
+    """A 95 % confidence interval: the middle 95 % of the values of the bootstrap samples."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Score:
-    """One metric over some examples.
+    """The value of a metric on a set of examples, with its 95 % confidence interval.
 
     >>> print(Score("accuracy", 0.8934, 0.8791, 0.9072, 1821))
     accuracy 0.893 (0.879–0.907), 1,821 examples
@@ -44,11 +44,11 @@ class Score:
     low: float
     high: float
     count: int
-    signature: str = ""  # how to compute the same elsewhere
+    signature: str = ""  # the settings that reproduce the value, as sacrebleu writes them
     better: Literal["higher", "lower"] = "higher"
 
     def with_signature(self, **settings: object) -> "Score":
-        """The same with more in its signature.
+        """A copy of the score with these settings added to its signature.
 
         >>> Score("perplexity", 18.9, 18.1, 19.7, 120).with_signature(engine="off", window=2048).signature
         'engine:off|window:2048'
@@ -60,13 +60,13 @@ class Score:
         return html_table(SCORE_COLUMNS, [self.cells()])
 
     def cells(self) -> tuple[str, ...]:
-        """Name, value, interval, count and signature, as a table shows them."""
+        """Name, value, interval, count and signature, formatted as the cells of a table row."""
         value, low, high = self._format_numbers()
         return self.name, value, f"{low}–{high}", f"{self.count:,}", self.signature
 
     def _format_numbers(self) -> tuple[str, str, str]:
-        shown = lambda x: f"{x:,.{3 if abs(self.value) < 10 else 2}f}"
-        return shown(self.value), shown(self.low), shown(self.high)
+        digits = 3 if abs(self.value) < 10 else 2
+        return f"{self.value:,.{digits}f}", f"{self.low:,.{digits}f}", f"{self.high:,.{digits}f}"
 
     def __str__(self) -> str:
         examples = "example" if self.count == 1 else "examples"
@@ -77,21 +77,21 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class IndicatorTable:
-    """A table of ones and zeros that is mostly zeros, such as examples by classes: where the ones are."""
+    """A sparse matrix of zeros and ones, such as examples by classes, stored as the coordinates of its ones."""
 
-    rows: np.ndarray  # (N,) the example of each one
-    columns: np.ndarray  # (N,)
+    rows: np.ndarray  # (N,) row (the example) of each one
+    columns: np.ndarray  # (N,) column of each one
     shape: tuple[int, int]
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def sum_columns(self, counts: np.ndarray) -> np.ndarray:
-        """Each draw's column sums: (R, n) -> (R, k)."""
-        made = np.zeros((len(counts), self.shape[1]))
-        for sums, row in zip(made, counts, strict=True):
+        """The column sums of each bootstrap sample, given how often it contains each row: (R, n) -> (R, k)."""
+        out = np.zeros((len(counts), self.shape[1]))
+        for sums, row in zip(out, counts, strict=True):
             sums[:] = np.bincount(self.columns, row[self.rows], self.shape[1])
-        return made
+        return out
 
 
 def bootstrap(
@@ -101,9 +101,9 @@ def bootstrap(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """The 95 % percentile interval of a function of sums, over examples drawn with replacement.
+    """The 95 % percentile bootstrap interval of a statistic that is a function of sums over examples.
 
-    `units` has a row for each example; `statistic` gets the sums of some draws, a row for each, and gives each a value.
+    `units` has one row per example. `statistic` takes the column sums of R bootstrap samples, (R, k), and returns R values.
 
     >>> bootstrap(lambda sums: sums[:, 0] / 4, np.array([[1.0], [1.0], [1.0], [1.0]]))
     Interval(low=1.0, high=1.0)
@@ -118,10 +118,10 @@ def resample(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> np.ndarray:
-    """The value of a function of sums for each bootstrap sample; the same seed and number of examples give the same draws."""
+    """The values of a statistic on the bootstrap samples; the same seed and number of examples give the same samples."""
     if bootstrap_samples < 1:
         raise ValueError(
-            f"bootstrap_samples is {bootstrap_samples}; an interval needs one draw at least, and some hundreds to mean something."
+            f"bootstrap_samples is {bootstrap_samples}; give at least 1, and some hundreds for a meaningful interval."
         )
     count, width = len(units), units.shape[1]
     return np.concatenate(
@@ -135,11 +135,11 @@ def _percentile_interval(values: np.ndarray) -> Interval:
 
 
 def resample_indices(count: int, bootstrap_samples: int, seed: int, *, width: int = 1) -> Iterator[np.ndarray]:
-    """The examples of each draw, (some draws, count) at a time so that memory stays small."""
+    """Yield the example indices of the bootstrap samples, in chunks of shape (samples, count) that bound the memory."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    some = max(1, MAX_CELLS_AT_ONCE // max(count, width))
-    for start in range(0, bootstrap_samples, some):
-        yield generator.integers(count, size=(min(some, bootstrap_samples - start), count))
+    chunk = max(1, MAX_CELLS_AT_ONCE // max(count, width))
+    for start in range(0, bootstrap_samples, chunk):
+        yield generator.integers(count, size=(min(chunk, bootstrap_samples - start), count))
 
 
 def measure(
@@ -152,7 +152,7 @@ def measure(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """A metric's value over all examples, and its interval, by one and the same function of sums."""
+    """Compute a metric on all examples and its bootstrap interval, both by the same function of sums."""
     if not len(units):
         raise ValueError(f"{name} of no examples is not defined; give at least one example with its gold answer.")
     value = float(statistic(_sum_resamples(units, np.ones((1, len(units)))))[0])
@@ -168,10 +168,10 @@ _recorded_resamples: ContextVar[dict[str, np.ndarray] | None] = ContextVar("reco
 
 @contextmanager
 def record_resamples() -> Iterator[dict[str, np.ndarray]]:
-    """Collect the bootstrap values of every metric that is measured inside, by name.
+    """Record the bootstrap values of every metric that is computed inside the context, by name.
 
-    The draws are the same for every system that is scored on the same examples, so the difference of the values of two systems
-    is a paired bootstrap.
+    Systems that are scored on the same examples get the same bootstrap samples, so the differences between the values of two
+    systems are a paired bootstrap.
     """
     token = _recorded_resamples.set(recorded := {})
     try:
@@ -181,15 +181,15 @@ def record_resamples() -> Iterator[dict[str, np.ndarray]]:
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:
-    """The first sum over the second; nothing over nothing is nothing."""
+    """The first sum divided by the second; 0 where the second is 0."""
     return np.divide(sums[:, 0], sums[:, 1], out=np.zeros(len(sums)), where=sums[:, 1] != 0)
 
 
 def check_pairs(name: str, gold: Sized, answers: Sized) -> None:
-    """One answer for each gold answer, or an error."""
+    """Raise an error unless there is one prediction per gold answer."""
     if len(gold) != len(answers):
         raise ValueError(
-            f"{name}: {len(gold):,} gold but {len(answers):,} answers; one answer for each example is needed."
+            f"{name}: got {len(gold):,} gold answers but {len(answers):,} predictions; give one prediction per example."
         )
 
 
@@ -198,8 +198,8 @@ def _sum_resamples(units: np.ndarray | IndicatorTable, counts: np.ndarray) -> np
 
 
 def resample_counts(count: int, bootstrap_samples: int, seed: int, width: int) -> Iterator[np.ndarray]:
-    """How often each draw has each example, (some draws, count)."""
+    """Yield how often each bootstrap sample contains each example, in chunks of shape (samples, count)."""
     for indices in resample_indices(count, bootstrap_samples, seed, width=width):
-        some = len(indices)
-        places = indices + count * np.arange(some)[:, None]
-        yield np.bincount(places.ravel(), minlength=some * count).reshape(some, count).astype(np.float64)
+        rows = len(indices)
+        cells = indices + count * np.arange(rows)[:, None]
+        yield np.bincount(cells.ravel(), minlength=rows * count).reshape(rows, count).astype(np.float64)

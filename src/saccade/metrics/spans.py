@@ -1,4 +1,4 @@
-"""Spans in tagged words, found and counted by the rules of conlleval, the script of the CoNLL shared tasks.
+"""Span F1 for named entities and other tagged spans, by the rules of conlleval, the script of the CoNLL shared tasks.
 
 Tjong Kim Sang and Buchholz, 2000: https://aclanthology.org/W00-0726/
 """
@@ -16,7 +16,7 @@ TAG_PREFIXES = ("B", "I", "E", "S", "O")  # begin, inside, end, single, outside
 
 
 class Span(NamedTuple):
-    """Words from `start` up to but not including `end`, and what they are."""
+    """A labeled span of words, from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanCounts:
-    """How many spans are right, in the gold, and among the answers."""
+    """The numbers of correct, gold and predicted spans."""
 
     correct: int
     gold: int
@@ -45,33 +45,33 @@ class SpanCounts:
 
 
 def extract_spans(tags: Sequence[str]) -> list[Span]:
-    """The spans of one sentence; an I- with nothing of its kind before it begins a span, as conlleval has it.
+    """The spans of one sentence; an I- tag that does not continue a span of its kind begins one, as in conlleval.
 
     >>> extract_spans(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [Span(start=0, end=2, kind='PER'), Span(start=3, end=4, kind='LOC'), Span(start=4, end=5, kind='LOC')]
     >>> extract_spans(["B-PER", "I-LOC"])
     [Span(start=0, end=1, kind='PER'), Span(start=1, end=2, kind='LOC')]
     """
-    found: list[Span] = []
-    start, before, kind = 0, "O", ""
-    for i, (prefix, what) in enumerate([*map(_split_tag, tags), ("O", "")]):
-        begins = prefix != "O" and (prefix in "BS" or before in "OES" or what != kind)
-        if before != "O" and (begins or prefix == "O"):
-            found.append(Span(start, i, kind))
+    spans: list[Span] = []
+    start, previous, kind = 0, "O", ""
+    for i, (prefix, next_kind) in enumerate([*map(_split_tag, tags), ("O", "")]):
+        begins = prefix != "O" and (prefix in "BS" or previous in "OES" or next_kind != kind)
+        if previous != "O" and (begins or prefix == "O"):
+            spans.append(Span(start, i, kind))
         if begins:
             start = i
-        before, kind = prefix, what
-    return found
+        previous, kind = prefix, next_kind
+    return spans
 
 
 def count_spans(gold: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]) -> dict[str, SpanCounts]:
-    """The counts of each kind of span."""
-    right, there, said = Counter[str](), Counter[str](), Counter[str]()
-    for wanted, got in _paired_spans(gold, answers):
-        there.update(span.kind for span in wanted)
-        said.update(span.kind for span in got)
-        right.update(span.kind for span in set(wanted) & set(got))
-    return {kind: SpanCounts(right[kind], there[kind], said[kind]) for kind in sorted(there | said)}
+    """The numbers of correct, gold and predicted spans of each kind."""
+    correct, expected, predicted = Counter[str](), Counter[str](), Counter[str]()
+    for gold_spans, predicted_spans in _paired_spans(gold, answers):
+        expected.update(span.kind for span in gold_spans)
+        predicted.update(span.kind for span in predicted_spans)
+        correct.update(span.kind for span in set(gold_spans) & set(predicted_spans))
+    return {kind: SpanCounts(correct[kind], expected[kind], predicted[kind]) for kind in sorted(expected | predicted)}
 
 
 def span_f1(
@@ -81,12 +81,13 @@ def span_f1(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """F1 of whole spans, kind and both ends right, over all kinds together.
+    """Micro-averaged F1 of spans; a span is correct if its kind and both ends match.
 
     >>> span_f1([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "B-PER"]]).value
     0.5
     """
-    units = [[2 * len(set(wanted) & set(got)), len(wanted) + len(got)] for wanted, got in _paired_spans(gold, answers)]
+    pairs = _paired_spans(gold, answers)
+    units = [[2 * len(set(expected) & set(predicted)), len(expected) + len(predicted)] for expected, predicted in pairs]
     return measure(
         "span_f1",
         ratio,
@@ -101,17 +102,19 @@ def _paired_spans(
 ) -> list[tuple[list[Span], list[Span]]]:
     check_pairs("span_f1", gold, answers)
     pairs = []
-    for i, (right, said) in enumerate(zip(gold, answers, strict=True)):
-        if len(right) != len(said):
+    for i, (gold_tags, predicted_tags) in enumerate(zip(gold, answers, strict=True)):
+        if len(gold_tags) != len(predicted_tags):
             raise ValueError(
-                f"Sentence {i} has {len(right)} gold tags but {len(said)} answers; a tag for each word is needed."
+                f"Sentence {i} has {len(gold_tags)} gold tags but {len(predicted_tags)} predicted tags; one per word is needed."
             )
-        pairs.append((extract_spans(right), extract_spans(said)))
+        pairs.append((extract_spans(gold_tags), extract_spans(predicted_tags)))
     return pairs
 
 
 def _split_tag(tag: str) -> tuple[str, str]:
     prefix, _, kind = tag.partition("-")
     if prefix not in TAG_PREFIXES:
-        raise ValueError(f"The tag {tag!r} is none of B-, I-, E-, S- with a kind, or O; for other tags use accuracy.")
+        raise ValueError(
+            f"The tag {tag!r} is not O or B-, I-, E-, S- with a kind, such as B-PER; for other tags use accuracy."
+        )
     return prefix, kind

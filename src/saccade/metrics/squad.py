@@ -1,8 +1,8 @@
-"""Exact match and F1 of extracted answers as SQuAD counts them, and the threshold at which to say that there is no answer.
+"""SQuAD exact match and F1 of extracted answers, and the threshold for predicting that a question has no answer.
 
-The rules are those of SQuAD 2.0's own script: case, punctuation, English articles and white space do not count; of several
-gold answers the best match counts; a question without an answer is right when nothing is said. Without such questions the
-numbers are those of SQuAD 1.1. Rajpurkar, Jia and Liang, 2018: https://aclanthology.org/P18-2124/
+The rules are those of the SQuAD 2.0 evaluation script: case, punctuation, English articles and whitespace are ignored; of
+several gold answers the best match counts; for a question without an answer, the empty prediction is correct. Without such
+questions the numbers are those of SQuAD 1.1. Rajpurkar, Jia and Liang, 2018: https://aclanthology.org/P18-2124/
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs,
 from saccade.metrics.texts import normalize_answer
 from saccade.text.scripts import split_words
 
-GoldAnswers = Sequence[Sequence[str]]  # the gold answers of each question; none where it has no answer
+GoldAnswers = Sequence[Sequence[str]]  # the gold answers of each question; empty if it has no answer
 
 
 def answer_match(gold: Sequence[str], answer: str) -> float:
-    """1 if what was said is one of the gold answers, or nothing where there is none.
+    """Exact match: 1 if the prediction is one of the gold answers, or is empty where there are none.
 
     >>> answer_match(["the Eiffel Tower", "Paris"], "Eiffel tower!"), answer_match([], "Paris"), answer_match([], "")
     (1.0, 0.0, 1.0)
@@ -27,20 +27,21 @@ def answer_match(gold: Sequence[str], answer: str) -> float:
 
 
 def answer_f1(gold: Sequence[str], answer: str) -> float:
-    """The F1 of the words that were said, against the gold answer that they fit best; in Chinese, Japanese or Thai of the
-    characters, as MLQA and CMRC count them.
+    """The token F1 of a prediction against the best matching gold answer.
+
+    Tokens are words; in Chinese, Japanese and Thai they are characters, as in MLQA and CMRC.
 
     >>> answer_f1(["a small red boat"], "red boat"), answer_f1([], ""), answer_f1(["boat"], ""), answer_f1(["東京都"], "東京")
     (0.8, 1.0, 0.0, 0.8)
     """
     words = split_words(normalize_answer(answer))
-    return max(_token_f1(split_words(right), words) for right in _normalize_gold(gold))
+    return max(_token_f1(split_words(reference), words) for reference in _normalize_gold(gold))
 
 
 def squad(
     gold: GoldAnswers, answers: Sequence[str], *, bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES, seed: int = 0
 ) -> list[Score]:
-    """F1 and exact match of all answers, "" being no answer; where both kinds of questions occur, of each kind too.
+    """F1 and exact match, where "" predicts no answer; with both kinds of questions, also for each kind.
 
     >>> for score in squad([["Ann"], ["a red boat"]], ["ann", "boat"]):
     ...     print(f"{score.name} {score.value:.3f}")
@@ -58,23 +59,22 @@ def squad(
             ("answerable_exact_match", "HasAns_exact", answer_match, True),
             ("unanswerable_accuracy", "NoAns_exact", answer_match, False),
         ]
-    found = []
-    for name, theirs, value, kind in kinds:
+    scores = []
+    for name, squad_name, value, kind in kinds:
         pairs = [(g, a) for g, a in zip(gold, answers, strict=True) if kind is None or bool(g) is kind]
         rows = np.array([[value(g, a), 1.0] for g, a in pairs]).reshape(-1, 2)
-        found.append(
-            measure(name, ratio, rows, signature=f"SQuAD 2.0 {theirs}", bootstrap_samples=bootstrap_samples, seed=seed)
-        )
-    return found
+        signature = f"SQuAD 2.0 {squad_name}"
+        scores.append(measure(name, ratio, rows, signature=signature, bootstrap_samples=bootstrap_samples, seed=seed))
+    return scores
 
 
 def best_threshold(
     margins: Sequence[float], answered_scores: Sequence[float], unanswered_scores: Sequence[float]
 ) -> float:
-    """The margin above which to say nothing, so that the sum of scores is the highest; of several, the middle of the widest.
+    """The margin above which to predict no answer, such that the sum of the scores is highest.
 
-    A margin is how much surer a model is of no answer than of its best one; `said` and `silent` are what each question
-    scores when that answer is given and when none is.
+    A margin is the score of no answer minus the score of the best answer. `answered_scores` and `unanswered_scores` are the
+    scores of each question with that answer and with no answer. If several ranges are best, the middle of the widest is returned.
 
     >>> best_threshold([-3.0, -1.0, 2.0], answered_scores=[1.0, 0.5, 0.0], unanswered_scores=[0.0, 0.0, 1.0])
     0.5
@@ -82,20 +82,20 @@ def best_threshold(
     order = np.argsort(margins, kind="stable")
     levels, first = np.unique(np.asarray(margins, float)[order], return_index=True)
     gains = np.add.reduceat((np.asarray(answered_scores, float) - np.asarray(unanswered_scores, float))[order], first)
-    totals = np.concatenate([[0.0], gains.cumsum()])  # when the questions up to each level are answered
-    edges = np.concatenate([[levels[0] - 2.0], levels, [levels[-1] + 2.0]])  # beyond the ends, a step of one
+    totals = np.concatenate([[0.0], gains.cumsum()])  # if the questions up to each margin are answered
+    edges = np.concatenate([[levels[0] - 2.0], levels, [levels[-1] + 2.0]])  # one step of 1 beyond each end
     best = np.flatnonzero(totals >= totals.max() - 1e-9)
     widest = best[np.argmax(edges[best + 1] - edges[best])]
     return float((edges[widest] + edges[widest + 1]) / 2)
 
 
 def _normalize_gold(gold: Sequence[str]) -> list[str]:
-    """Gold answers as they are compared; one of which nothing is left does not count, and none at all is no answer."""
-    return [right for right in map(normalize_answer, gold) if right] or [""]
+    """The normalized gold answers without empty ones; [""] if none is left, which stands for no answer."""
+    return [text for text in map(normalize_answer, gold) if text] or [""]
 
 
 def _token_f1(reference: list[str], answer: list[str]) -> float:
     if not reference or not answer:
         return float(reference == answer)
-    same = sum((Counter(reference) & Counter(answer)).values())
-    return 2 * same / (len(reference) + len(answer))
+    shared = sum((Counter(reference) & Counter(answer)).values())
+    return 2 * shared / (len(reference) + len(answer))

