@@ -27,11 +27,11 @@ def cells(html: str) -> list[str]:
 
 def test_a_score_is_a_row_and_a_result_a_table():
     assert cells(SCORE._repr_html_()) == ["accuracy", "0.893", "0.879–0.907", "1,821", "engine:plain"]
-    result = RunResult("the end of the schedule", 1200, {"dev": [SCORE], "test": [SCORE]}, notes=("dev: <low>.",))
+    result = RunResult("end of schedule", 1200, {"dev": [SCORE], "test": [SCORE]}, notes=("dev: <low>.",))
     assert cells(result._repr_html_())[0::6] == ["dev", "test"]
-    assert "ended after 1,200 steps by the end of the schedule. dev: &lt;low&gt;." in result._repr_html_()
+    assert "finished after 1,200 steps (end of schedule). dev: &lt;low&gt;." in result._repr_html_()
     assert str(result).splitlines() == [
-        "ended after 1,200 steps by the end of the schedule",
+        "finished after 1,200 steps (end of schedule)",
         f"dev   {SCORE}",
         f"test  {SCORE}",
         "dev: <low>.",

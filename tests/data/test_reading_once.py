@@ -13,6 +13,7 @@ import pytest
 from saccade.cli import main
 from saccade.data.read.open_text import HEAD_CACHE, hash_file, open_source, read_lines
 from saccade.data.read.reader import hash_data
+from saccade.data.streaming import text as streamed_text
 
 opens: list[str] = []
 
@@ -61,6 +62,41 @@ def test_training_opens_its_data_at_most_twice(name, count, most, tmp_path, caps
     opens.clear()
     assert main(["train", "label", "--data", str(path), "--dry-run", *TINY]) == 0
     assert 1 <= opens.count(os.path.realpath(path)) <= most
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.tsv.gz", "a.json", "squad.json"])
+def test_a_check_that_infers_the_task_opens_its_data_at_most_twice(name, tmp_path, capsys):
+    path = tmp_path / name
+    if name == "a.json":
+        path.write_text(json.dumps([{"text": text, "label": label} for text, label in rows(30_000)], indent=1))
+    elif name == "squad.json":
+        articles = [{"title": "a", "paragraphs": [question(i) for i in range(k, k + 50)]} for k in range(0, 5_000, 50)]
+        path.write_text(json.dumps({"version": "1", "data": articles}))
+    else:
+        write(path, 30_000)
+    time.sleep(0.05)
+    opens.clear()
+    assert main(["data", "check", str(path)]) == 0
+    assert 1 <= opens.count(os.path.realpath(path)) <= 2
+    assert f"task: {'span' if name == 'squad.json' else 'label'}" in capsys.readouterr().out
+
+
+def question(number):
+    text = f"The answer to question {number} is {number * 7}, and that is all there is to say of it here."
+    answer = {"text": str(number * 7), "answer_start": text.index(f"is {number * 7},") + 3}
+    return {"context": text, "qas": [{"id": str(number), "question": f"What is {number}?", "answers": [answer]}]}
+
+
+@pytest.mark.parametrize("end", ["--dry-run", "--train.max-steps=2"])
+def test_a_text_larger_than_memory_is_opened_for_its_head_its_index_and_its_tokens(end, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(streamed_text, "MIN_STREAMED_BYTES", 1 << 20)
+    monkeypatch.setattr(streamed_text, "MAX_DEV_CHARACTERS", 1 << 16)
+    path = tmp_path / "a.txt"
+    path.write_text("".join(text + "\n" for text, _ in rows(40_000)))
+    time.sleep(0.05)
+    opens.clear()
+    assert main(["train", "language", "--data", str(path), "--out", str(tmp_path / "run"), *TINY, end]) == 0
+    assert opens.count(os.path.realpath(path)) <= (2 if end == "--dry-run" else 3)
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])

@@ -206,15 +206,15 @@ def test_layers_heads_and_kinds_are_chosen_or_refused_by_name(translator, reader
     looks = saccade.look(translator, (TEXTS[0], "the rates"), layers=[0], heads=[1])
     assert {one.layer for one in looks} == {0}
     assert {one.heads for one in looks} == {(1,)}
-    with pytest.raises(ValueError, match="There are 2 layers, numbered from 0; asked for 5"):
+    with pytest.raises(ValueError, match="Layer 5 does not exist; the model has 2 layers, numbered from 0"):
         saccade.look(reader, "the", layers=[5])
     with pytest.raises(ValueError, match="2 heads, numbered from 0"):
         saccade.look(reader, "the", heads=[9])
-    with pytest.raises(ValueError, match=r"No map is of kind gate.*layer 0, self"):
+    with pytest.raises(ValueError, match=r"No map of kind gate.*layer 0, self"):
         looks.select("gate")
     with pytest.raises(ValueError, match=r"transformer_encoder reads text.*got int"):
         saccade.look(reader, 7)
-    with pytest.raises(ValueError, match="path of a run is needed; got NoneType"):
+    with pytest.raises(ValueError, match="path of a run; got NoneType"):
         saccade.look(None, "the")
 
 

@@ -79,7 +79,7 @@ def test_value_norms_are_kept_on_disk_and_missing_ones_say_why(reader, tmp_path)
     pooled = saccade.look(reader, TEXTS[0], reduce=Downsample(2))[0]
     assert pooled.pooled
     assert not looks[0].pooled
-    with pytest.raises(ValueError, match=r"pooled.*choose rows"):
+    with pytest.raises(ValueError, match=r"downsampled.*select rows"):
         pooled.weight_by_value_norm()
 
 
@@ -119,7 +119,7 @@ def test_a_text_that_was_given_or_ended_is_not_called_cut(translator):
         ending.body.head.score.weight.zero_()
         ending.body.head.score.weight[end] = 1.0
     looks = saccade.look(ending, TEXTS[0], decoding=GenerationConfig(max_new_tokens=2))
-    assert (looks.truncated_at, looks.no_answer_reason) == (None, "the text that it wrote is empty")
+    assert (looks.truncated_at, looks.no_answer_reason) == (None, "the generated text is empty")
 
 
 def test_what_the_model_did_not_read_is_counted(tmp_path, capsys):
@@ -138,17 +138,14 @@ def _short_bert():
 
 def test_a_model_that_does_not_answer_says_why_and_never_its_family(tmp_path, capsys):
     bare = made("transformer_encoder")
-    assert (
-        saccade.look(bare, TEXTS[0]).no_answer_reason
-        == "the model has no output head, so it only encodes what it reads"
-    )
+    assert saccade.look(bare, TEXTS[0]).no_answer_reason == "the model has no output head, so it only encodes its input"
     masked = made("bert", config=_short_bert(), head="lm")
     assert "none is masked" in saccade.look(masked, TEXTS[0]).no_answer_reason
     asks = made("bert", config=_short_bert(), head="span")
     assert "only one text was given" in saccade.look(asks, TEXTS[0]).no_answer_reason
     paints = new("dalle", dalle.Config(300, 8, layers=1, heads=2, ffn_width=8, image_size=8, cell_size=4)).eval()
     paints.tokenizer = train_tokenizer(TEXTS, "bpe", 300)
-    assert saccade.look(paints, TEXTS[0]).no_answer_reason == "it paints a picture instead of writing"
+    assert saccade.look(paints, TEXTS[0]).no_answer_reason == "the model generates an image, not a text"
     for model, name in ((bare, "transformer_encoder"), (masked, "bert")):
         assert main(["look", str(model.save(tmp_path / name)), TEXTS[0]]) == 0
         first = capsys.readouterr().out.splitlines()[0]

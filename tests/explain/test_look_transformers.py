@@ -294,9 +294,9 @@ def test_what_cannot_be_looked_at_is_refused_by_name():
         saccade.look(bert, 7, tokenizer=tokenizer)
     with pytest.raises(saccade.UsageError, match=r"tokenizer of transformers is needed.*got str"):
         saccade.look(bert, TEXT, tokenizer="bert-base-uncased")
-    with pytest.raises(saccade.UsageError, match="There are 3 layers, numbered from 0; asked for 5"):
+    with pytest.raises(saccade.UsageError, match="Layer 5 does not exist; the model has 3 layers, numbered from 0"):
         saccade.look(bert, TEXT, tokenizer=tokenizer, layers=[5])
-    with pytest.raises(saccade.UsageError, match=r"There are \d+ rows, numbered from 0; asked for 99"):
+    with pytest.raises(saccade.UsageError, match=r"Row 99 does not exist; the maps have \d+ rows, numbered from 0"):
         saccade.look(bert, TEXT, tokenizer=tokenizer, queries=[99])
     deberta = hf.DebertaV2Model(hf.DebertaV2Config(vocab_size=40, **WIDTHS))
     with pytest.raises(saccade.ModelError, match=r"DebertaV2Model \(deberta-v2\)"):
@@ -313,7 +313,7 @@ def test_what_cannot_be_looked_at_is_refused_by_name():
         saccade.look(make("t5"), TEXT, tokenizer=TOKENIZERS["t5"], decoding=GenerationConfig(regex="a+"))
     with pytest.raises(saccade.UsageError, match="a model of saccade has its own"):
         saccade.look("runs/reviews", TEXT, tokenizer=tokenizer)
-    with pytest.raises(saccade.UsageError, match="path of a run is needed; got Linear"):
+    with pytest.raises(saccade.UsageError, match="path of a run; got Linear"):
         saccade.look(torch.nn.Linear(2, 2), TEXT)
 
 

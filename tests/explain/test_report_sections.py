@@ -134,8 +134,8 @@ def test_rows_are_chosen_by_the_command_and_what_makes_no_sense_is_said(run, cap
     assert main(["look", run, ONE, "--query", "1", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["heads"]
     for wrong, said in (
-        ([ONE, "--query", "99"], "rows, numbered from 0; asked for 99"),
-        ([ONE, "--query", "-1"], "asked for -1"),
+        ([ONE, "--query", "99"], "Row 99 does not exist; the maps have"),
+        ([ONE, "--query", "-1"], "Row -1 does not exist"),
         ([ONE, "--architecture"], "about the model alone"),
         ([ONE, OTHER, "--compare-word", "bank", "--safetensors", "x"], "--safetensors keeps maps"),
     ):

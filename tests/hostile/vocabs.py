@@ -135,7 +135,7 @@ POOLING: dict[str, tuple[Write, tuple[str, ...]]] = {
     "5,000 modules": (put_json(MODULES, NORMAL * 5_000), (MODULES, "5,000")),
     "a module of code": (module("evil.Module"), (MODULES, "evil.Module")),
     "a module of the system": (module("os.system"), (MODULES, "os.system")),
-    "a module that is not built here": (module("sentence_transformers.models.LSTM", "1_LSTM"), (MODULES, "LSTM")),
+    "a module that is not supported": (module("sentence_transformers.models.LSTM", "1_LSTM"), (MODULES, "LSTM")),
     "a layer before any pooling": (module("sentence_transformers.models.Dense", "1_Dense"), (MODULES, "order")),
     "a layer without its weights": (
         both(directory("1_Pooling"), put_json(MODULES, [*NORMAL, POOLS, DENSE])),
@@ -159,7 +159,7 @@ POOLING: dict[str, tuple[Write, tuple[str, ...]]] = {
     "pooling in words": (pooled({"pooling_mode_cls_token": "yes"}), (POOL, "pooling_mode_cls_token")),
     "pooling of a thousand kinds": (pooled({"pooling_mode": ["cls"] * 1000}), (POOL, "pooling_mode")),
     "pooling of a list": (pooled({"pooling_mode": [["cls"]]}), (POOL, "pooling_mode")),
-    "pooling that is not built here": (pooled({"pooling_mode_median_tokens": True}), (POOL, "median")),
+    "pooling that is not supported": (pooled({"pooling_mode_median_tokens": True}), (POOL, "median")),
     "a length in words": (beside(LENGTH, {"max_seq_length": "many"}), (LENGTH, "max_seq_length")),
     "a length of nothing": (beside(LENGTH, {"max_seq_length": 0}), (LENGTH, "max_seq_length")),
     "a length that never ends": (beside(LENGTH, {"max_seq_length": 10**30}), (LENGTH, "max_seq_length")),

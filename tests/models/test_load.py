@@ -118,7 +118,7 @@ def test_vectors_of_texts(tmp_path):
 
     config = bert.Config(vocab=320, width=12, layers=2, heads=3, ffn_width=20, max_positions=16)
     model = Model(bert.FAMILY, config, bert.Bert(config)).eval()
-    with pytest.raises(ValueError, match="came without a tokenizer"):
+    with pytest.raises(ValueError, match="has no tokenizer"):
         saccade.embed(model, ["a"])
     model.tokenizer = text.train_tokenizer(["a bank of a river", "the bank raised rates"], "characters", 300)
     model.pooling = Pooling(layers=(Normalize(),))

@@ -44,7 +44,7 @@ def test_num_labels_beside_fewer_names(home, names):
     model = load(home)
     assert model.labels == tuple(theirs.config.id2label.values()) == ("LABEL_0", "LABEL_1", "LABEL_2")
     assert torch.equal(model.head.score.weight, theirs.classifier.weight)
-    assert "3 as num_labels says; id2label names 2" in str(model.report)
+    assert "3, by num_labels; the 2 names in id2label" in str(model.report)
 
 
 def test_a_number_of_labels_that_is_none(home):

@@ -499,7 +499,7 @@ def test_what_stands_twice_or_lacks_settings_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("dec-cell: ssru", "dec-cell: gru", "dec-cell = 'gru' is not built here; only 'ssru' is"),
+        ("dec-cell: ssru", "dec-cell: gru", "dec-cell = 'gru' is not supported; only 'ssru' is"),
         ("postprocess: dan", "postprocess: da", "transformer-postprocess = 'da'"),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess = 'n'"),
         ("activation: relu", "activation: gelu", "transformer-ffn-activation = 'gelu'"),

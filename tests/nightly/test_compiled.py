@@ -25,7 +25,9 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_compiled_writer_writes_what_the_plain_one_does(family, monkeypatch):
-    monkeypatch.setattr(engine, "choose_precision", lambda model, precision: PrecisionChoice(COMPILED, "asked for by a test"))
+    monkeypatch.setattr(
+        engine, "choose_precision", lambda model, precision: PrecisionChoice(COMPILED, "asked for by a test")
+    )
     torch.manual_seed(2)
     plain = new(family, FAMILIES[family]).eval()
     quick = fast(plain)

@@ -1,4 +1,4 @@
-"""Heads of published classes that are not built here, or that config.json does not name: reported, and kept on demand."""
+"""Heads of published classes that are not supported, or that config.json does not name: reported, and kept on demand."""
 
 import json
 

@@ -147,7 +147,7 @@ def test_transformers_loads_what_we_save_by_itself(trained, tmp_path):
     ("arguments", "said"),
     [
         (([], "bpee", 300), "Did you mean 'bpe'"),
-        (([], "bpe", 100), "`vocab` is 100; a number from 261"),
+        (([], "bpe", 100), "`vocab` is 100; it must be a number from 261"),
         (([], "bytes", 100), "leave `vocab` out"),
         (("a string", "words", 10), "Put it in a list"),
     ],
@@ -420,11 +420,11 @@ def test_errors_say_what_came(trained):
     tokenizer = trained["bytes"]
     with pytest.raises(ValueError, match=r"Text 1 has 11 characters; at most 10 .* Divide it .* `max_characters`"):
         tokenizer.encode_batch(["a", "b" * 11], max_characters=10)
-    with pytest.raises(ValueError, match=r"half a character .* at place 2"):
+    with pytest.raises(ValueError, match=r"lone surrogate .* at index 2"):
         tokenizer.encode("ab\ud800")
-    with pytest.raises(ValueError, match="Text 0 is a bytes"):
+    with pytest.raises(ValueError, match="Text 0 is of type bytes"):
         tokenizer.encode(b"ab")
-    with pytest.raises(ValueError, match="Id 999 at place 1 is not in the vocabulary, whose ids are 0 to 260"):
+    with pytest.raises(ValueError, match="Id 999 at index 1 is not in the vocabulary, whose ids are 0 to 260"):
         tokenizer.decode([1, 999])
     with pytest.raises(ValueError, match="got one string"):
         tokenizer.encode_batch("ab")

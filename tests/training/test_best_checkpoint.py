@@ -92,9 +92,9 @@ def looks(monkeypatch: pytest.MonkeyPatch, values: list[tuple[float, float, floa
 @pytest.mark.parametrize(
     ("values", "kept", "rival"),
     [
-        ([(0.0, 1, 3.0), (0.0, 2, 2.0), (0.0, 3, 2.5)], 4, "step 6 had chrf 3, where the model that is kept had 2"),
+        ([(0.0, 1, 3.0), (0.0, 2, 2.0), (0.0, 3, 2.5)], 4, "step 6 had chrf 3; the best model had 2"),
         ([(0.0, 1, 3.0), (0.0, 2, 3.0), (0.0, 2, 3.0)], 6, ""),
-        ([(0.5, 1, 3.0), (0.4, 2, 2.0), (0.4, 1, 2.0)], 2, "step 4 had chrf 2, where the model that is kept had 1"),
+        ([(0.5, 1, 3.0), (0.4, 2, 2.0), (0.4, 1, 2.0)], 2, "step 4 had chrf 2; the best model had 1"),
         ([(0.5, 1, 3.0), (0.4, 2, 2.0), (0.6, 1, 2.0)], 6, ""),
         ([(0.5, 1, 3.0), (math.nan, math.nan, math.nan), (0.5, 1, math.nan)], 6, ""),
     ],
@@ -109,7 +109,7 @@ def test_of_equal_scores_the_lower_loss_is_kept_and_then_the_later(home, monkeyp
     stored = load_file(home / "out" / "checkpoints" / f"step-{kept:08d}" / "model.safetensors")
     assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
     said = [event.text for event in events if isinstance(event, Message) and "every other score" in event.text]
-    assert [text.endswith(rival) and f"the model of step {kept} is kept, by its bleu" in text for text in said] == (
+    assert [text.endswith(rival) and f"the best model by bleu is that of step {kept};" in text for text in said] == (
         [True] if rival else []
     )
 

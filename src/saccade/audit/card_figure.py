@@ -1,4 +1,4 @@
-"""A picture for the card: where a model looks in one text, of which its people say which, or which we wrote."""
+"""The attention map on a model card, for the example text of the statements or for a default sentence."""
 
 import base64
 import re
@@ -15,14 +15,14 @@ from saccade.text.language_id import load_languages
 
 CARD_FIGURE_FILE = "looks.png"
 FIGURE_CAPTION = (
-    "The map that says most, the mean of its heads: a row for each token that looks, a column for each that is looked at. A "
-    "weight is the share that the value of a token has in the sum at this place. It does not say how large that value is, nor "
-    "that the answer depends on it."
+    "The most informative attention map, averaged over its heads: queries in rows, keys in columns. A weight is the fraction of "
+    "a token's value in the weighted sum at a position. It says neither how large that value is, nor that the prediction depends "
+    "on it."
 )
 
 
 def write_card_figure(records: RunRecords, task: Task | None) -> Path | None:
-    """Look at the text of a card and draw it beside the weights; None where a model reads no texts."""
+    """Draw the attention map of the card's example text next to the weights; None if the model takes no text."""
     path, text = records.model_directory / CARD_FIGURE_FILE, example_text(records)
     path.unlink(missing_ok=True)
     try:
@@ -31,42 +31,43 @@ def write_card_figure(records: RunRecords, task: Task | None) -> Path | None:
             if can_read_sentence(task)
             else None
         )
-    except ValueError:  # such as a model that came without a tokenizer
+    except ValueError:  # for example a model without a tokenizer
         return None
     if looks is None or not looks.maps:
         return None
-    seen = looks.most_informative()
-    if seen.kind not in ("self", "cross"):
+    best = looks.most_informative()
+    if best.kind not in ("self", "cross"):
         return save_attention_plot(looks, path)
     return save_figure(
-        plot_heatmap(seen.mean, seen.query_names, seen.key_names, f"{seen.title}, mean of its heads"), path
+        plot_heatmap(best.mean, best.query_names, best.key_names, f"{best.title}, mean over heads"), path
     )
 
 
 def read_card_figure(records: RunRecords) -> CardImage | None:
-    """What `draw` left, for both forms of the card; None where it left nothing."""
+    """The image that `write_card_figure` wrote, as a file and as a data URI; None if there is none."""
     path = records.model_directory / CARD_FIGURE_FILE
     if not path.is_file():
         return None
     data = base64.b64encode(path.read_bytes()).decode()
     return CardImage(
         CARD_FIGURE_FILE,
-        f"Where it looked in: {example_text(records)}",
+        f"Attention for: {example_text(records)}",
         FIGURE_CAPTION,
         f"data:image/png;base64,{data}",
     )
 
 
 def can_read_sentence(task: Task | None) -> bool:
-    """Whether a sentence is something that a model for a task can be given."""
+    """Whether models for a task take sentences as input."""
     return task is None or task.reads_sentences
 
 
 def example_text(records: RunRecords) -> str:
-    """The text that was stated; else a sentence of ours in the first language that was stated, or in English."""
+    """The example text of the statements; else a built-in sentence in the first stated language, or in English."""
     stated = records.statements.get("model", "example")
     if stated:
         return str(stated)
-    told = records.statements.get("model", "languages")
-    code = next((code for code in (told if isinstance(told, list) else ()) if code in load_languages()), "en")
+    languages = records.statements.get("model", "languages")
+    codes = languages if isinstance(languages, list) else ()
+    code = next((code for code in codes if code in load_languages()), "en")
     return re.split(r"(?<=[.。।])\s*", load_languages()[code].sample_text)[1]

@@ -1,4 +1,4 @@
-"""What stands on a model card, section by section, under the headings that public summaries of training data ask for."""
+"""The sections of a model card; those on data have the headings that public summaries of training data ask for."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,8 +19,8 @@ from saccade.render.page import CodeBlock, FactList, Heading
 from saccade.tasks.base import Task
 from saccade.tasks.counterfactual_augment import SWAP_ORDER
 
-DEFAULT_CORE_WATTS = 10.0  # of a busy core, where nobody states another
-MAX_EXAMPLES_SHOWN = 6  # of a suite that are shown
+DEFAULT_CORE_WATTS = 10.0  # power of a busy core, unless the statements give another value
+MAX_EXAMPLES_SHOWN = 6  # examples shown for each suite
 MODALITIES = {
     "text": "text",
     "texts": "text",
@@ -32,9 +32,9 @@ MODALITIES = {
 
 
 def make_card_sections(records: RunRecords, task: Task | None) -> list[CardSection]:
-    """All sections in order."""
+    """All sections in the order of the card."""
     return [
-        CardSection("The model", (_model_facts(records, task),)),
+        CardSection("Model", (_model_facts(records, task),)),
         CardSection("Use", (_statement_facts(records, "model", ("intended_use", "out_of_scope")),)),
         CardSection(
             "Training data",
@@ -43,66 +43,76 @@ def make_card_sections(records: RunRecords, task: Task | None) -> list[CardSecti
         CardSection("Harms", (_statement_facts(records, "harm"),)),
         CardSection("Scores", tuple(_score_blocks(records))),
         CardSection("Audits", tuple(_audit_blocks(records, task))),
-        CardSection("Training and its cost", tuple(_training_blocks(records))),
-        CardSection("Looking inside", tuple(_attention_blocks(records))),
-        CardSection("Settings, and making it again", tuple(_reproduction_blocks(records))),
+        CardSection("Training and compute", tuple(_training_blocks(records))),
+        CardSection("Attention", tuple(_attention_blocks(records))),
+        CardSection("Settings and reproduction", tuple(_reproduction_blocks(records))),
     ]
 
 
 def _statement_facts(records: RunRecords, table: str, names: tuple[str, ...] = ()) -> FactList:
-    """The answers of a table, in the order of the questions."""
-    asked = [one for one in QUESTIONS if one.table == table and (not names or one.name in names)]
-    return FactList(tuple((one.title, records.statements.format_answer(table, one.name)) for one in asked))
+    """The answers to the questions of a table, or to some of them, in their order."""
+    questions = [
+        question for question in QUESTIONS if question.table == table and (not names or question.name in names)
+    ]
+    format_answer = records.statements.format_answer
+    return FactList(tuple((question.title, format_answer(table, question.name)) for question in questions))
 
 
 def _model_facts(records: RunRecords, task: Task | None) -> FactList:
-    run, result, told = records.settings.get("run", {}), records.result, records.statements.format_answer
-    own = records.config.get("saccade", {})
+    run, result, format_answer = records.settings.get("run", {}), records.result, records.statements.format_answer
+    config = records.config.get("saccade", {})
     family = (
-        result.get("family") or run.get("family") or own.get("family") or records.config.get("model_type") or NOT_STATED
+        result.get("family")
+        or run.get("family")
+        or config.get("family")
+        or records.config.get("model_type")
+        or NOT_STATED
     )
     count = result.get("parameters")
     size = (
-        f"{count:,}" if isinstance(count, int) else f"{count_weights(records.model_directory):,} numbers in its files"
+        f"{count:,}"
+        if isinstance(count, int)
+        else f"{count_weights(records.model_directory):,} values in the weight files"
     )
     roles = () if task is None else task.roles(())
-    kinds = dict.fromkeys(MODALITIES.get(role.kind, "") for role in roles)
+    modalities = dict.fromkeys(MODALITIES.get(role.kind, "") for role in roles)
     return FactList(
         (
-            ("Provider", told("model", "provider")),
-            ("Task", f"{task.name}: {task.description}" if task else "none: a body without a head"),
-            ("Modality", ", ".join(filter(None, kinds)) or NOT_STATED),
+            ("Provider", format_answer("model", "provider")),
+            ("Task", f"{task.name}: {task.description}" if task else "none: a base model without a head"),
+            ("Modality", ", ".join(filter(None, modalities)) or NOT_STATED),
             ("Architecture", str(family)),
             ("Parameters", size),
-            ("Begun from", _initial_weights(run)),
-            ("Languages", told("model", "languages")),
-            ("Licence", told("model", "license")),
+            ("Initial weights", _initial_weights(run)),
+            ("Languages", format_answer("model", "languages")),
+            ("License", format_answer("model", "license")),
             ("Weights", f"SHA-256 {records.weights_digest}"),
-            ("Made with", f"saccade {result['version']}" if "version" in result else NOT_STATED),
+            ("Trained with", f"saccade {result['version']}" if "version" in result else NOT_STATED),
         )
     )
 
 
 def _initial_weights(run: Mapping[str, Any]) -> str:
     model = run.get("model", "")
-    return f"the model {model}" if "/" in model else "new weights" if run else NOT_STATED
+    return f"the model {model}" if "/" in model else "random" if run else NOT_STATED
 
 
 def _data_facts(records: RunRecords, task: Task | None) -> FactList:
     run, counts = records.settings.get("run", {}), records.result.get("examples", {})
-    files = ", ".join(run.get("data", ())) or (f"saccade's own sample {task.sample}" if run and task else NOT_STATED)
-    told = ", ".join(f"{count:,} {split}" for split, count in counts.items())
-    facts = [("Files", files), ("Hash", run.get("digest", NOT_STATED)), ("Examples", told or NOT_STATED)]
-    if twins := run.get("augmentation", {}):
-        facts.append(("Twins", _describe_augmentation(twins)))
+    sample = f"saccade's built-in sample {task.sample}" if run and task else NOT_STATED
+    files = ", ".join(run.get("data", ())) or sample
+    examples = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+    facts = [("Files", files), ("Hash", run.get("digest", NOT_STATED)), ("Examples", examples or NOT_STATED)]
+    if augmentation := run.get("augmentation", {}):
+        facts.append(("Data augmentation", _describe_augmentation(augmentation)))
     return FactList(tuple(facts))
 
 
 def _describe_augmentation(augmentation: Mapping[str, Any]) -> str:
     if SWAP_ORDER in augmentation:
-        return f"all {augmentation[SWAP_ORDER]:,} pairs were learnt in both orders (task.augment)"
-    made = ", ".join(f"{name} {count:,}" for name, count in augmentation.items() if name != "lexicon") or "none"
-    return f"swapped twins of training examples were learnt beside them (task.augment): {made}"
+        return f"all {augmentation[SWAP_ORDER]:,} pairs were trained on in both orders (task.augment)"
+    counts = ", ".join(f"{name} {count:,}" for name, count in augmentation.items() if name != "lexicon") or "none"
+    return f"counterfactual copies of training examples (task.augment), by dimension: {counts}"
 
 
 def _score_blocks(records: RunRecords) -> Iterator[CardBlock]:
@@ -110,60 +120,57 @@ def _score_blocks(records: RunRecords) -> Iterator[CardBlock]:
         yield NOT_STATED
         return
     rows = tuple(
-        (split, one.name, f"{one.value:.4g}", "{:.4g} to {:.4g}".format(*score_interval(one)), f"{one.count:,}")
-        for split, one in records.scores
+        (split, score.name, f"{score.value:.4g}", "{:.4g} to {:.4g}".format(*score_interval(score)), f"{score.count:,}")
+        for split, score in records.scores
     )
-    yield AuditTable("", ("data", "score", "value", "95 % interval", "examples"), rows)
-    yield "The intervals come from drawing the held-out examples again; they say nothing of other data."
+    yield AuditTable("", ("data", "score", "value", "95 % CI", "examples"), rows)
+    yield "Confidence intervals (CI) are bootstrapped over the held-out examples; they do not extend to other data."
 
 
 def _audit_blocks(records: RunRecords, task: Task | None) -> Iterator[CardBlock]:
     for name, audited in records.audits.items():
         yield from _suite_blocks(name, audited)
     if records.comparison is not None and records.comparison.weights_digest == records.weights_digest:
-        yield Heading("What was done about it")
+        yield Heading("Comparison with an earlier audit")
         yield records.comparison.table
         yield " ".join([*records.comparison.notes, COMPARISON_WARNING])
-    for name, why in records.missing.items():
-        yield f"The suite {name} was not run: {why}."
-    for name, why in inapplicable_suites(task).items():
-        yield f"The suite {name} does not apply: {why}."
+    for name, reason in records.missing.items():
+        yield f"The suite {name} was not run: {reason}."
+    for name, reason in inapplicable_suites(task).items():
+        yield f"The suite {name} does not apply: {reason}."
     if not records.audits:
         yield "No suite has been run on this model."
 
 
-def _suite_blocks(name: str, audited: AuditRecord) -> Iterator[CardBlock]:
-    found = audited.result
+def _suite_blocks(name: str, audit: AuditRecord) -> Iterator[CardBlock]:
+    result, fingerprint = audit.result, audit.fingerprint
     yield Heading(f"Suite {name}")
-    if found.estimates:
-        yield AuditTable("", ("figure", "value", "95 % interval", "cases", "read against"), _estimate_rows(found))
+    if result.estimates:
+        yield AuditTable("", ("metric", "value", "95 % CI", "cases", "baseline"), _estimate_rows(result))
     else:
-        yield "It was run, and found nothing that it could measure."
-    yield f"How to read it: {found.interpretation}"
-    if found.notes:
-        yield " ".join(note if note.endswith(".") else f"{note}." for note in found.notes)
-    yield from found.tables
-    if found.examples is not None:
-        shown = found.examples
-        yield AuditTable(shown.title, shown.columns, shown.rows[:MAX_EXAMPLES_SHOWN])
-    yield f"What it does not show: {found.limitations}"
-    data = (
-        f" and data {audited.fingerprint.data_digest[:MAX_DIGEST_CHARACTERS_SHOWN]}"
-        if audited.fingerprint.data_digest
-        else ""
-    )
-    yield f"Made by saccade {audited.version} of weights {audited.fingerprint.weights_digest[:MAX_DIGEST_CHARACTERS_SHOWN]}{data}."
+        yield "The suite was run, but there was nothing that it could measure."
+    yield f"Interpretation: {result.interpretation}"
+    if result.notes:
+        yield " ".join(note if note.endswith(".") else f"{note}." for note in result.notes)
+    yield from result.tables
+    if result.examples is not None:
+        examples = result.examples
+        yield AuditTable(examples.title, examples.columns, examples.rows[:MAX_EXAMPLES_SHOWN])
+    yield f"Limitations: {result.limitations}"
+    data = f" and data {fingerprint.data_digest[:MAX_DIGEST_CHARACTERS_SHOWN]}" if fingerprint.data_digest else ""
+    weights = fingerprint.weights_digest[:MAX_DIGEST_CHARACTERS_SHOWN]
+    yield f"Measured by saccade {audit.version} on weights {weights}{data}."
 
 
-def _estimate_rows(found: SuiteResult) -> tuple[tuple[str, ...], ...]:
-    def against(one: Estimate) -> str:
-        if one.baseline is None:
+def _estimate_rows(result: SuiteResult) -> tuple[tuple[str, ...], ...]:
+    def format_baseline(estimate: Estimate) -> str:
+        if estimate.baseline is None:
             return "–"
-        return f"{one.baseline:.3g}, {'apart' if one.is_significant else 'not told apart'}"
+        return f"{estimate.baseline:.3g}, {'significant' if estimate.is_significant else 'not significant'}"
 
     return tuple(
-        (one.name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.count:,}", against(one))
-        for one in found.estimates
+        (one.name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.count:,}", format_baseline(one))
+        for one in result.estimates
     )
 
 
@@ -174,24 +181,25 @@ def _training_blocks(records: RunRecords) -> Iterator[CardBlock]:
     if records.cpu_seconds is not None:
         stated = records.statements.get("computing", "watts")
         watts = float(stated) if isinstance(stated, int | float) else DEFAULT_CORE_WATTS
-        how = "as stated by the provider" if stated else "assumed, as none are stated"
-        energy = f"{records.cpu_seconds * watts / 3.6e6:.3g} kWh: an estimate, not a measurement, at {watts:g} watts a busy core"
+        origin = "as stated by the provider" if stated else "the default, as no value is stated"
+        kwh = records.cpu_seconds * watts / 3.6e6
+        energy = f"{kwh:.3g} kWh: an estimate, not a measurement, at {watts:g} watts per busy core ({origin})"
         processes = result.get("processes", 1)
-        several = f", of the first of {processes} processes" if processes > 1 else ""
+        process = f", of the first of {processes} processes" if processes > 1 else ""
         facts[1:] = [
-            ("CPU time", f"{records.cpu_seconds:,.1f} seconds in the steps of training{several}"),
-            ("Energy", f"{energy} ({how}); memory, disks, cooling and other devices are not in it"),
+            ("CPU time", f"{records.cpu_seconds:,.1f} seconds in training steps{process}"),
+            ("Energy", f"{energy}; memory, disks, cooling and other devices are not included"),
         ]
     yield FactList(tuple(facts))
 
 
 def _attention_blocks(records: RunRecords) -> Iterator[CardBlock]:
     if (records.directory / "report.html").is_file():
-        yield "report.html in the run has its curves, its worst answers and pictures of where it looked."
-    if (drawn := read_card_figure(records)) is not None:
-        yield drawn
+        yield "report.html in the run has its training curves, its worst predictions and attention maps."
+    if (figure := read_card_figure(records)) is not None:
+        yield figure
     yield CodeBlock('saccade look DIRECTORY "a text" --html looks.html')
-    yield "In Python, every weight of attention can be read while the model answers:"
+    yield "In Python, all attention weights of a forward pass can be recorded:"
     yield CodeBlock(
         "import saccade\n\n"
         'model = saccade.load("DIRECTORY")\n'
@@ -203,9 +211,9 @@ def _attention_blocks(records: RunRecords) -> Iterator[CardBlock]:
 
 def _reproduction_blocks(records: RunRecords) -> Iterator[CardBlock]:
     if not records.settings:
-        yield f"How it was trained is {NOT_STATED}: it came to saccade as it is."
+        yield f"How it was trained is {NOT_STATED}: the model was trained elsewhere and imported."
         return
-    yield f"With saccade {records.result.get('version', __version__)}, the same data and these settings as run.toml:"
+    yield f"With saccade {records.result.get('version', __version__)}, the same data, and these settings as run.toml:"
     run = dict(records.settings["run"])
     run["model"] = run["model"] or run["family"]
     yield CodeBlock(tomli_w.dumps({**records.settings, "run": run}))

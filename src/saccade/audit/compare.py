@@ -1,12 +1,12 @@
-"""Two audits in one table: each figure before and after something was done about it, and whether the two can be told apart.
+"""Comparison of two audits, such as before and after a bias mitigation: each metric, its difference and its significance.
 
-The interval of a difference is made of the two intervals (Zou and Donner 2008, doi 10.1002/sim.3095), as if the cases had
-nothing to do with each other. Where both audits ask the same texts, true intervals are narrower, so a difference that is told
-apart is one, and some that are not may be.
+The confidence interval of a difference is derived from the two intervals (Zou and Donner 2008, doi 10.1002/sim.3095), as if the
+cases were independent. If both audits use the same texts, the true interval is narrower: a difference reported as significant
+is significant, and some of the others may be too.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,16 +14,16 @@ from saccade.audit.fingerprints import MAX_DIGEST_CHARACTERS_SHOWN, AuditRecord
 from saccade.audit.suite import AuditTable, Estimate
 
 COMPARISON_WARNING = (
-    "This does not solve it. Words of a list are exchanged or forbidden, and words of a list measure what comes of it, so these "
-    "figures move more easily than what people get to read. Whom the list does not name, and what is said of them in other "
-    "words, is as it was. A figure that is not told apart from the one before has not been shown to be the same. Read the "
-    "examples, and say in the harm statement what remains."
+    "This does not solve the problem. Mitigations swap or exclude listed words, and audits measure the effect with listed words, "
+    "so these metrics improve more easily than what people get to read. Groups that the list does not name, and statements about "
+    "them in other words, are as before. A difference that is not significant does not show that nothing changed. Read the "
+    "examples, and state in the harm statement what remains."
 )
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One figure of a suite, before and after.
+    """One metric of a suite, before and after.
 
     >>> row = ComparisonRow("counterfactual", Estimate("flips", 0.5, 0.4, 0.6, 90), Estimate("flips", 0.1, 0.04, 0.2, 90))
     >>> [round(bound, 3) for bound in (row.difference, *row.confidence_interval)], row.is_significant
@@ -40,24 +40,25 @@ class ComparisonRow:
 
     @property
     def confidence_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the difference."""
-        one, other = self.before, self.after
-        below = math.hypot(other.value - other.low, one.high - one.value)
-        above = math.hypot(other.high - other.value, one.value - one.low)
+        """The 95 % confidence interval of the difference."""
+        before, after = self.before, self.after
+        below = math.hypot(after.value - after.low, before.high - before.value)
+        above = math.hypot(after.high - after.value, before.value - before.low)
         return self.difference - below, self.difference + above
 
     @property
     def is_significant(self) -> bool:
+        """Whether the confidence interval of the difference excludes zero."""
         low, high = self.confidence_interval
-        return low > 0 or high < 0  # what is no number differs from nothing
+        return low > 0 or high < 0  # False for NaN
 
 
 @dataclass(frozen=True)
 class AuditComparison:
-    """What a later audit has of an earlier one's figures."""
+    """The metrics that a later audit shares with an earlier one."""
 
-    compared_to: str  # the model before
-    weights_digest: str  # of the model after
+    compared_to: str  # name of the earlier model
+    weights_digest: str  # of the later model
     rows: tuple[ComparisonRow, ...]
     notes: tuple[str, ...] = ()
 
@@ -67,29 +68,29 @@ class AuditComparison:
 
     @property
     def table(self) -> AuditTable:
-        """The table for a person."""
+        """The comparison as a table of text."""
         rows = tuple(
             (
-                one.suite,
-                one.before.name,
-                _format_estimate(one.before),
-                _format_estimate(one.after),
-                _format_difference(one),
+                row.suite,
+                row.before.name,
+                _format_estimate(row.before),
+                _format_estimate(row.after),
+                _format_difference(row),
             )
-            for one in self.rows
+            for row in self.rows
         )
-        heads = ("suite", "figure", f"before ({self.compared_to})", "after", "after less before")
-        return AuditTable("Before and after", heads, rows)
+        columns = ("suite", "metric", f"before ({self.compared_to})", "after", "difference")
+        return AuditTable("Before and after", columns, rows)
 
     def as_dict(self) -> dict[str, Any]:
         rows = [
-            asdict(one)
+            asdict(row)
             | {
-                "difference": one.difference,
-                "confidence_interval": list(one.confidence_interval),
-                "is_significant": one.is_significant,
+                "difference": row.difference,
+                "confidence_interval": list(row.confidence_interval),
+                "is_significant": row.is_significant,
             }
-            for one in self.rows
+            for row in self.rows
         ]
         return {
             "compared_to": self.compared_to,
@@ -101,52 +102,58 @@ class AuditComparison:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "AuditComparison":
-        """What `as_dict` made, read again."""
-        rows = (ComparisonRow(one["suite"], Estimate(**one["before"]), Estimate(**one["after"])) for one in raw["rows"])
+        """Restore a comparison from the output of `as_dict`."""
+        rows = (ComparisonRow(row["suite"], Estimate(**row["before"]), Estimate(**row["after"])) for row in raw["rows"])
         return cls(raw["compared_to"], raw["weights_digest"], tuple(rows), tuple(raw["notes"]))
 
 
-def _format_estimate(one: Estimate) -> str:
-    return f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})"
+def _format_estimate(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def _format_difference(row: ComparisonRow) -> str:
     low, high = row.confidence_interval
-    return f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f}), {'apart' if row.is_significant else 'not told apart'}"
+    verdict = "significant" if row.is_significant else "not significant"
+    return f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f}), {verdict}"
 
 
 def compare_audits(
     before: Mapping[str, AuditRecord], after: Mapping[str, AuditRecord], compared_to: str, weights_digest: str
 ) -> AuditComparison:
-    """Suite by suite, the figures that both audits have; `of` says whose the earlier ones are."""
+    """Compare, suite by suite, the metrics that both audits have; `compared_to` names the earlier model."""
     rows: list[ComparisonRow] = []
     notes: list[str] = []
-    for name, now in after.items():
-        was = before.get(now.result.suite)  # what was written under a rule is read against what was written without
-        if was is None:
+    for name, new in after.items():
+        old = before.get(new.result.suite)  # an audit with bad words is compared with the one without
+        if old is None:
             notes.append(f"{name}: {compared_to} was not audited with this suite, so there is nothing to compare.")
             continue
-        old, new = ({one.name: one for one in audited.result.estimates} for audited in (was, now))
-        rows += [ComparisonRow(name, old[figure], one) for figure, one in new.items() if figure in old]
-        notes += _comparison_notes(name, was, now, [*(old.keys() - new.keys()), *(new.keys() - old.keys())])
+        old_estimates, new_estimates = ({one.name: one for one in audit.result.estimates} for audit in (old, new))
+        rows += [
+            ComparisonRow(name, old_estimates[metric], estimate)
+            for metric, estimate in new_estimates.items()
+            if metric in old_estimates
+        ]
+        notes += _comparison_notes(name, old, new, old_estimates.keys() ^ new_estimates.keys())
     return AuditComparison(compared_to, weights_digest, tuple(rows), tuple(notes))
 
 
-def _comparison_notes(name: str, was: AuditRecord, now: AuditRecord, lone: Sequence[str]) -> list[str]:
-    """What keeps two audits from being compared as they stand."""
-    found = []
+def _comparison_notes(name: str, old: AuditRecord, new: AuditRecord, unmatched: Collection[str]) -> list[str]:
+    """Differences in data, classifier and metrics that limit the comparison of two audits."""
+    notes = []
     if (
-        was.fingerprint.data_digest != now.fingerprint.data_digest
-        or was.fingerprint.builtin_data_digest != now.fingerprint.builtin_data_digest
+        old.fingerprint.data_digest != new.fingerprint.data_digest
+        or old.fingerprint.builtin_data_digest != new.fingerprint.builtin_data_digest
     ):
-        marks = (audited.fingerprint.data_digest or audited.fingerprint.builtin_data_digest for audited in (was, now))
-        before, after = (mark[:MAX_DIGEST_CHARACTERS_SHOWN] or "none" for mark in marks)
-        found.append(f"{name}: the texts that were asked are not the same ({before} before, {after} after).")
-    if was.result.classifier_name != now.result.classifier_name:
-        before, after = (audited.result.classifier_name or "our own" for audited in (was, now))
-        found.append(
-            f"{name}: the judge is not the same ({before} before, {after} after), so neither is what is judged."
+        digests = (audit.fingerprint.data_digest or audit.fingerprint.builtin_data_digest for audit in (old, new))
+        before, after = (digest[:MAX_DIGEST_CHARACTERS_SHOWN] or "none" for digest in digests)
+        notes.append(f"{name}: the two audits used different texts ({before} before, {after} after).")
+    if old.result.classifier_name != new.result.classifier_name:
+        before, after = (audit.result.classifier_name or "built-in" for audit in (old, new))
+        notes.append(
+            f"{name}: the two audits used different classifiers ({before} before, {after} after), "
+            "so their scores are not comparable."
         )
-    if lone:
-        found.append(f"{name}: only one of the two audits has {', '.join(sorted(lone))}.")
-    return found
+    if unmatched:
+        notes.append(f"{name}: only one of the two audits has {', '.join(sorted(unmatched))}.")
+    return notes

@@ -1,4 +1,4 @@
-"""The gate: a model goes out with both statements and a current audit, or with a reason for which it has none."""
+"""The export gate: a model is exported with both statements and current audits, or with a stated reason why it lacks them."""
 
 from saccade.audit.fingerprints import stale_reason
 from saccade.audit.registry import suites_for
@@ -10,16 +10,16 @@ from saccade.tasks.base import Task
 
 
 class ExportRefused(ModelError):
-    """A model that may not go out yet."""
+    """The export gate refuses a model because statements or audits are missing."""
 
 
 def missing_items(records: RunRecords, task: Task | None) -> list[str]:
-    """What a model still lacks, in lines for a person; none where it may go out."""
+    """What a model lacks for an export, in sentences; empty if it passes the gate."""
     return [*missing_statements(records), *missing_suites(records, task)]
 
 
 def missing_statements(records: RunRecords) -> list[str]:
-    """What the statements still lack."""
+    """The required answers that the statements lack, in sentences."""
     lines = []
     for table, name in STATEMENTS.items():
         if blanks := records.statements.missing_answers(table):
@@ -27,39 +27,37 @@ def missing_statements(records: RunRecords) -> list[str]:
                 cure = f"saccade card {records.directory} --init writes {STATEMENTS_FILE} with the questions"
             else:
                 cure = f"fill in {records.statements.path}"
-            lines.append(f"the {name} says nothing of {', '.join(blanks)}; {cure}")
+            lines.append(f"the {name} lacks {', '.join(blanks)}; {cure}")
     return lines
 
 
 def missing_suites(records: RunRecords, task: Task | None) -> list[str]:
-    """Which suites have not been run on this model as it is."""
-    found = ((suite, _why_missing(suite, records)) for suite in suites_for(task))
-    again = f"saccade audit {records.directory} --suite"
-    return [f"the suite {suite.name} {why}; {again} {suite.name} runs it" for suite, why in found if why]
+    """The suites that have not been run on the current weights and data, in sentences."""
+    reasons = ((suite, _why_missing(suite, records)) for suite in suites_for(task))
+    command = f"saccade audit {records.directory} --suite"
+    return [f"the suite {suite.name} {reason}; {command} {suite.name} runs it" for suite, reason in reasons if reason]
 
 
 def _why_missing(suite: Suite, records: RunRecords) -> str:
     if suite.name in records.missing and not records.settings:
-        return ""  # a model that came from elsewhere, whose training data nobody here has; its card says so
-    audited = records.audits.get(suite.name)
-    if audited is None:
+        return ""  # an imported model, whose training data are not available; its card says so
+    audit = records.audits.get(suite.name)
+    if audit is None:
         return "has not been run"
-    if "splits" in suite.requires and records.settings and audited.fingerprint.files != records.data:
-        return f"was run on other data ({', '.join(audited.fingerprint.files)}) than this run learnt from"
-    if (
-        audited.fingerprint.builtin_data_digest
-        and audited.fingerprint.builtin_data_digest != suite.builtin_data_digest()
-    ):
-        return "is stale (its own sentences are others now)"
-    why = stale_reason(audited.fingerprint, records.weights_digest)
-    return f"is stale ({why})" if why else ""
+    fingerprint = audit.fingerprint
+    if "splits" in suite.requires and records.settings and fingerprint.files != records.data:
+        return f"was run on other data ({', '.join(fingerprint.files)}) than this run was trained on"
+    if fingerprint.builtin_data_digest and fingerprint.builtin_data_digest != suite.builtin_data_digest():
+        return "is stale (its built-in sentences have changed)"
+    reason = stale_reason(fingerprint, records.weights_digest)
+    return f"is stale ({reason})" if reason else ""
 
 
 def check_gate(records: RunRecords, task: Task | None) -> None:
-    """Refuse a model that lacks something, with all that it lacks."""
+    """Raise `ExportRefused` with everything that a model lacks for an export."""
     if lines := missing_items(records, task):
-        told = "".join(f"\n  - {line}" for line in lines)
+        missing = "".join(f"\n  - {line}" for line in lines)
         raise ExportRefused(
-            f"{records.directory} is not ready to go out:{told}\n"
-            'Do that first, or export it with --unaudited "REASON", which its card will carry.'
+            f"{records.directory} is not ready for export:{missing}\n"
+            'Do this first, or export with --unaudited "REASON"; the card will state the reason.'
         )

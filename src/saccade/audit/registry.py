@@ -1,4 +1,4 @@
-"""Every suite, a line each, and which of them a task is held to."""
+"""The table of audit suites, and which of them apply to a task."""
 
 from saccade.audit.suite import Suite
 from saccade.audit.suites.counterfactual import CounterfactualSuite
@@ -14,19 +14,19 @@ SUITES: list[Suite] = [DataSuite(), CounterfactualSuite(), StereotypeSuite(), Ge
 
 
 def suites_for(task: Task | None) -> list[Suite]:
-    """The suites that say something of models for a task."""
+    """The suites that apply to models for a task."""
     return [] if task is None else [suite for suite in SUITES if not suite.not_applicable(task)]
 
 
 def inapplicable_suites(task: Task | None) -> dict[str, str]:
-    """Of each other suite why it does not."""
+    """The suites that do not apply to models for a task, each with the reason."""
     if task is None:
-        return dict.fromkeys((suite.name for suite in SUITES), "this body has no head, so it answers nothing yet")
-    return {suite.name: why for suite in SUITES if (why := suite.not_applicable(task))}
+        return dict.fromkeys((suite.name for suite in SUITES), "this model has no head, so it makes no predictions yet")
+    return {suite.name: reason for suite in SUITES if (reason := suite.not_applicable(task))}
 
 
 def find_suite(name: str) -> Suite:
-    """The suite of that name, or an error with the nearest."""
+    """The suite with this name; an unknown name raises an error that suggests the nearest one."""
     for suite in SUITES:
         if suite.name == name:
             return suite

@@ -1,4 +1,4 @@
-"""Sections of a card in two forms: Markdown, as the hub shows it, and an HTML page in the style of the run report."""
+"""Rendering of model cards: Markdown, as the Hugging Face hub shows it, and an HTML page in the style of the run report."""
 
 import json
 import re
@@ -14,7 +14,7 @@ FrontMatterValue = str | float | bool | Sequence[Any] | dict[str, Any]
 
 @dataclass(frozen=True)
 class CardImage:
-    """A picture in a file beside the card, what it shows, and the same as an address that needs no file."""
+    """An image of a card: its file next to the card, and the same as a data URI."""
 
     file: str
     title: str
@@ -33,7 +33,7 @@ class CardSection:
 
 @dataclass(frozen=True)
 class CardBanner:
-    """What a card begins with: a few words that stand out, and what there is to say of them."""
+    """The first lines of a card: a headline in bold, and its explanation."""
 
     headline: str
     text: str
@@ -44,8 +44,8 @@ def render_markdown(title: str, banner: CardBanner, sections: Sequence[CardSecti
     lines = [f"**{banner.headline}** {escape_markdown(banner.text)}", "", f"# {escape_markdown(title)}", ""]
     for section in sections:
         lines += [f"## {section.title}", ""]
-        for part in section.blocks:
-            lines += [_block_to_markdown(part), ""]
+        for block in section.blocks:
+            lines += [_block_to_markdown(block), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -58,7 +58,8 @@ def _block_to_markdown(block: CardBlock) -> str:
     if isinstance(block, Heading):
         return f"### {escape_markdown(block.text)}"
     if isinstance(block, CardImage):
-        return f"![{escape_markdown(block.title)}]({block.file})\n\n{escape_markdown(block.title)}\n\n{escape_markdown(block.caption)}"
+        title = escape_markdown(block.title)
+        return f"![{title}]({block.file})\n\n{title}\n\n{escape_markdown(block.caption)}"
     if isinstance(block, FactList):
         return "\n".join(f"- **{name}:** {escape_markdown(value)}" for name, value in block.entries)
     head = f"**{escape_markdown(block.title)}**\n\n" if block.title else ""
@@ -68,7 +69,7 @@ def _block_to_markdown(block: CardBlock) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that stays text in Markdown: one paragraph, without tags and without emphasis that nobody meant.
+    """Escape text for Markdown: one paragraph, with tags and emphasis marks escaped.
 
     >>> escape_markdown("a <b>\\n*c*")
     'a &lt;b&gt; \\\\*c\\\\*'
@@ -82,9 +83,12 @@ def _escape_cell(text: str) -> str:
 
 
 def render_html(title: str, banner: CardBanner, sections: Sequence[CardSection]) -> str:
-    """The same as a page that needs nothing else."""
+    """The card as a self-contained HTML page."""
     page = [Section(banner.headline, [Paragraph(banner.text)])]
-    page += [Section(one.title, [made for block in one.blocks for made in _page_blocks(block)]) for one in sections]
+    page += [
+        Section(section.title, [part for block in section.blocks for part in _page_blocks(block)])
+        for section in sections
+    ]
     return render_page(title, page)
 
 
@@ -101,7 +105,9 @@ def _page_blocks(block: CardBlock) -> list[Block]:
 
 
 def render_front_matter(values: dict[str, FrontMatterValue]) -> str:
-    """YAML between two rules. Every value is written as JSON, which is YAML too, so that nothing needs to be escaped twice."""
-    told = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
-    lines = ["".join(c if c.isprintable() else " " for c in line) for line in told]  # YAML takes no others
+    """YAML front matter between two `---` lines. Values are written as JSON, which is valid YAML, so no other escaping is needed."""
+    entries = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    lines = [
+        "".join(c if c.isprintable() else " " for c in entry) for entry in entries
+    ]  # YAML forbids control characters
     return "\n".join(["---", *lines, "---", ""])

@@ -1,4 +1,4 @@
-"""What only people know of a model: where its data come from and whom it may harm, asked for in a small TOML file."""
+"""Data and harm statements: what only people know about a model, such as where its data come from and whom it may harm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ AnswerValue = str | list[str] | float
 
 @dataclass(frozen=True)
 class Question:
-    """One blank to fill: where it stands, what is asked, an example of an answer, and whether a statement needs it."""
+    """One entry of statements.toml: its table and key, the question, an example answer, and whether it is required."""
 
     table: str
     name: str
@@ -28,24 +28,31 @@ class Question:
 
 
 QUESTIONS = (
-    Question("model", "name", "Name", "What is it called?", "Reviews of films, small"),
-    Question("model", "provider", "Provider", "Who answers for it, and how can they be reached?", "A. Person, a@b.org"),
-    Question("model", "license", "Licence of the model", "Its licence, by the hub's identifier.", "apache-2.0"),
+    Question("model", "name", "Name", "What is the model called?", "Film reviews, small"),
+    Question("model", "provider", "Provider", "Who is responsible, and how can they be reached?", "A. Person, a@b.org"),
+    Question("model", "license", "License of the model", "Its license, as the hub's identifier.", "apache-2.0"),
     Question(
-        "model", "languages", "Languages", "What it reads and writes, by ISO 639.", '["en", "de"]', empty_value=[]
+        "model",
+        "languages",
+        "Languages",
+        "Languages of its input and output, as ISO 639 codes.",
+        '["en", "de"]',
+        empty_value=[],
     ),
     Question(
         "model", "intended_use", "Intended use", "What is it for, and who should use it?", "Sorting a shop's reviews."
     ),
-    Question("model", "out_of_scope", "Out of scope", "What should it not be used for?", "Judging people who write."),
     Question(
-        "model", "example", "A text of its kind", "On which text shall the card show where it looks?", "A lovely film."
+        "model", "out_of_scope", "Out of scope", "What should it not be used for?", "Judging the authors of texts."
+    ),
+    Question(
+        "model", "example", "Example text", "For which text should the card show an attention map?", "A lovely film."
     ),
     Question(
         "data",
         "language_variety",
         "Language variety",
-        "Which language, dialect and register are the data in?",
+        "Which languages, dialects and registers are the data in?",
         "Informal US English of film fans; few dialect words.",
         True,
     ),
@@ -53,24 +60,24 @@ QUESTIONS = (
         "data",
         "source",
         "Source and provenance",
-        "Where do the data come from, and how did they come to you?",
-        "Reviews of site X, downloaded with its consent.",
+        "Where do the data come from, and how did you obtain them?",
+        "Reviews from site X, downloaded with its consent.",
         True,
     ),
     Question(
         "data",
         "speakers",
         "Speakers and annotators",
-        "Who wrote the texts, and who labelled them: age, gender, origin, pay, if known?",
-        "Mostly men of 18 to 35 from the US; labels are the writers' own stars.",
+        "Who wrote the texts, and who labeled them: age, gender, origin, pay, if known?",
+        "Mostly men of 18 to 35 from the US; labels are the authors' own star ratings.",
         True,
     ),
     Question(
         "data",
         "selection",
         "Selection",
-        "What was taken, what was left out, and by which rule?",
-        "Reviews of 20 to 400 words; 3 of 5 stars left out.",
+        "What was included, what was excluded, and by which rule?",
+        "Reviews of 20 to 400 words; those with 3 of 5 stars excluded.",
         True,
     ),
     Question(
@@ -78,77 +85,82 @@ QUESTIONS = (
         "known_gaps",
         "Known gaps",
         "Who and what is missing or rare, as far as you know?",
-        "No reviews by children; hardly any of films not in English.",
+        "No reviews by children; hardly any of films in other languages than English.",
         True,
     ),
     Question(
         "data",
         "data_types",
-        "Kinds of data",
-        "Public sets, web, users' own, licensed, synthetic?",
-        "A public data set.",
+        "Types of data",
+        "Public datasets, web, user data, licensed, synthetic?",
+        "A public dataset.",
     ),
     Question("data", "period", "Period of collection", "When were the data written or collected?", "2010 to 2012"),
-    Question("data", "license", "Licence of the data", "Under which terms may they be used?", "cc-by-4.0"),
+    Question("data", "license", "License of the data", "Under which terms may they be used?", "cc-by-4.0"),
     Question(
         "harm",
         "behavior",
-        "Harmful behaviour",
-        "What may it do that is harmful?",
+        "Harmful behavior",
+        "What harmful behavior may the model show?",
         "It rates reviews that name women actors lower.",
         True,
     ),
-    Question("harm", "affected_people", "To whom", "Who would be harmed?", "Women who act or direct.", True),
+    Question("harm", "affected_people", "Affected people", "Who would be harmed?", "Women who act or direct.", True),
     Question(
-        "harm", "how_it_harms", "In what way", "How would it harm them?", "Their films are shown to fewer people.", True
+        "harm",
+        "how_it_harms",
+        "Type of harm",
+        "How would it harm them?",
+        "Their films are shown to fewer people.",
+        True,
     ),
     Question(
         "harm",
         "mitigations",
-        "What was done about it",
-        "What did you do against it, and what is left?",
+        "Mitigations",
+        "What did you do against it, and what remains?",
         "Names were masked.",
     ),
     Question(
         "computing",
         "watts",
-        "Watts of a busy core",
-        "For the estimate of energy, if you know it.",
+        "Power of a busy core, in watts",
+        "Power of a busy core in watts, for the energy estimate, if you know it.",
         "7.5",
         empty_value=0.0,
     ),
 )
 TABLE_DESCRIPTIONS = {
-    "model": "The model.",
-    "data": "The data statement: all of the first five are needed before the model is exported.",
-    "harm": "The harm statement: what, to whom and in what way are needed before the model is exported.",
-    "computing": "The cost.",
+    "model": "Model.",
+    "data": "Data statement: the first five are required before the model is exported.",
+    "harm": "Harm statement: the first three are required before the model is exported.",
+    "computing": "Compute.",
 }
 STATEMENTS = {"data": "data statement", "harm": "harm statement"}
 
 
 @dataclass(frozen=True)
 class Statements:
-    """The answers by table and name; what is not there is not stated."""
+    """The answers by table and name; missing ones are "not stated"."""
 
     answers: Mapping[str, Mapping[str, AnswerValue]] = field(default_factory=dict)
     path: Path | None = None
 
     def get(self, table: str, name: str) -> AnswerValue | None:
-        """An answer; None where there is none."""
-        found = self.answers.get(table, {}).get(name)
-        blank = found in ("", [], 0.0) or (isinstance(found, str) and found.strip().lower() in ("", NOT_STATED))
-        return None if found is None or blank else found
+        """The answer to a question; None if it is missing, empty or "not stated"."""
+        answer = self.answers.get(table, {}).get(name)
+        is_blank = answer in ("", [], 0.0) or (isinstance(answer, str) and answer.strip().lower() in ("", NOT_STATED))
+        return None if answer is None or is_blank else answer
 
     def format_answer(self, table: str, name: str) -> str:
-        """An answer in words, or "not stated"."""
-        found = self.get(table, name)
-        return ", ".join(found) if isinstance(found, list) else NOT_STATED if found is None else str(found)
+        """The answer to a question as text, or "not stated"."""
+        answer = self.get(table, name)
+        return ", ".join(answer) if isinstance(answer, list) else NOT_STATED if answer is None else str(answer)
 
     def missing_answers(self, table: str) -> list[str]:
-        """The needed answers of a statement that are missing, by name."""
-        asked = (question for question in QUESTIONS if question.table == table and question.is_required)
-        return [question.name for question in asked if self.get(table, question.name) is None]
+        """The names of the required answers of a table that are missing."""
+        required = (question for question in QUESTIONS if question.table == table and question.is_required)
+        return [question.name for question in required if self.get(table, question.name) is None]
 
     @property
     def is_complete(self) -> bool:
@@ -156,13 +168,13 @@ class Statements:
 
 
 def make_template() -> str:
-    """The file to fill in: a comment with the question and an example before each blank."""
+    """The statements.toml to fill in: each empty answer with its question and an example in a comment."""
     lines = [
-        "# What only you can know of this model. A blank is shown as 'not stated' on its card; nothing is made up for it.",
-        "# saccade card RUN writes the card; saccade card RUN --check says what is still missing.",
+        "# What only you can know about this model. A blank is 'not stated' on its card; nothing is made up.",
+        "# saccade card RUN writes the card; saccade card RUN --check lists what is still missing.",
     ]
-    for table, head in TABLE_DESCRIPTIONS.items():
-        lines += ["", f"[{table}]  # {head}"]
+    for table, description in TABLE_DESCRIPTIONS.items():
+        lines += ["", f"[{table}]  # {description}"]
         for question in (one for one in QUESTIONS if one.table == table):
             empty = {str: '""', list: "[]", float: "0.0"}[type(question.empty_value)]
             lines += [f"# {question.text}  For example: {question.example}", f"{question.name} = {empty}"]
@@ -170,23 +182,25 @@ def make_template() -> str:
 
 
 def write_template(directory: Path) -> Path:
-    """Write the file of questions, never over answers."""
+    """Write statements.toml with the questions; an existing file is never overwritten."""
     path = directory / STATEMENTS_FILE
     if path.exists():
-        raise ModelError(f"{path} is there already; fill it in, or remove it to begin anew.")
+        raise ModelError(f"{path} already exists; fill it in, or remove it to start over.")
     path.write_text(make_template(), encoding="utf-8")
     return path
 
 
 def read_statements(directory: Path) -> Statements:
-    """The answers of a directory; none where nobody was asked."""
+    """Read the statements.toml of a directory; empty statements if there is none."""
     path = directory / STATEMENTS_FILE
     if not path.is_file():
         return Statements()
     try:
         raw = read_toml(path)
     except ValueError as error:
-        raise ModelError(f"{path}: is no TOML ({error}); saccade card RUN --init writes a file to fill in.") from error
+        raise ModelError(
+            f"{path}: is not valid TOML ({error}); correct it, or remove it and run saccade card RUN --init."
+        ) from error
     for table, answers in raw.items():
         if table not in TABLE_DESCRIPTIONS or not isinstance(answers, dict):
             raise ModelError(f"{path}: there is no table [{table}]; {suggest(table, list(TABLE_DESCRIPTIONS))}")
@@ -200,12 +214,12 @@ def _check_answer(path: Path, table: str, name: str, value: Any) -> None:
     if name not in known:
         raise ModelError(f"{path}: [{table}] has no question {name!r}; {suggest(name, list(known))}")
     empty = known[name].empty_value
-    right = (
+    is_valid = (
         isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
         if isinstance(empty, float)
-        else isinstance(value, list) and all(isinstance(one, str) for one in value)
+        else isinstance(value, list) and all(isinstance(item, str) for item in value)
         if isinstance(empty, list)
         else isinstance(value, str)
     )
-    if not right:
+    if not is_valid:
         raise ModelError(f"{path}: {table}.{name} is {value!r}; write it as in the example, {known[name].example}.")

@@ -1,6 +1,6 @@
-"""What an audit is: a suite looks at one model and gives a finding, which says what it measured and what it does not show.
+"""The interface of audit suites: a suite measures one model and returns its estimates, their interpretation and limitations.
 
-A new suite is a file with a class, and a line in `audit/registry.py`.
+A new suite is one file with a class, and one line in `audit/registry.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +16,10 @@ from saccade.tasks.base import Task
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number with its 95 % interval, and the number that it is read against.
+    """A metric with its 95 % confidence interval, and the baseline to compare it with.
 
     >>> print(Estimate("flips", 0.25, 0.125, 0.375, 64, 0.0))
-    flips 0.250 (0.125 to 0.375), 64 cases, against 0: apart
+    flips 0.250 (0.125 to 0.375), 64 cases, baseline 0: significant
     """
 
     name: str
@@ -31,24 +31,26 @@ class Estimate:
 
     @property
     def is_significant(self) -> bool:
-        """Whether chance alone would hardly put the number so far from what it is read against."""
+        """Whether the baseline lies outside the confidence interval."""
         return self.baseline is not None and not self.low <= self.baseline <= self.high
 
     def __str__(self) -> str:
-        against = ""
+        comparison = ""
         if self.baseline is not None:
-            against = f", against {self.baseline:.3g}: {'apart' if self.is_significant else 'not told apart'}"
-        return f"{self.name} {self.value:.3f} ({self.low:.3f} to {self.high:.3f}), {self.count:,} cases{against}"
+            comparison = (
+                f", baseline {self.baseline:.3g}: {'significant' if self.is_significant else 'not significant'}"
+            )
+        return f"{self.name} {self.value:.3f} ({self.low:.3f} to {self.high:.3f}), {self.count:,} cases{comparison}"
 
 
 def estimate_from_score(score: Score, baseline: float | None = None) -> Estimate:
-    """A score as a figure."""
+    """The estimate with the value and interval of a score."""
     return Estimate(score.name, score.value, score.low, score.high, score.count, baseline)
 
 
 @dataclass(frozen=True)
 class AuditTable:
-    """A table: its title, the names of its columns, and its rows."""
+    """A table of an audit, with all cells as text."""
 
     title: str
     columns: tuple[str, ...]
@@ -57,7 +59,7 @@ class AuditTable:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What a suite found: figures, what they are read against, tables, examples, notes, and what all this does not show."""
+    """The result of one suite: estimates, how to interpret them, their limitations, tables, examples and notes."""
 
     suite: str
     estimates: tuple[Estimate, ...]
@@ -66,22 +68,22 @@ class SuiteResult:
     tables: tuple[AuditTable, ...] = ()
     examples: AuditTable | None = None
     notes: tuple[str, ...] = ()
-    bad_words: tuple[str, ...] = ()  # what the model was forbidden to write
-    classifier_name: str = ""  # who judged what it wrote, if not our own judge
+    bad_words: tuple[str, ...] = ()  # words that were excluded from generation
+    classifier_name: str = ""  # the regard classifier; "" for the built-in one
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "SuiteResult":
-        """What `as_dict` made, read again."""
+        """Restore a result from the output of `as_dict`."""
         examples = raw.get("examples")
         return cls(
             raw["suite"],
-            tuple(Estimate(**one) for one in raw["estimates"]),
+            tuple(Estimate(**estimate) for estimate in raw["estimates"]),
             raw["interpretation"],
             raw["limitations"],
-            tuple(_table_from_dict(one) for one in raw.get("tables", ())),
+            tuple(_table_from_dict(table) for table in raw.get("tables", ())),
             None if examples is None else _table_from_dict(examples),
             tuple(raw.get("notes", ())),
             tuple(raw.get("bad_words", ())),
@@ -95,40 +97,43 @@ def _table_from_dict(raw: Mapping[str, Any]) -> AuditTable:
 
 @dataclass(frozen=True)
 class AuditSubject:
-    """What is audited: a model with its task, data that it did not learn from, and those that it did."""
+    """The input of a suite: a model with its task, held-out data, training data and options."""
 
     task: Task
     model: Model | None = None
     held_out: Sequence[Example] = ()
     splits: Splits | None = None
-    group_by: str = ""  # the column by which scores are told apart; its values are the role of that name
-    test_sentences: tuple[Path, ...] = ()  # test sentences of the user's own
-    bad_words: tuple[str, ...] = ()  # words that the model may not write
-    regard_classifier: tuple[Task, Model] | None = None  # who judges what it writes, if not our own judge
-    classifier_name: str = ""  # that judge's name and the mark of its weights, for the record
+    group_by: str = ""  # column for disaggregated scores; its values are in the role `group` of the examples
+    test_sentences: tuple[Path, ...] = ()  # files of the user's own test sentences
+    bad_words: tuple[str, ...] = ()  # words that are excluded from generation
+    regard_classifier: tuple[Task, Model] | None = None  # None: the built-in classifier
+    classifier_name: str = ""  # name and weights digest of `regard_classifier`, for the record
     on_progress: Callable[[int, int | None], None] = field(default=lambda done, of: None)
 
     def need_model(self) -> Model:
         if self.model is None:
-            raise ValueError("This suite asks a model, and there is none; name a run.")
+            raise ValueError("This suite needs a model, and the audit has none; name a run instead of a task.")
         return self.model
 
 
 class Suite:
-    """One line of SUITES."""
+    """Base class of audit suites; `audit/registry.py` lists them."""
 
     name: ClassVar[str]
-    description: ClassVar[str]  # one line for a person
-    requires: ClassVar[tuple[str, ...]] = ()  # what it needs of a subject beside the model: "held_out", "splits"
-    generates_text: ClassVar[bool] = False  # it judges texts that the model writes, so words can be forbidden there
+    description: ClassVar[str]  # one line for `--suite list`
+    requires: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields of the subject that it needs besides the model: "held_out", "splits"
+    generates_text: ClassVar[bool] = False  # it evaluates generated text, so bad words can be excluded from generation
 
     def not_applicable(self, task: Task) -> str:
-        """Why it says nothing of models for a task; "" where it applies."""
+        """The reason why the suite does not apply to models for a task; "" if it applies."""
         raise NotImplementedError
 
     def run(self, subject: AuditSubject) -> SuiteResult:
+        """Measure the model of a subject."""
         raise NotImplementedError
 
     def builtin_data_digest(self) -> str:
-        """A mark of the test sentences that it brings along, so that others make an audit stale; "" where it brings none."""
+        """The hash of the suite's built-in test sentences, so that a change of them makes audits stale; "" if it has none."""
         return ""

@@ -201,6 +201,7 @@ def _stream_train(
         ),
         len(indexed.examples),
         indexed.examples.sample,
+        indexed.examples.tail,
     )
     notes.append(f"{int(ends[-1]):,} characters: streamed from the files, not held in memory.")
     return Records(streamed, notes, rejects), ends

@@ -1,12 +1,12 @@
-"""Heads and layers switched off: for a while, for good, and what the task's own score loses without each.
+"""Head ablation, importance and pruning: switch off attention heads or layers, and measure how much the score of a task drops.
 
-    with without(model, [switch]): ...                  # as if these heads had nothing to say
-    for one in importance(task, model, examples): print(one)
-    silence(model, switches)                            # the same for good: zeros, and the shape stays
-    remove(model, switches).save("smaller")             # the same for good, and what they took is saved
+    with ablate_heads(model, head_refs): ...            # off inside the block
+    for result in measure_head_importance(task, model, examples): print(result)
+    zero_heads(model, head_refs)                        # a copy with zeros in the output projection, same shapes
+    prune_heads(model, head_refs).save("smaller")       # a smaller copy without the parameters of these heads
 
-A head that is off passes zeros to the output projection. Squeeze-and-excitation that is off lets all channels pass; a
-recurrent layer that is off says nothing.
+An ablated head passes zeros to the output projection. Ablated squeeze-and-excitation passes all channels unchanged; an ablated
+recurrent layer outputs zeros.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,68 +32,66 @@ from saccade.parts.squeeze_excite import SqueezeExcite
 from saccade.tasks.base import Task
 from saccade.tasks.predict import predict
 
-DEFAULT_BOOTSTRAP_SAMPLES = 40  # draws: enough for a standard error to a tenth of itself
+DEFAULT_BOOTSTRAP_SAMPLES = 40  # resamples: enough to know a standard error to about a tenth of its size
 
 
 @dataclass(frozen=True)
 class HeadRef:
-    """One head, or with no number all of a layer's; Longformer's two looks go together."""
+    """One attention head, or a whole layer if `head` is None; Longformer's local and global attention count as one."""
 
-    module_names: tuple[str, ...]  # of the modules
-    kind: str  # self, across, gate, channel
+    module_names: tuple[str, ...]
+    kind: str  # self, cross, gate, channel
     side: str
     layer: int
     head: int | None = None
 
     @property
     def name(self) -> str:
-        """A name that stays the same from look to look: side, kind, layer and head."""
+        """A stable name of side, kind, layer and head, such as "encoder.self.0.3"."""
         return f"{self.side or 'all'}.{self.kind}.{self.layer}.{'all' if self.head is None else self.head}"
 
     def __str__(self) -> str:
-        which = "whole" if self.head is None else f"head {self.head}"
-        return f"{self.side} layer {self.layer}, {self.kind}, {which}".strip()
+        head = "all heads" if self.head is None else f"head {self.head}"
+        return f"{self.side} layer {self.layer}, {self.kind}, {head}".strip()
 
 
 @dataclass(frozen=True)
 class HeadImportance:
-    """What the score of a task loses without a head: the change, and where it lies with 95 % over other draws of examples."""
+    """How much the score of a task drops without a head, with a 95 % confidence interval over bootstrap samples of examples."""
 
     head_ref: HeadRef
     metric: str
-    score: float  # without it
-    score_drop: float  # above 0: it was of use
+    score: float  # without the head
+    score_drop: float  # above 0: the head helps
     low: float
     high: float
 
     @property
     def matters(self) -> bool:
-        """Whether the interval keeps clear of nothing."""
+        """Whether the confidence interval of the drop lies above zero."""
         return self.low > 0
 
     def __str__(self) -> str:
-        said = "matters" if self.matters else "harms" if self.high < 0 else "no sign that it matters"
-        return f"{self.head_ref}: {self.metric} {self.score:.4g}, loses {self.score_drop:.4g} ({self.low:.4g} to {self.high:.4g}), {said}"
+        verdict = "helps" if self.matters else "harms" if self.high < 0 else "no significant effect"
+        interval = f"95 % CI {self.low:.4g} to {self.high:.4g}"
+        return f"{self.head_ref}: {self.metric} {self.score:.4g} without it, drop {self.score_drop:.4g} ({interval}), {verdict}"
 
 
 def list_heads(model: Model, *, whole_layers: bool = False) -> list[HeadRef]:
-    """Every head that can be switched off, or with `layers` every attention, gated layer and squeeze as a whole."""
-    known = watchable_modules(model)
-    out: list[HeadRef] = []
-    for name, module in known.items():
-        if any(name.startswith(f"{other}.") for other in known) or GLOBAL_BRANCH in name:
+    """All heads that can be ablated; with `whole_layers` every attention, gated layer and squeeze-and-excitation as a whole."""
+    modules = watchable_modules(model)
+    refs: list[HeadRef] = []
+    for name, module in modules.items():
+        if any(name.startswith(f"{other}.") for other in modules) or GLOBAL_BRANCH in name:
             continue
-        count, kind, (side, number, _) = (
-            count_heads(model, name),
-            _module_kind(module, name),
-            locate_module(model, name),
-        )
-        before = {one.module_names for one in out if (one.kind, one.side) == (kind, side)}
-        layer = len(before) if number is None else number
+        kind, (side, number, _) = _module_kind(module, name), locate_module(model, name)
+        previous = {ref.module_names for ref in refs if (ref.kind, ref.side) == (kind, side)}
+        layer = len(previous) if number is None else number
         names = (name, name.replace(".near.", GLOBAL_BRANCH)) if ".near." in name else (name,)
-        many: Sequence[int | None] = [None] if whole_layers or not isinstance(module, Mechanism) else range(count)
-        out += [HeadRef(names, kind, side, layer, head) for head in many]
-    return out
+        is_whole = whole_layers or not isinstance(module, Mechanism)
+        heads: Sequence[int | None] = [None] if is_whole else range(count_heads(model, name))
+        refs += [HeadRef(names, kind, side, layer, head) for head in heads]
+    return refs
 
 
 def _module_kind(module: nn.Module, name: str) -> str:
@@ -103,45 +101,46 @@ def _module_kind(module: nn.Module, name: str) -> str:
 
 
 def count_heads(model: nn.Module, name: str) -> int:
-    """How many heads a mechanism has: those of the attention around it, or one."""
-    around = model.get_submodule(name.rpartition(".")[0])
-    return around.query.out_features // around.head_width if isinstance(around, Attention) else 1
+    """The number of heads of a mechanism: that of the attention module around it, or one."""
+    parent = model.get_submodule(name.rpartition(".")[0])
+    return parent.query.out_features // parent.head_width if isinstance(parent, Attention) else 1
 
 
 @contextmanager
 def ablate_heads(model: nn.Module, head_refs: Sequence[HeadRef]) -> Iterator[None]:
-    """Run the model without some heads or layers; afterwards all is as it was."""
-    by_name: dict[str, set[int | None]] = {}
-    for switch in head_refs:
-        for name in switch.module_names:
-            by_name.setdefault(name, set()).add(switch.head)
-    known = watchable_modules(model)
-    missing = [name for name in by_name if name not in known]
+    """Ablate heads or layers inside the block; the model itself does not change."""
+    heads_by_name: dict[str, set[int | None]] = {}
+    for ref in head_refs:
+        for name in ref.module_names:
+            heads_by_name.setdefault(name, set()).add(ref.head)
+    modules = watchable_modules(model)
+    missing = [name for name in heads_by_name if name not in modules]
     if missing:
-        raise UsageError(f"The model has no {missing[0]} to switch off; `switches(model)` lists what it has.")
-    placed = [
-        known[name].register_forward_hook(_make_zeroing_hook(known[name], heads)) for name, heads in by_name.items()
+        raise UsageError(f"The model has no module {missing[0]} to ablate; `list_heads(model)` lists its heads.")
+    handles = [
+        modules[name].register_forward_hook(_make_zeroing_hook(modules[name], heads))
+        for name, heads in heads_by_name.items()
     ]
     try:
         yield
     finally:
-        for handle in placed:
+        for handle in handles:
             handle.remove()
 
 
 def _make_zeroing_hook(module: nn.Module, heads: set[int | None]) -> Callable[..., Tensor]:
-    """What takes the place of a module's output while it is off."""
+    """A forward hook that replaces the output of the given heads of a module with zeros."""
 
-    def quiet(_: nn.Module, given: tuple[Any, ...], out: Tensor) -> Tensor:
+    def zero_output(_: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
         if isinstance(module, SqueezeExcite):
-            return given[0]
+            return args[0]
         if None in heads or not isinstance(module, Mechanism):
             return torch.zeros_like(out)
         keep = torch.ones(out.size(1), dtype=out.dtype, device=out.device)  # out is (B, H, Q, D)
         keep[[head for head in heads if head is not None]] = 0
         return out * keep[:, None, None]
 
-    return quiet
+    return zero_output
 
 
 def measure_head_importance(
@@ -153,52 +152,51 @@ def measure_head_importance(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
     on_progress: Callable[[int, int], None] = lambda done, all: None,
 ) -> list[HeadImportance]:
-    """What the task's first score loses without each head or layer, the most useful first.
+    """Measure how much the first score of the task drops without each head or layer, the most important first.
 
-    The interval is 1.96 standard errors to both sides, by `rounds` draws of the examples with replacement, which are the
-    same for the model with and without.
+    The 95 % interval is the drop plus or minus 1.96 bootstrap standard errors, from `bootstrap_samples` samples of the examples
+    with replacement; the ablated model is compared with the full one on the same samples.
     """
     if not examples or bootstrap_samples < 2:
         raise UsageError(
-            f"{len(examples)} examples and {bootstrap_samples} draws of them came; heads are judged by some examples and 2 draws or more."
+            f"Got {len(examples)} examples and {bootstrap_samples} bootstrap samples; head importance needs at least 1 example "
+            "and 2 samples."
         )
-    chosen = (
-        list(list_heads(model)) + list(list_heads(model, whole_layers=True)) if head_refs is None else list(head_refs)
-    )
-    chosen = list(dict.fromkeys(chosen))
-    found, asked = predict(task, model, examples)
-    draws = [row for some in resample_indices(len(asked), bootstrap_samples, 0) for row in some]
-    whole, sign, name = _score_resamples(task, found, asked, draws)
-    out = []
-    for number, switch in enumerate(chosen, start=1):
-        with ablate_heads(model, [switch]):
-            less, _ = predict(task, model, examples)
-        part, _, _ = _score_resamples(task, less, asked, draws)
-        change = sign * (whole - part)
-        loss, error = float(change[0]), 1.96 * float(change[1:].std(ddof=1))
-        out.append(HeadImportance(switch, name, float(part[0]), loss, loss - error, loss + error))
-        on_progress(number, len(chosen))
-    return sorted(out, key=lambda one: -one.score_drop)
+    refs = list_heads(model) + list_heads(model, whole_layers=True) if head_refs is None else list(head_refs)
+    refs = list(dict.fromkeys(refs))
+    predictions, answered = predict(task, model, examples)
+    resamples = [rows for chunk in resample_indices(len(answered), bootstrap_samples, 0) for rows in chunk]
+    full_scores, sign, metric = _score_resamples(task, predictions, answered, resamples)
+    results = []
+    for done, ref in enumerate(refs, start=1):
+        with ablate_heads(model, [ref]):
+            ablated_predictions, _ = predict(task, model, examples)
+        scores, _, _ = _score_resamples(task, ablated_predictions, answered, resamples)
+        drops = sign * (full_scores - scores)
+        drop, margin = float(drops[0]), 1.96 * float(drops[1:].std(ddof=1))
+        results.append(HeadImportance(ref, metric, float(scores[0]), drop, drop - margin, drop + margin))
+        on_progress(done, len(refs))
+    return sorted(results, key=lambda result: -result.score_drop)
 
 
 def _score_resamples(
     task: Task, answers: Sequence[Any], examples: Sequence[Example], resample_rows: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, int, str]:
-    """The first score of all examples and then of each draw, whether more is better (1) or less (-1), and its name."""
+    """The first score of all examples and of each resample, 1 if higher is better or -1 if lower is, and its name."""
     first = task.score(answers, examples)[0]
     values = [first.value]
-    for row in resample_rows:
-        values.append(task.score([answers[i] for i in row], [examples[i] for i in row])[0].value)
+    for rows in resample_rows:
+        values.append(task.score([answers[i] for i in rows], [examples[i] for i in rows])[0].value)
     return np.array(values), 1 if first.better == "higher" else -1, first.name
 
 
 def zero_heads(model: Model, head_refs: Sequence[HeadRef]) -> Model:
-    """A copy without some heads for good: what the output projection takes from them is zero, shapes stay as they are."""
+    """Copy the model with the columns of these heads in the output projection set to zero; shapes do not change."""
     new = deepcopy(model)
-    for switch in head_refs:
-        for name in switch.module_names:
+    for ref in head_refs:
+        for name in ref.module_names:
             output, width = _output_projection(new, name)
-            heads = range(output.in_features // width) if switch.head is None else [switch.head]
+            heads = range(output.in_features // width) if ref.head is None else [ref.head]
             for head in heads:
                 with torch.no_grad():
                     output.weight[:, head * width : (head + 1) * width] = 0
@@ -206,35 +204,35 @@ def zero_heads(model: Model, head_refs: Sequence[HeadRef]) -> Model:
 
 
 def prune_heads(model: Model, head_refs: Sequence[HeadRef]) -> Model:
-    """A copy without some heads for good, and without their projections; those that are left are numbered anew, from 0."""
-    gone: dict[str, set[int]] = {}
-    for switch in head_refs:
-        name = switch.module_names[0].rpartition(".")[0].removesuffix(".near").removeprefix("body.")
-        heads = range(count_heads(model, switch.module_names[0])) if switch.head is None else [switch.head]
-        gone.setdefault(name, set()).update(heads)
-    return remove_heads(model, gone)
+    """Copy the model without these heads and their parameters; the remaining heads of a layer are renumbered from 0."""
+    pruned: dict[str, set[int]] = {}
+    for ref in head_refs:
+        name = ref.module_names[0].rpartition(".")[0].removesuffix(".near").removeprefix("body.")
+        heads = range(count_heads(model, ref.module_names[0])) if ref.head is None else [ref.head]
+        pruned.setdefault(name, set()).update(heads)
+    return remove_heads(model, pruned)
 
 
 def parse_head(model: Model, name: str) -> HeadRef:
-    """The head that a name means: LAYER.HEAD where that says enough, else with its kind and side before it."""
-    known = [one for one in list_heads(model) if isinstance(one.head, int)]
-    found = [one for one in known if one.name == name or one.name.endswith(f".{name}")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{name!r} can be {' or '.join(one.name for one in found)}; say which.")
-    names = [one.name for one in known]
-    few = ", ".join(names[:4]) + (f" to {names[-1]}" if len(names) > 4 else "")
-    raise UsageError(f"The model has no head {name!r}; {f'its heads are {few}' if names else 'it has none at all'}.")
+    """The head with this name: LAYER.HEAD if that is unique, else SIDE.KIND.LAYER.HEAD, such as "decoder.cross.3.0"."""
+    heads = [ref for ref in list_heads(model) if isinstance(ref.head, int)]
+    matches = [ref for ref in heads if ref.name == name or ref.name.endswith(f".{name}")]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"{name!r} is ambiguous; use {' or '.join(ref.name for ref in matches)}.")
+    names = [ref.name for ref in heads]
+    listed = ", ".join(names[:4]) + (f" to {names[-1]}" if len(names) > 4 else "")
+    raise UsageError(f"The model has no head {name!r}; {f'its heads are {listed}' if names else 'it has no heads'}.")
 
 
 def _output_projection(model: Model, name: str) -> tuple[nn.Linear, int]:
-    """The output projection behind a mechanism, and how many of its columns belong to one head."""
-    around = model.get_submodule(name.rpartition(".")[0])
-    if not isinstance(around, Attention):
-        raise UsageError(f"{name} has no output projection, so it cannot be switched off for good; use `without`.")
-    output = around.output
-    if isinstance(output, nn.Identity):  # Longformer's looks share one
+    """The output projection of a mechanism, and the number of its columns that belong to one head."""
+    parent = model.get_submodule(name.rpartition(".")[0])
+    if not isinstance(parent, Attention):
+        raise UsageError(f"{name} has no output projection, so its weights cannot be set to zero; use `ablate_heads`.")
+    output = parent.output
+    if isinstance(output, nn.Identity):  # Longformer's local and global attention share one
         output = model.get_submodule(name.rpartition(".")[0].rpartition(".")[0]).output
     assert isinstance(output, nn.Linear)
-    return output, around.value_width
+    return output, parent.value_width

@@ -1,4 +1,4 @@
-"""What one side of a map runs over: tokens with their places in a text, cells of a picture, units, channels."""
+"""The axes of an attention map: tokens with their offsets in a text, cells of an image, units, or channels."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True)
 class Token:
-    """A name, and the characters it stands for in one of the texts; a special token, a cell or a unit stands for none."""
+    """A name, and the span of characters in one of the texts; a special token, a cell or a unit has an empty span."""
 
     name: str
     span: tuple[int, int] = (0, 0)
-    text_index: int | None = None  # the number of its text
+    text_index: int | None = None  # index of the text that the span refers to
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Tokens in order; where the last of them are the cells of a picture, `grid` has its rows and columns."""
+    """A sequence of tokens; if the last of them are the cells of an image, `grid` is its (rows, columns)."""
 
     kind: str  # input, decoder_input, output, cells, units, channels, points
     tokens: tuple[Token, ...]
@@ -37,21 +37,22 @@ class Axis:
 
     @property
     def special_tokens_mask(self) -> list[bool]:
-        """True where a token stands for nothing in a text, such as [CLS]; a cell of a picture stands for what is in it.
+        """True for tokens that stand for no text, such as [CLS]; False for the cells of an image.
 
-        >>> Axis("decoder_input", (Token("a", (0, 1), 0), Token("[image]"), *make_cell_axis(1, 2).tokens), (1, 2)).special_tokens_mask
+        >>> tokens = (Token("a", (0, 1), 0), Token("[image]"), *make_cell_axis(1, 2).tokens)
+        >>> Axis("decoder_input", tokens, (1, 2)).special_tokens_mask
         [False, True, False, False]
         """
-        painted = len(self) - (0 if self.grid is None else self.grid[0] * self.grid[1])
-        return [token.text_index is None and place < painted for place, token in enumerate(self.tokens)]
+        first_cell = len(self) - (0 if self.grid is None else self.grid[0] * self.grid[1])
+        return [token.text_index is None and position < first_cell for position, token in enumerate(self.tokens)]
 
     def select(self, positions: Sequence[int]) -> "Axis":
-        """Some of the tokens."""
-        kept = tuple(self.tokens[number] for number in positions)
+        """Select tokens by position."""
+        kept = tuple(self.tokens[position] for position in positions)
         return replace(self, tokens=kept, grid=self.grid if kept == self.tokens else None)
 
     def pool(self, size: int) -> "Axis":
-        """Neighbours together, `size` at a time, as `Downsample` does.
+        """Merge neighbors in groups of `size`, as `Downsample` does.
 
         >>> make_numbered_axis("units", 5).pool(2).names
         ['0…1', '2…3', '4']
@@ -60,9 +61,9 @@ class Axis:
         return Axis(self.kind, tuple(_merge_tokens(group, ELLIPSIS) for group in groups))
 
     def group_words(self, texts: Sequence[str]) -> tuple["Axis", list[list[int]]]:
-        """Words and the numbers of the tokens that each is made of.
+        """Group tokens into words: an axis of words, and the positions of the tokens of each word.
 
-        A word is what stands between spaces; in scripts without spaces it is a token, or the character of several tokens.
+        Words are separated by spaces; in scripts without spaces a word is a token, or the character that several tokens encode.
 
         >>> tokens = tuple(Token(name, span, 0) for name, span in (("un", (0, 2)), ("seen", (2, 6)), (" it", (6, 9))))
         >>> axis, groups = Axis("input", tokens).group_words(["unseen it"])
@@ -72,16 +73,16 @@ class Axis:
         starts = [_word_starts(text) for text in texts]
         groups: list[list[int]] = []
         last: Any = None
-        for number, token in enumerate(self.tokens):
-            place = None if token.text_index is None else (token.text_index, _find_word_at(token, texts, starts))
-            if place is None or place != last:
+        for position, token in enumerate(self.tokens):
+            word = None if token.text_index is None else (token.text_index, _find_word_at(token, texts, starts))
+            if word is None or word != last:
                 groups.append([])
-            groups[-1].append(number)
-            last = place
+            groups[-1].append(position)
+            last = word
         if len(groups) == len(self) and self.grid is not None:
             return self, groups
-        made = [self._merge_word([self.tokens[i] for i in group], texts) for group in groups]
-        return Axis(self.kind, tuple(made)), groups
+        words = [self._merge_word([self.tokens[i] for i in group], texts) for group in groups]
+        return Axis(self.kind, tuple(words)), groups
 
     def _merge_word(self, tokens: Sequence[Token], texts: Sequence[str]) -> Token:
         first = tokens[0]
@@ -93,23 +94,23 @@ class Axis:
 
 
 def _merge_tokens(tokens: Sequence[Token], separator: str) -> Token:
-    """Several tokens as one: the characters from the first to the last, where all are of one text."""
+    """Merge tokens into one that spans from the first to the last, if both belong to the same text."""
     first, last = tokens[0], tokens[-1]
     if len(tokens) == 1:
         return first
-    one = first.text_index is not None and first.text_index == last.text_index
-    span = (first.span[0], last.span[1]) if one else (0, 0)
-    return Token(f"{first.name}{separator}{last.name}", span, first.text_index if one else None)
+    same_text = first.text_index is not None and first.text_index == last.text_index
+    span = (first.span[0], last.span[1]) if same_text else (0, 0)
+    return Token(f"{first.name}{separator}{last.name}", span, first.text_index if same_text else None)
 
 
 def _word_starts(text: str) -> list[int]:
-    """The word of each character, by the place where the word begins; of a space, the next word's."""
-    out = [len(text)] * len(text)
-    before = 0
+    """For each character, the offset at which its word starts; a space belongs to the next word."""
+    starts = [len(text)] * len(text)
+    previous_end = 0
     for start, end in find_word_spans(text):
-        out[before:end] = [start] * (end - before)
-        before = end
-    return out
+        starts[previous_end:end] = [start] * (end - previous_end)
+        previous_end = end
+    return starts
 
 
 def _find_word_at(token: Token, texts: Sequence[str], starts: Sequence[Sequence[int]]) -> int:
@@ -119,12 +120,12 @@ def _find_word_at(token: Token, texts: Sequence[str], starts: Sequence[Sequence[
 
 
 def make_numbered_axis(kind: str, count: int) -> Axis:
-    """Names that are numbers: units, channels, points."""
+    """An axis whose names are numbers: units, channels, points."""
     return Axis(kind, tuple(Token(str(number)) for number in range(count)))
 
 
 def make_cell_axis(rows: int, columns: int, names_before: Sequence[str] = ()) -> Axis:
-    """The cells of a picture row by row, after what stands before them.
+    """The cells of an image row by row, after the tokens of `names_before`.
 
     >>> make_cell_axis(1, 2, ["[image]"]).names
     ['[image]', '0,0', '0,1']
@@ -134,47 +135,47 @@ def make_cell_axis(rows: int, columns: int, names_before: Sequence[str] = ()) ->
 
 
 def make_input_axis(tokenizer: Any, encoded: Encoding, texts: Sequence[str], *, first_text_index: int = 0) -> Axis:
-    """Tokens that were encoded from texts, the first of which has the number `first` among all texts of a look."""
+    """The axis of encoded texts; the first has the index `first_text_index` in `AttentionMaps.texts`."""
     tokens = []
-    for id, span, part in zip(encoded.ids, encoded.offsets, encoded.text_ids, strict=True):
-        spelt = tokenizer.id_to_token(id)
-        if part is None:
-            tokens.append(Token(spelt))
+    for id, span, text_id in zip(encoded.ids, encoded.offsets, encoded.text_ids, strict=True):
+        vocabulary_name = tokenizer.id_to_token(id)
+        if text_id is None:
+            tokens.append(Token(vocabulary_name))
             continue
-        said = texts[part][slice(*span)]
-        tokens.append(Token(said or spelt, span, first_text_index + part))
+        surface = texts[text_id][slice(*span)]
+        tokens.append(Token(surface or vocabulary_name, span, first_text_index + text_id))
     return Axis("input", tuple(name_byte_tokens(tokens, tokenizer, encoded.ids)))
 
 
 def name_byte_tokens(tokens: Sequence[Token], tokenizer: Any, ids: Sequence[int]) -> list[Token]:
-    """Tokens that share one character, its bytes, keep the names that the vocabulary has for them."""
-    often = Counter((token.text_index, token.span) for token in tokens)
-    shared = [token.text_index is not None and often[token.text_index, token.span] > 1 for token in tokens]
+    """Name tokens that share one character (byte tokens) as in the vocabulary, so that their names differ."""
+    counts = Counter((token.text_index, token.span) for token in tokens)
+    shared = [token.text_index is not None and counts[token.text_index, token.span] > 1 for token in tokens]
     return [
-        replace(token, name=tokenizer.id_to_token(id)) if several else token
-        for token, several, id in zip(tokens, shared, ids, strict=True)
+        replace(token, name=tokenizer.id_to_token(id)) if is_shared else token
+        for token, is_shared, id in zip(tokens, shared, ids, strict=True)
     ]
 
 
 def make_output_axis(
     tokenizer: Any, ids: Sequence[int], text_index: int, prefix: tuple[Sequence[int], int] = ((), 0)
 ) -> tuple[Axis, str]:
-    """Tokens that a model wrote, with their places in the text that they make, and that text.
+    """The axis of generated tokens, with their offsets in the generated text, and that text.
 
-    The text of each beginning is decoded, so that a token has the characters by which it made the text longer. `after` are the
-    ids that it continues, some of them at least, and how many characters of the same text those and others take.
+    Every prefix of the output is decoded, and a token gets the characters that it adds. `prefix` has the ids that the output
+    continues, or the last of them, and the number of characters of the whole text before the output.
     """
-    before, ahead = prefix
-    opening = tokenizer.decode(before) if before else ""
-    special = set(tokenizer.special_tokens.values())
-    tokens, done = [], ""
-    for number, id in enumerate(ids, start=1):
-        if id in special:
+    prefix_ids, offset = prefix
+    prefix_text = tokenizer.decode(prefix_ids) if prefix_ids else ""
+    special_ids = set(tokenizer.special_tokens.values())
+    tokens, text = [], ""
+    for count, id in enumerate(ids, start=1):
+        if id in special_ids:
             tokens.append(Token(tokenizer.id_to_token(id)))
             continue
-        sofar = tokenizer.decode([*before, *ids[:number]]).removeprefix(opening)
-        said = sofar[len(done) :] if sofar.startswith(done) else ""
-        start = ahead + (len(done) if said else min(len(done), len(sofar)))
-        tokens.append(Token(said or tokenizer.id_to_token(id), (start, ahead + len(sofar)), text_index))
-        done = sofar
-    return Axis("output", tuple(tokens)), done
+        longer = tokenizer.decode([*prefix_ids, *ids[:count]]).removeprefix(prefix_text)
+        added = longer[len(text) :] if longer.startswith(text) else ""
+        start = offset + (len(text) if added else min(len(text), len(longer)))
+        tokens.append(Token(added or tokenizer.id_to_token(id), (start, offset + len(longer)), text_index))
+        text = longer
+    return Axis("output", tuple(tokens)), text

@@ -1,12 +1,14 @@
-"""Does a map say what the answer depends on? Asked of gradients, and of the answer itself when tokens are taken away.
+"""Faithfulness of attention: does the prediction depend on the tokens that a map attends to? By gradients and by deletion.
 
-- *Gradients*: integrated gradients on the vectors of the tokens (Sundararajan et al. 2017, arXiv 1703.01365). The agreement is
-  the rank correlation between a token's share of the map and the size of its attribution.
-- *Deletion*: the tokens that the map points at most are taken out, and the answer moves. The agreement is how much further it
-  moves than without as many random tokens, as a share of how much further it moves without those whose own absence moves it most.
+- *Gradients*: integrated gradients on the token embeddings (Sundararajan et al. 2017, arXiv 1703.01365). The score is the rank
+  correlation between the weight of a token in the map and the absolute value of its attribution.
+- *Deletion*: the most attended tokens are deleted, and the log-probability of the prediction drops. The score compares this
+  drop with random deletions of the same size: 0 is the mean drop of random deletions, 1 the drop without the tokens that
+  matter most, as measured by deleting each token by itself.
 
-Both are about 0 for a map that points anywhere, near 1 for one that points at what counts, and below 0 for one that points away
-from it. Each is put into words by itself, so that one never speaks for the other. Attention is often neither.
+Both are about 0 for a map that points at random tokens, near 1 for one that points at the tokens that matter, and below 0 for
+one that points away from them. The two are reported separately, because they can disagree. Attention is often not faithful by
+either of them.
 """
 
 from collections.abc import Callable
@@ -30,17 +32,17 @@ from saccade.metrics import spearman
 from saccade.models.model import Model
 from saccade.parts.embeddings import TokenEmbedding
 
-INTEGRATION_STEPS = 32  # between nothing and the vectors as they are
-RANDOM_DELETIONS = 48  # of random tokens
-DELETED_FRACTION = 0.2  # of the tokens are taken away
+INTEGRATION_STEPS = 32  # between the baseline and the embeddings
+RANDOM_DELETIONS = 48  # samples for the mean drop of random deletions
+DELETED_FRACTION = 0.2  # fraction of the tokens that is deleted
 WEAK_THRESHOLD, STRONG_THRESHOLD = 0.3, 0.6
-MIN_LOGPROB = -30.0  # a log-probability below which nothing is worse
-MAX_DELETIONS_PER_BATCH = 64  # deletions that are read at once
+MIN_LOGPROB = -30.0  # lower log-probabilities count as this one
+MAX_DELETIONS_PER_BATCH = 64  # batch size: deletions in one forward pass
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How well one head of a map agrees with what the answer depends on; nan where it cannot be told."""
+    """How well a head agrees with what the prediction depends on; nan if the input has too few tokens to tell."""
 
     title: str
     gradient_correlation: float
@@ -48,10 +50,10 @@ class Faithfulness:
 
     @property
     def label(self) -> str:
-        """The evidence in plain words."""
+        """The evidence as a sentence."""
         known = [value for value in (self.gradient_correlation, self.deletion_score) if value == value]
         if not known:
-            return "no evidence: there are too few tokens to tell"
+            return "no evidence: the input has too few tokens"
         grade = (
             "good"
             if min(known) >= STRONG_THRESHOLD
@@ -75,39 +77,39 @@ class Faithfulness:
 
 
 def _describe_deletion(value: float) -> str:
-    """What deletion says of a map, in words; nothing where it is nan."""
+    """The deletion score in words; "" for nan."""
     if value != value:
         return ""
     if value >= STRONG_THRESHOLD:
-        return "the answer changes when the tokens it points at are removed"
+        return "the prediction changes when the attended tokens are removed"
     if value >= WEAK_THRESHOLD:
-        return "the answer changes somewhat more when the tokens it points at are removed than when random ones are"
+        return "the prediction changes somewhat more without the attended tokens than without random ones"
     if value > -WEAK_THRESHOLD:
-        return "removing the tokens it points at changes the answer no more than removing random ones"
-    return "removing the tokens it points at changes the answer less than removing random ones"
+        return "removing the attended tokens changes the prediction no more than removing random ones"
+    return "removing the attended tokens changes the prediction less than removing random ones"
 
 
 def _describe_gradients(value: float) -> str:
-    """What gradients say of a map, in words; nothing where the correlation is nan."""
+    """The gradient correlation in words; "" for nan."""
     if value != value:
         return ""
     if value >= STRONG_THRESHOLD:
         return "gradients point at the same tokens"
     if value >= WEAK_THRESHOLD:
-        return "gradients point at the same tokens in part"
+        return "gradients point in part at the same tokens"
     return "gradients do not point at the same tokens" if value > -WEAK_THRESHOLD else "gradients point at other tokens"
 
 
 @dataclass(frozen=True)
 class TokenAttributions:
-    """What an answer depends on: for each token that may be taken away, its attribution and what its absence does."""
+    """What a prediction depends on: for each token that can be deleted, its attribution and the effect of deleting it."""
 
     look_input: LookInput
     attention_maps: AttentionMaps
-    score_answer: Callable[[Batch], Tensor]  # a batch to how likely the answer is in each of its rows
-    token_positions: tuple[int, ...]  # numbers of the tokens that are not special
+    score_answer: Callable[[Batch], Tensor]  # the log-probability of the prediction for each row of a batch
+    token_positions: tuple[int, ...]  # positions of the tokens that are not special
     integrated_gradients: np.ndarray  # (tokens,)
-    leave_one_out: np.ndarray  # (tokens,) how far the answer falls without each
+    leave_one_out: np.ndarray  # (tokens,) drop of the log-probability without each token
 
 
 def attribute_tokens(
@@ -115,42 +117,40 @@ def attribute_tokens(
     input: RawInput,
     decoding: GenerationConfig = GenerationConfig(),  # noqa: B008 - frozen
 ) -> TokenAttributions:
-    """Ask a model once; `agree` then judges any map of it."""
+    """Compute the token attributions of a prediction once; `measure_faithfulness` then compares any map with them."""
     return attribute_look_input(make_input(*open_with_task(model), input), decoding)
 
 
-def attribute_look_input(look_input: LookInput, decoding: GenerationConfig = GenerationConfig()) -> TokenAttributions:
-    """The same for a row that is ready."""
+def attribute_look_input(
+    look_input: LookInput,
+    decoding: GenerationConfig = GenerationConfig(),  # noqa: B008 - frozen
+) -> TokenAttributions:
+    """Compute token attributions for an input that `make_input` has prepared."""
     if not isinstance(look_input.batch.source, Text):
         raise UsageError(
-            f"Agreement is about tokens that can be taken away; {look_input.model.family.name} reads no text."
+            f"Faithfulness is measured by deleting tokens of a text, but {look_input.model.family.name} reads no text."
         )
-    looks = look_at(look_input, decoding=decoding)
+    attention_maps = look_at(look_input, decoding=decoding)
     with eval_mode(look_input.model):
         if look_input.is_autoregressive:
             look_input = replace(look_input, target=tuple(make_target(look_input, decoding).ids))
         score = _make_scorer(look_input)
-        tokens = tuple(
+        positions = tuple(
             i
             for i, special in enumerate(look_input.input_axis.special_tokens_mask)
             if not special or not any(look_input.texts)
         )
-        alone = _score_drops(look_input, score, [[token] for token in tokens])
-    return TokenAttributions(
-        look_input, looks, score, tokens, _integrated_gradients(look_input, score)[list(tokens)], alone
-    )
+        leave_one_out = _score_drops(look_input, score, [[position] for position in positions])
+    gradients = _integrated_gradients(look_input, score)[list(positions)]
+    return TokenAttributions(look_input, attention_maps, score, positions, gradients, leave_one_out)
 
 
 def select_testable_maps(attributions: TokenAttributions) -> list[AttentionMap]:
-    """The maps that look at what was read, whose tokens can be taken away."""
-    read = [
+    """The maps whose keys are the input tokens, so that these can be deleted."""
+    return [
         m
         for m in attributions.attention_maps.maps
         if m.kind in ("self", "cross") and m.key.kind in ("input", "decoder_input")
-    ]
-    return [
-        m
-        for m in read
         if m.side != "decoder" or m.kind == "cross"
         if len(m.key) >= len(attributions.look_input.input_axis)
     ]
@@ -159,22 +159,22 @@ def select_testable_maps(attributions: TokenAttributions) -> list[AttentionMap]:
 def measure_faithfulness(
     attributions: TokenAttributions, attention_map: AttentionMap, head: int | None = None, *, seed: int = 0
 ) -> Faithfulness:
-    """One head of a map (by its place), or the mean of all, held against the evidence."""
+    """Measure the faithfulness of one head of a map (by its index), or of the mean of all heads."""
     weights = attention_map.mean if head is None else attention_map.to_dense()[head]
     title = f"{attention_map.title}, {'mean of the heads' if head is None else attention_map.head_name(head)}"
     if len(attention_map.key) < len(attributions.look_input.input_axis):
         raise UsageError(
-            f"{title} has {len(attention_map.key)} keys for {len(attributions.look_input.input_axis)} tokens; look without `reduce`."
+            f"{title} has {len(attention_map.key)} keys, but the input has {len(attributions.look_input.input_axis)} tokens; "
+            "look without `reduce`."
         )
-    return measure_weights_faithfulness(
-        attributions, weights.mean(0).numpy()[list(attributions.token_positions)], title=title, seed=seed
-    )
+    token_weights = weights.mean(0).numpy()[list(attributions.token_positions)]
+    return measure_weights_faithfulness(attributions, token_weights, title=title, seed=seed)
 
 
 def measure_weights_faithfulness(
     attributions: TokenAttributions, weights: np.ndarray, *, title: str, seed: int = 0
 ) -> Faithfulness:
-    """The same for any weights of the tokens that may be taken away."""
+    """Measure the faithfulness of any weights of the tokens in `attributions.token_positions`."""
     if len(attributions.token_positions) < 3:
         return Faithfulness(title, float("nan"), float("nan"))
     return Faithfulness(
@@ -189,109 +189,108 @@ def _rank_correlation(weights: np.ndarray, sizes: np.ndarray) -> float:
 
 
 def _measure_deletion(attributions: TokenAttributions, weights: np.ndarray, seed: int) -> float:
-    """How much further the answer falls than by chance, as a share of the furthest."""
-    tokens = np.array(attributions.token_positions)
-    count = max(1, round(DELETED_FRACTION * len(tokens)))
+    """The drop without the attended tokens, scaled so that random deletions score 0 and the best deletion scores 1."""
+    positions = np.array(attributions.token_positions)
+    count = max(1, round(DELETED_FRACTION * len(positions)))
     generator = np.random.default_rng(seed)
-    drawn = [generator.choice(tokens, count, replace=False).tolist() for _ in range(RANDOM_DELETIONS)]
-    best = [
-        tokens[np.argsort(-order, kind="stable")[:count]].tolist() for order in (weights, attributions.leave_one_out)
+    random = [generator.choice(positions, count, replace=False).tolist() for _ in range(RANDOM_DELETIONS)]
+    largest = [
+        positions[np.argsort(-values, kind="stable")[:count]].tolist()
+        for values in (weights, attributions.leave_one_out)
     ]
     with eval_mode(attributions.look_input.model):
-        falls = _score_drops(attributions.look_input, attributions.score_answer, [*best, *drawn])
-    chance, top = float(falls[2:].mean()), float(max(falls[1], falls[0]))
-    spread = top - chance
-    return float(np.clip((falls[0] - chance) / spread, -1, 1)) if spread > 1e-6 else 0.0
+        drops = _score_drops(attributions.look_input, attributions.score_answer, [*largest, *random])
+    chance, best = float(drops[2:].mean()), float(max(drops[1], drops[0]))
+    spread = best - chance
+    return float(np.clip((drops[0] - chance) / spread, -1, 1)) if spread > 1e-6 else 0.0
 
 
 def _score_drops(look_input: LookInput, score: Callable[[Batch], Tensor], deletions: list[list[int]]) -> np.ndarray:
-    """How much less likely the answer is without some tokens, for each list of them."""
+    """The drop of the log-probability of the prediction for each list of deleted tokens."""
     source = look_input.batch.source
     assert isinstance(source, Text)
-    whole = float(score(look_input.batch)[0])
-    out: list[float] = []
+    full = float(score(look_input.batch)[0])
+    drops: list[float] = []
     for start in range(0, len(deletions), MAX_DELETIONS_PER_BATCH):
-        some = deletions[start : start + MAX_DELETIONS_PER_BATCH]
-        keep = torch.ones(len(some), source.tokens.size(1), dtype=torch.bool)
-        for row, tokens in enumerate(some):
-            keep[row, tokens] = False  # positions count what is kept, so this is as if they had never been there
+        chunk = deletions[start : start + MAX_DELETIONS_PER_BATCH]
+        keep = torch.ones(len(chunk), source.tokens.size(1), dtype=torch.bool)
+        for row, tokens in enumerate(chunk):
+            keep[row, tokens] = False  # positions count kept tokens only, so masking is the same as deleting
         text = Text(
-            *(None if x is None else x.expand(len(some), -1) for x in (source.tokens, None, source.segment_ids))  # type: ignore[arg-type]
+            *(None if x is None else x.expand(len(chunk), -1) for x in (source.tokens, None, source.segment_ids))  # type: ignore[arg-type]
         )
-        out += (whole - score(Batch(replace(text, keep=keep), items=look_input.batch.items * len(some)))).tolist()
-    return np.array(out)
+        drops += (full - score(Batch(replace(text, keep=keep), items=look_input.batch.items * len(chunk)))).tolist()
+    return np.array(drops)
 
 
 def _make_scorer(look_input: LookInput) -> Callable[[Batch], Tensor]:
-    """How likely the answer that was given is, in nats, for each row of other batches; of tags, the mean over tokens."""
+    """A function from a batch to the log-probability of the prediction in each row; for tags, the mean over tokens."""
     model: Any = look_input.model
     device = next(model.parameters()).device
     if look_input.is_autoregressive:
         target = torch.tensor([look_input.target], device=device)
 
-        def written(batch: Batch) -> Tensor:
+        def score_target(batch: Batch) -> Tensor:
             rows = len(batch.source.tokens)  # type: ignore[union-attr]
-            scores = teacher_forced_logits(model, Batch(batch.to(device).source, Text(target.expand(rows, -1))))
-            return scores.log_softmax(-1).gather(-1, target.expand(rows, -1)[..., None]).sum((1, 2)).cpu()
+            logits = teacher_forced_logits(model, Batch(batch.to(device).source, Text(target.expand(rows, -1))))
+            return logits.log_softmax(-1).gather(-1, target.expand(rows, -1)[..., None]).sum((1, 2)).cpu()
 
-        return written
+        return score_target
     if model.head is None:
-        raise ModelError(
-            f"This {model.family.name} has no head that answers, so there is no answer to depend on a token."
-        )
-    first = _log_probabilities(model, model(look_input.batch.to(device)))
-    chosen = first.argmax(-1)  # (1,) of the whole text, or (1, N) of each token or end
+        raise ModelError(f"This {model.family.name} has no output head, so there is no prediction to explain.")
+    predicted = _log_probabilities(model, model(look_input.batch.to(device))).argmax(
+        -1
+    )  # (1,), or (1, N) for N outputs
 
-    def said(batch: Batch) -> Tensor:
-        shares = _log_probabilities(model, model(batch.to(device)))
-        each = shares.gather(-1, chosen.expand(len(shares), *chosen.shape[1:])[..., None])[..., 0].clamp(
-            min=MIN_LOGPROB
-        )
+    def score_prediction(batch: Batch) -> Tensor:
+        all_logprobs = _log_probabilities(model, model(batch.to(device)))
+        index = predicted.expand(len(all_logprobs), *predicted.shape[1:])[..., None]
+        logprobs = all_logprobs.gather(-1, index)[..., 0].clamp(min=MIN_LOGPROB)
         keep = batch.source.keep  # type: ignore[union-attr]
-        if each.dim() == 1 or each.shape != batch.source.tokens.shape:  # type: ignore[union-attr]
-            return each.reshape(len(each), -1).sum(1).cpu()
-        real = torch.ones_like(each) if keep is None else keep.to(each)
-        return ((each * real).sum(1) / real.sum(1).clamp(min=1)).cpu()
+        if logprobs.dim() == 1 or logprobs.shape != batch.source.tokens.shape:  # type: ignore[union-attr]
+            return logprobs.reshape(len(logprobs), -1).sum(1).cpu()
+        is_token = torch.ones_like(logprobs) if keep is None else keep.to(logprobs)
+        return ((logprobs * is_token).sum(1) / is_token.sum(1).clamp(min=1)).cpu()
 
-    return said
+    return score_prediction
 
 
 def _log_probabilities(model: Model, scores: Tensor) -> Tensor:
-    """What a head says as log-probabilities, along the last axis: of labels, of tags or words, or of places for a span's ends."""
+    """Log-probabilities along the last axis: of labels, tags or tokens, or of the positions of a span's start and end."""
     if model.head_name == "span":
         return scores.transpose(1, 2).log_softmax(-1)
     if model.multi_label:
         return F.logsigmoid(scores)
-    return scores.log_softmax(-1) if scores.size(-1) > 1 else scores  # one output is a number
+    return scores.log_softmax(-1) if scores.size(-1) > 1 else scores  # a single output is a regression value
 
 
 def _integrated_gradients(look_input: LookInput, score: Callable[[Batch], Tensor]) -> np.ndarray:
-    """Integrated gradients of the answer on the vectors of the source's tokens, from nothing to what they are, (L,)."""
+    """Integrated gradients of the prediction for the embeddings of the source tokens, (L,)."""
     model = look_input.model
-    words = next((m for m in model.body.modules() if isinstance(m, TokenEmbedding)), None)
-    if words is None:
-        raise ModelError(f"{model.family.name} has no table of words, so there are no vectors to ask for gradients.")
+    embedding = next((m for m in model.body.modules() if isinstance(m, TokenEmbedding)), None)
+    if embedding is None:
+        raise ModelError(f"{model.family.name} has no token embedding, so integrated gradients cannot be computed.")
     source = look_input.batch.source
     assert isinstance(source, Text)
     with eval_mode(model):
-        whole = words(source.tokens.to(words.vectors.weight.device))  # (1, L, W)
-        base = _baseline_vector(look_input, words).expand_as(whole)
-    total = torch.zeros_like(whole)
+        vectors = embedding(source.tokens.to(embedding.vectors.weight.device))  # (1, L, W)
+        baseline = _baseline_vector(look_input, embedding).expand_as(vectors)
+    total = torch.zeros_like(vectors)
     training = model.training
     model.eval()
     try:
         for step in range(INTEGRATION_STEPS):
-            part = (base + (whole - base) * (step + 0.5) / INTEGRATION_STEPS).detach().requires_grad_()
-            with _ReplaceEmbeddings(words, part), torch.enable_grad():
+            point = (baseline + (vectors - baseline) * (step + 0.5) / INTEGRATION_STEPS).detach().requires_grad_()
+            with _ReplaceEmbeddings(embedding, point), torch.enable_grad():
                 out = score(look_input.batch)[0]
-                total += torch.autograd.grad(out, part)[0]
+                total += torch.autograd.grad(out, point)[0]
     finally:
         model.train(training)
-    return (((whole - base) * total / INTEGRATION_STEPS).sum(-1))[0].detach().cpu().numpy()
+    return (((vectors - baseline) * total / INTEGRATION_STEPS).sum(-1))[0].detach().cpu().numpy()
 
 
 def _baseline_vector(look_input: LookInput, embedding: TokenEmbedding) -> Tensor:
-    """The vector that says nothing: that of the mask where the model knows one, and zero otherwise."""
+    """The baseline of integrated gradients: the embedding of the mask token if there is one, else zero."""
     mask = None if look_input.model.tokenizer is None else look_input.model.tokenizer.mask_id
     weight = embedding.vectors.weight
     return (
@@ -300,7 +299,7 @@ def _baseline_vector(look_input: LookInput, embedding: TokenEmbedding) -> Tensor
 
 
 class _ReplaceEmbeddings:
-    """The vectors of the source are others while this lasts; those of what is written, asked for later, are as they are."""
+    """Replaces the embeddings of the source inside the block; later calls, which embed the target, are unchanged."""
 
     def __init__(self, embedding: TokenEmbedding, vectors: Tensor):
         self.embedding, self.vectors, self.has_replaced = embedding, vectors, False

@@ -1,4 +1,4 @@
-"""What a model is asked to look at: a text, two texts, a picture, a record or a batch, made into one row with names."""
+"""The input of `look`: a text, a pair, an image, a record or a batch, converted to a batch of one row with token names."""
 
 import os
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ RawInput = str | os.PathLike[str] | tuple[Any, str] | Pillow.Image | np.ndarray 
 
 @dataclass(frozen=True)
 class LookInput:
-    """One row to read, the names of what is read, and what is to be written where that is known beforehand."""
+    """A batch of one row, the axis that names its tokens, and the target ids if they are given."""
 
     model: Model
     task: Task | None
@@ -39,7 +39,7 @@ class LookInput:
     texts: tuple[str, ...] = ()
     target: tuple[int, ...] | None = None
     image: np.ndarray | None = None
-    truncated_input_tokens: int = 0  # tokens at the end of the text that did not fit into what the model reads
+    truncated_input_tokens: int = 0  # tokens cut off at the end of the text, which is longer than the model can read
 
     @property
     def is_autoregressive(self) -> bool:
@@ -47,30 +47,30 @@ class LookInput:
 
     @property
     def continues_input(self) -> bool:
-        """Whether what is written continues what is read, in one stack."""
+        """Whether the model is decoder-only, so that its output continues its input."""
         return self.model.capabilities.is_decoder_only
 
 
 def open_with_task(model: nn.Module | str | os.PathLike[str]) -> tuple[Task | None, Model]:
-    """A run with its task, or a model and the task that it looks made for; a bare reader has none."""
+    """Load a run with its task, or infer the task of a model; a bare encoder has none."""
     if isinstance(model, Model):
         return task_from_model(model), model
     if isinstance(model, (str, os.PathLike)):
         run = Run(model if isinstance(model, str) else Path(model))
         return run.find_task(), run.model
-    raise UsageError(f"A model or the path of a run is needed; got {type(model).__name__}.")
+    raise UsageError(f"Expected a model or the path of a run; got {type(model).__name__}.")
 
 
-TEXT_ROLES = ("first", "second", "text", "source")  # of a record that asks nothing of its task, or of a bare encoder
+TEXT_ROLES = ("first", "second", "text", "source")  # fields with the texts of a record without a task
 
 
 def make_input(task: Task | None, model: Model, input: RawInput) -> LookInput:
-    """Make one row of whatever came."""
+    """Convert any input that `look` takes to a batch of one row."""
     if isinstance(input, Batch):
         return make_input_from_batch(task, model, input)
     values = _to_roles(task, model, input)
     if task is not None:
-        task = task.task_for_record(values) or task  # which then has nothing to answer
+        task = task.task_for_record(values) or task
     if model.capabilities.input is Modality.IMAGE and "image" in values:
         return _make_image_input(task, model, values)
     if model.capabilities.input is Modality.FEATURES and task is not None:
@@ -80,7 +80,7 @@ def make_input(task: Task | None, model: Model, input: RawInput) -> LookInput:
 
 
 def _to_roles(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
-    """A record by role, from what a person would write."""
+    """Convert a text, a pair, an image or a record to a record by role."""
     if isinstance(input, Mapping):
         return {name: _to_image_input(value) if name == "image" else value for name, value in input.items()}
     first, second = input if isinstance(input, tuple) and len(input) == 2 else (input, None)
@@ -101,22 +101,22 @@ def _to_image_input(image: Any) -> ImageInput:
         return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
     if isinstance(image, str | os.PathLike | bytes | np.ndarray):
         return os.fspath(image) if isinstance(image, os.PathLike) else image
-    raise UsageError(f"A picture is a file, its bytes, an array or an image of Pillow; got {type(image).__name__}.")
+    raise UsageError(f"An image is a file, its bytes, an array or a Pillow image; got {type(image).__name__}.")
 
 
 def _make_image_input(task: Task | None, model: Model, values: Mapping[str, Any]) -> LookInput:
-    seen = load_pixels(values["image"], image_shape(model))  # (channels, rows, columns)
-    source = Image(torch.from_numpy(seen.copy())[None].float().div_(127.5).sub_(1.0))
-    row = Item(Example({"image": values["image"]}), seen)
+    pixels = load_pixels(values["image"], image_shape(model))  # (channels, rows, columns)
+    source = Image(torch.from_numpy(pixels.copy())[None].float().div_(127.5).sub_(1.0))
+    item = Item(Example({"image": values["image"]}), pixels)
     target = None
     if "caption" in values:
         target = tuple(require_tokenizer(model).target.encode(values["caption"]).ids)
-    read = make_image_axis(model, source)
-    return LookInput(model, task, Batch(source, items=[row]), read, (), target, seen.transpose(1, 2, 0))
+    axis = make_image_axis(model, source)
+    return LookInput(model, task, Batch(source, items=[item]), axis, (), target, pixels.transpose(1, 2, 0))
 
 
 def make_image_axis(model: Model, source: Image) -> Axis:
-    """The cells that a model divides a picture into."""
+    """The cells (patches) into which a model divides an image."""
     rows, columns = source.pixels.shape[-2:]
     if isinstance(model.body, ViT):
         grid = model.body.position_grid()
@@ -124,7 +124,7 @@ def make_image_axis(model: Model, source: Image) -> Axis:
     grids = [m.position for m in model.body.modules() if isinstance(m, Stack) and isinstance(m.position, LearnedGrid)]
     if grids:
         return make_cell_axis(grids[0].rows, grids[0].columns)
-    side = getattr(model.body, "grid_size", None)  # of a captioner that has no positions
+    side = getattr(model.body, "grid_size", None)  # a captioner without position embeddings
     return make_cell_axis(side, side) if isinstance(side, int) else make_cell_axis(rows, columns)
 
 
@@ -136,65 +136,66 @@ def _make_text_input(task: Task | None, model: Model, values: Mapping[str, Any])
         texts = () if task is None else task.get_input_texts(values)
         texts = texts or tuple(values[name] for name in TEXT_ROLES if isinstance(values.get(name), str))
     if not texts:
-        raise UsageError(f"{model.family.name} reads text, and the record has {', '.join(values) or 'nothing'}.")
-    special = capabilities.generates is not Generates.CONTINUATION
-    found = tokenizer.encode(*texts[:2], add_special_tokens=special)
-    question = None if task is None else task.parse_input({k: v for k, v in values.items() if k != "target"})
-    item = None if task is None or question is None else task.encode([question], model)[0]
-    limit = len(item.source) if item is not None else min(model.max_positions or len(found), len(found))
-    unread = max(0, len(found) - limit)
-    found = found.truncate(limit)
-    if item is not None and item.source.tolist() == found.ids and task is not None:
+        raise UsageError(
+            f"{model.family.name} reads text, but the record has no text field, only {', '.join(values) or 'nothing'}."
+        )
+    add_special_tokens = capabilities.generates is not Generates.CONTINUATION
+    encoding = tokenizer.encode(*texts[:2], add_special_tokens=add_special_tokens)
+    example = None if task is None else task.parse_input({k: v for k, v in values.items() if k != "target"})
+    item = None if task is None or example is None else task.encode([example], model)[0]
+    limit = len(item.source) if item is not None else min(model.max_positions or len(encoding), len(encoding))
+    truncated = max(0, len(encoding) - limit)
+    encoding = encoding.truncate(limit)
+    if item is not None and item.source.tolist() == encoding.ids and task is not None:
         batch = task.batch([item])
     else:
-        segments = None if capabilities.is_autoregressive else [found.segment_ids]
-        batch = Batch(Text.pad([found.ids], segment_ids=segments), items=[] if item is None else [item])
+        segment_ids = None if capabilities.is_autoregressive else [encoding.segment_ids]
+        batch = Batch(Text.pad([encoding.ids], segment_ids=segment_ids), items=[] if item is None else [item])
     target = None
     if capabilities.is_autoregressive and isinstance(values.get("target"), str):
         target = tuple(
             tokenizer.target.encode(values["target"], add_special_tokens=not capabilities.is_decoder_only).ids
         )
-    return LookInput(
-        model, task, batch, make_input_axis(tokenizer, found, texts), texts, target, truncated_input_tokens=unread
-    )
+    axis = make_input_axis(tokenizer, encoding, texts)
+    return LookInput(model, task, batch, axis, texts, target, truncated_input_tokens=truncated)
 
 
 def make_input_from_batch(task: Task | None, model: Model, batch: Batch, row: int = 0) -> LookInput:
-    """One row of a batch, without its padding."""
+    """Take one row of a batch, without its padding."""
     target = None if batch.target is None else tuple(strip_padding(batch.target, row))
-    rows = batch.items[row : row + 1]
+    items = batch.items[row : row + 1]
     source = batch.source
     if isinstance(source, Image):
-        one = Image(source.pixels[row : row + 1])
-        shown = one.pixels[0].add(1).mul(127.5).clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
-        return LookInput(model, task, Batch(one, items=rows), make_image_axis(model, one), target=target, image=shown)
+        pixels = Image(source.pixels[row : row + 1])
+        image = pixels.pixels[0].add(1).mul(127.5).clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
+        axis = make_image_axis(model, pixels)
+        return LookInput(model, task, Batch(pixels, items=items), axis, target=target, image=image)
     if isinstance(source, Features):
-        return LookInput(
-            model, task, Batch(Features(source.values[row : row + 1]), items=rows), make_numbered_axis("points", 1)
-        )
+        features = Features(source.values[row : row + 1])
+        return LookInput(model, task, Batch(features, items=items), make_numbered_axis("points", 1))
     keep = slice(None) if source.keep is None else source.keep[row]
-    beside = (
+    masks = (
         None if x is None else x[row, keep][None] for x in (source.segment_ids, source.global_mask, source.document_ids)
     )
-    text = Text(source.tokens[row, keep][None], None, *beside)
-    read = _name_ids(model, text.tokens[0].tolist())
-    return LookInput(model, task, Batch(text, items=rows), *read, target=target)
+    text = Text(source.tokens[row, keep][None], None, *masks)
+    axis, texts = _name_ids(model, text.tokens[0].tolist())
+    return LookInput(model, task, Batch(text, items=items), axis, texts, target=target)
 
 
 def strip_padding(text: Text, row: int) -> list[int]:
-    """The ids of one row, without padding."""
+    """The token ids of one row, without padding."""
     return text.tokens[row].tolist() if text.keep is None else text.tokens[row, text.keep[row]].tolist()
 
 
 def _name_ids(model: Model, ids: list[int]) -> tuple[Axis, tuple[str, ...]]:
-    """Names for ids whose text is not known: that of the tokenizer, or numbers."""
+    """Name token ids whose text is not known: by decoding them, else by the names in the vocabulary, else by number."""
     if model.tokenizer is None:
         return Axis("input", tuple(Token(f"{id}") for id in ids)), ()
     tokenizer = model.tokenizer
     text = tokenizer.decode(ids)
-    found = tokenizer.encode(text)
-    if found.ids != ids:
-        found = tokenizer.encode(text, add_special_tokens=False)
-    if found.ids == ids:
-        return make_input_axis(tokenizer, found, [text]), (text,)
+    encoding = tokenizer.encode(text)
+    if encoding.ids != ids:
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+    if encoding.ids == ids:
+        return make_input_axis(tokenizer, encoding, [text]), (text,)
     return Axis("input", tuple(Token(tokenizer.id_to_token(id)) for id in ids)), ()

@@ -1,4 +1,4 @@
-"""Where a model looked, as data: maps with the names of both their sides, to choose from, join, save, load and draw."""
+"""Attention maps as data: weights with the names of their queries and keys, to select, merge, plot, save and load."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-not-found]  # an optional package
     from matplotlib.figure import Figure
 
-ATTENTION_KINDS = ("self", "cross", "image")  # the kinds of maps that have heads and weigh keys
+ATTENTION_KINDS = ("self", "cross", "image")  # kinds of maps with heads and keys
 HTML_SUFFIXES = (".html", ".htm")
-TEXT_AXIS_KINDS = ("input", "decoder_input", "output")  # the kinds of axes whose tokens are those of a text
-MAX_DENSE_WEIGHTS = 2**28  # numbers that a map of the largest weights may become when all are asked for: 1 GB
+TEXT_AXIS_KINDS = ("input", "decoder_input", "output")  # kinds of axes whose tokens belong to a text
+MAX_DENSE_WEIGHTS = 2**28  # most weights that to_dense makes of a sparse map: 1 GB
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
     """The weights of one module for one input, (H, Q, K), with names for queries and keys.
 
-    `kind` is self, cross, image (words look at the cells of a picture), gate or channel. Of gates, a head is one gate, a
-    query a moment and a key a unit. Where only the largest weights are kept, `key_index` (H, Q, kept) has their keys. `value_norms`
-    (H, K) are the lengths of the value vectors that the weights multiply; `pooled` says that neighbours share a row or a column.
+    `kind` is self, cross, image (words attend to the cells of an image), gate or channel. In a gate map, a head is a gate, a
+    query a time step and a key a unit. If only the largest weights are kept, `key_index` (H, Q, kept) has the indices of their
+    keys. `value_norms` (H, K) are the norms of the value vectors; `pooled` says that neighbors share a row or a column.
     """
 
     name: str
     kind: str
-    side: str  # encoder, decoder, or nothing where there is one stack
+    side: str  # encoder, decoder, or "" if the model has a single stack
     layer: int
     heads: tuple[int, ...]
     weights: Tensor
@@ -50,7 +50,7 @@ class AttentionMap:
         return f"AttentionMap({self.title}: {count} {what}, {len(self.query)} queries, {len(self.key)} keys)"
 
     def _repr_html_(self) -> str:
-        from saccade.explain.html_report import render_notebook_html  # which knows what looks are
+        from saccade.explain.html_report import render_notebook_html  # it imports this module
 
         return render_notebook_html(self._as_maps())
 
@@ -66,90 +66,91 @@ class AttentionMap:
 
     @property
     def mean(self) -> Tensor:
-        """Over all heads, (Q, K)."""
+        """The mean over all heads, (Q, K)."""
         return self.to_dense().mean(0)
 
     @property
     def title(self) -> str:
-        """Where it stands, in words."""
+        """Side, layer and kind in words, such as "decoder layer 2, cross"."""
         return f"{self.side} layer {self.layer}, {self.kind}".strip()
 
     def head_name(self, head_index: int) -> str:
-        """What the head at this place of the weights is called."""
+        """The name of the head at this index of the weights, such as "head 5" or "forget gate"."""
         return f"{self.gates[head_index]} gate" if self.gates else f"head {self.heads[head_index]}"
 
     def to_dense(self) -> Tensor:
-        """All weights, (H, Q, K); of a map that kept the largest, the others are zero."""
+        """All weights, (H, Q, K); in a map that kept only the largest, the others are zero."""
         if self.key_index is None:
             return self.weights
         shape = (*self.weights.shape[:2], len(self.key))
         if torch.Size(shape).numel() > MAX_DENSE_WEIGHTS:
             raise UsageError(
-                f"{self.title}: all weights would be {torch.Size(shape).numel() * 4 / 2**30:.1f} GB; choose heads or rows."
+                f"{self.title}: all weights would need {torch.Size(shape).numel() * 4 / 2**30:.1f} GB; select heads or rows."
             )
         return self.weights.new_zeros(shape).scatter_(-1, self.key_index, self.weights)
 
     @property
     def sums_to_one(self) -> bool:
-        """Whether every row is a share of one whole, as after softmax; a row that may see nothing is all zero."""
+        """Whether every row sums to one, as after softmax; a row that may attend to nothing is all zero."""
         sums = self.weights.sum(-1)
-        whole = ((sums - 1).abs() < 2e-3) | (self.weights == 0).all(-1)
+        sums_to_one = ((sums - 1).abs() < 2e-3) | (self.weights == 0).all(-1)
         return (
             self.kind not in ("gate", "channel")
             and self.key_index is None
-            and bool(whole.all() and (self.weights >= 0).all())
+            and bool(sums_to_one.all() and (self.weights >= 0).all())
         )
 
     @property
     def vmax(self) -> float:
-        """Where a scale of color ends: at 1 for shares of a whole, so that maps can be compared, else at the largest weight."""
+        """The upper end of the color scale: 1 if rows sum to one, so that maps can be compared, else the largest weight."""
         return 1.0 if self.sums_to_one else float(self.weights.abs().max()) or 1.0
 
     def find_sharpest_head(self) -> int:
-        """The head whose rows are spread the least (the lowest entropy)."""
-        spread = -(self.weights * self.weights.clamp(min=1e-12).log()).sum(-1).mean(-1)
-        return int(spread.argmin())
+        """The index of the head with the lowest mean entropy of its rows."""
+        entropy = -(self.weights * self.weights.clamp(min=1e-12).log()).sum(-1).mean(-1)
+        return int(entropy.argmin())
 
     def select(self, *, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None) -> "AttentionMap":
-        """Some heads, by their numbers, and some queries."""
+        """Select heads and queries by their numbers."""
         out = self
         if heads is not None and not self.gates:
             missing = [head for head in heads if head not in self.heads]
             if missing:
-                raise UsageError(f"{self.title} has the heads {list(self.heads)}; asked for {missing[0]}.")
-            places = [self.heads.index(head) for head in heads]
-            at = None if out.key_index is None else out.key_index[places]
-            norms = None if out.value_norms is None else out.value_norms[places]
-            out = replace(out, heads=tuple(heads), weights=out.weights[places], key_index=at, value_norms=norms)
+                raise UsageError(f"Head {missing[0]} does not exist; {self.title} has the heads {list(self.heads)}.")
+            rows = [self.heads.index(head) for head in heads]
+            index = None if out.key_index is None else out.key_index[rows]
+            norms = None if out.value_norms is None else out.value_norms[rows]
+            out = replace(out, heads=tuple(heads), weights=out.weights[rows], key_index=index, value_norms=norms)
         if queries is not None:
             kept = [row for row in queries if row < len(out.query)]
-            at = None if out.key_index is None else out.key_index[:, kept]
-            out = replace(out, weights=out.weights[:, kept], key_index=at, query=out.query.select(kept))
+            index = None if out.key_index is None else out.key_index[:, kept]
+            out = replace(out, weights=out.weights[:, kept], key_index=index, query=out.query.select(kept))
         return out
 
     def weight_by_value_norm(self) -> "AttentionMap":
-        """The map with every weight multiplied by the norm of its value vector: how much of a token a head passes on.
+        """Multiply every weight by the norm of its value vector: how much a token contributes to the output of a head.
 
-        Kobayashi et al. 2020 (arXiv 2004.10102). A head that needs to look nowhere puts its weight on a token whose value is
-        close to zero, often a special token, and the weights alone do not show that. The norm is taken before the output
-        projection.
+        Kobayashi et al. 2020 (arXiv 2004.10102). A head that has nothing to attend to puts its weight on a token whose value
+        vector is close to zero, often a special token, and the weights alone do not show that. The norm is taken before the
+        output projection.
         """
         if self.value_norms is None:
             raise UsageError(f"{self.title} has no value norms: {self._explain_no_norms()}.")
         return replace(self, weights=self.to_dense() * self.value_norms[:, None], key_index=None, value_norms=None)
 
     def drop_special_tokens(self) -> "AttentionMap":
-        """The map without the tokens that stand for no text, such as [CLS] and [SEP], among queries and keys.
+        """Drop special tokens such as [CLS] and [SEP] from queries and keys.
 
-        Heads put much of their weight on such tokens, and tables of the largest weights show little else. The other weights
-        stay as they are, so a row no longer sums to one. Cells of an image and units of a gate are kept.
+        Heads put much of their weight on special tokens, and tables of the largest weights show little else. The other weights
+        do not change, so rows no longer sum to one. Cells of an image and units of a gate are kept.
         """
         if self.pooled:
             raise UsageError(
-                f"{self.title} is pooled, so single tokens cannot be dropped; choose rows or reduce=KeepAll()."
+                f"{self.title} is downsampled, so single tokens cannot be dropped; select rows (`queries`) or look with "
+                "reduce=KeepAll()."
             )
         query, key = (
-            [at for at, special in enumerate(_special_tokens(axis)) if not special] for axis in (self.query, self.key)
+            [i for i, special in enumerate(_special_tokens(axis)) if not special] for axis in (self.query, self.key)
         )
         if len(query) == len(self.query) and len(key) == len(self.key):
             return self
@@ -160,15 +161,15 @@ class AttentionMap:
         return replace(self, weights=weights, key_index=index, value_norms=norms, **axes)
 
     def plot(self) -> "Figure":
-        """A matplotlib figure: a heat map with the names of all tokens for one head, else all heads side by side."""
+        """Return a matplotlib figure: a heat map with the names of all tokens for one head, else all heads side by side."""
         return self._as_maps().plot()
 
     def save(self, path: str | Path) -> Path:
-        """Write the map by the suffix of the file, as `AttentionMaps.save` does: `head.png`, `head.html`, `head.safetensors`."""
+        """Write the map in the format of the file suffix, as `AttentionMaps.save`: `head.png`, `head.html`, `head.safetensors`."""
         return self._as_maps().save(path)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """A table with a row for each weight, as `AttentionMaps.to_pandas`."""
+        """Return a table with a row for each weight, as `AttentionMaps.to_pandas`."""
         return self._as_maps().to_pandas()
 
     def _as_maps(self) -> "AttentionMaps":
@@ -176,21 +177,21 @@ class AttentionMap:
 
     def _explain_no_norms(self) -> str:
         if self.kind in ("gate", "channel"):
-            return f"a {self.kind} multiplies no value vectors"
+            return f"a {self.kind} map has no value vectors"
         if self.pooled:
-            return "it is pooled, and the weights of single tokens are gone; choose rows"
-        return "its values are not known"
+            return "it is downsampled, so the weights of single tokens are lost; select rows (`queries`)"
+        return "its value vectors are not known"
 
     def merge_subwords(self, texts: Sequence[str]) -> "AttentionMap":
-        """Sub-words joined: a word is looked at by as much as all its parts are, and looks as they do in the mean."""
-        query, looking = self.query.group_words(texts)
-        key, seen = self.key.group_words(texts)
+        """Merge subwords into words: the sum over the subwords of a key, the mean over the subwords of a query."""
+        query, query_groups = self.query.group_words(texts)
+        key, key_groups = self.key.group_words(texts)
         if len(query) == len(self.query) and len(key) == len(self.key):
             return replace(self, query=query, key=key)
-        weights = _sum_groups(self.to_dense(), seen).transpose(1, 2)
-        counts = torch.tensor([len(group) for group in looking], dtype=weights.dtype)
-        joined = (_sum_groups(weights, looking) / counts).transpose(1, 2)
-        return replace(self, query=query, key=key, weights=joined, key_index=None, value_norms=None)
+        weights = _sum_groups(self.to_dense(), key_groups).transpose(1, 2)
+        counts = torch.tensor([len(group) for group in query_groups], dtype=weights.dtype)
+        merged = (_sum_groups(weights, query_groups) / counts).transpose(1, 2)
+        return replace(self, query=query, key=key, weights=merged, key_index=None, value_norms=None)
 
 
 def _special_tokens(axis: Axis) -> list[bool]:
@@ -199,28 +200,30 @@ def _special_tokens(axis: Axis) -> list[bool]:
 
 def _sum_groups(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
     """The sums of x (..., n) over groups of its last axis, (..., groups)."""
-    number = torch.empty(x.size(-1), dtype=torch.long)
-    for group, members in enumerate(groups):
-        number[list(members)] = group
-    return x.new_zeros(*x.shape[:-1], len(groups)).index_add_(-1, number, x)
+    group_index = torch.empty(x.size(-1), dtype=torch.long)
+    for index, members in enumerate(groups):
+        group_index[list(members)] = index
+    return x.new_zeros(*x.shape[:-1], len(groups)).index_add_(-1, group_index, x)
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """Every map of a model for one input, what was read, what was answered, and what was written."""
+    """All attention maps of a model for one input, with the input, the prediction and the generated text."""
 
-    model: str  # the family
+    model: str  # name of the model family
     maps: tuple[AttentionMap, ...]
-    texts: tuple[str, ...]  # what was read, then what was written: tokens say which of them they are of
+    texts: tuple[str, ...]  # the input texts, then the generated text; `Token.text_index` is an index into them
     answer: str = ""
     generated_text: str = ""
-    image: np.ndarray | None = None  # (rows, columns, channels), bytes
-    no_answer_reason: str = ""  # why there is no answer, where there is none
-    truncated_at: int | None = None  # the number of tokens after which writing was stopped, if it did not end by itself
-    max_output_tokens: int | None = (
-        None  # the most tokens that could be written after what was read; None: no limit, or nothing is written
+    image: np.ndarray | None = None  # (rows, columns, channels), uint8
+    no_answer_reason: str = ""  # why there is no answer, if there is none
+    truncated_at: int | None = (
+        None  # number of generated tokens at the length limit; None if generation ended by itself
     )
-    truncated_input_tokens: int = 0  # tokens at the end of the text that the model did not read
+    max_output_tokens: int | None = (
+        None  # most tokens the model can generate for this input; None: no limit or no generation
+    )
+    truncated_input_tokens: int = 0  # tokens cut off at the end of the input, beyond the longest input of the model
 
     def __len__(self) -> int:
         return len(self.maps)
@@ -228,12 +231,12 @@ class AttentionMaps:
     def __iter__(self) -> Iterator[AttentionMap]:
         return iter(self.maps)
 
-    def __getitem__(self, number: int) -> AttentionMap:
-        return self.maps[number]
+    def __getitem__(self, index: int) -> AttentionMap:
+        return self.maps[index]
 
     def __repr__(self) -> str:
-        said = f", answer {self.answer!r}" if self.answer else ""
-        return f"AttentionMaps({self.model}, {len(self)} maps{said})"
+        answer = f", answer {self.answer!r}" if self.answer else ""
+        return f"AttentionMaps({self.model}, {len(self)} maps{answer})"
 
     def select(
         self,
@@ -244,45 +247,45 @@ class AttentionMaps:
         heads: Sequence[int] | None = None,
         queries: Sequence[int] | None = None,
     ) -> "AttentionMaps":
-        """Some of the maps; layers count from 0 on each side, and -1 is the last."""
-        found = [m for m in self.maps if kind in (None, m.kind) and side in (None, m.side)]
+        """Select maps by kind, side and layer, and heads and queries of them; layers count from 0 on each side, -1 is the last."""
+        selected = [m for m in self.maps if kind in (None, m.kind) and side in (None, m.side)]
         if layers is not None:
-            found = [m for m in found if m.layer in _resolve_layers(layers, found, m)]
-        if not found:
-            had = ", ".join(dict.fromkeys(m.title for m in self.maps))
+            selected = [m for m in selected if m.layer in _resolve_layers(layers, selected, m)]
+        if not selected:
+            available = ", ".join(dict.fromkeys(m.title for m in self.maps))
             raise UsageError(
-                f"No map is of kind {kind or 'any'}, side {side or 'any'}, layers {layers}; there are {had}."
+                f"No map of kind {kind or 'any'}, side {side or 'any'}, layers {layers}; available are: {available}."
             )
-        return replace(self, maps=tuple(m.select(heads=heads, queries=queries) for m in found))
+        return replace(self, maps=tuple(m.select(heads=heads, queries=queries) for m in selected))
 
     def most_informative(self) -> AttentionMap:
-        """The map that says most to a person: the last look at what was read, or the last of all."""
+        """The map to show first: the last layer of attention to the input, of self-attention, or of gates, in this order."""
         for kind in ("image", "cross", "self", "gate"):
-            found = [m for m in self.maps if m.kind == kind]
-            if found:
-                return found[-1]
+            of_kind = [m for m in self.maps if m.kind == kind]
+            if of_kind:
+                return of_kind[-1]
         if not self.maps:
-            raise UsageError("There are no maps here: every layer was left out.")
+            raise UsageError("There are no maps: the selection left out every layer.")
         return self.maps[-1]
 
     def merge_subwords(self) -> "AttentionMaps":
-        """Sub-words joined to words in every map."""
+        """Merge subwords into words in every map."""
         return replace(self, maps=tuple(m.merge_subwords(self.texts) for m in self.maps))
 
     def drop_special_tokens(self) -> "AttentionMaps":
-        """Every map without tokens that stand for no text, such as [CLS], which win most tables of the largest weights."""
+        """Leave out special tokens such as [CLS], which often have the largest weights, from every map."""
         return replace(self, maps=tuple(m.drop_special_tokens() for m in self.maps))
 
     def plot(self) -> "Figure":
-        """A matplotlib figure of all maps: one head with all names, all heads side by side, or an image under each row."""
-        from saccade.explain.plots import plot_attention  # which knows what looks are
+        """Return a matplotlib figure: one head with token names, all heads side by side, or weights overlaid on the image."""
+        from saccade.explain.plots import plot_attention  # it imports this module
 
         return plot_attention(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write one file by its suffix: an image (.png, .svg, .pdf), a page (.html), else data that `AttentionMaps.load` reads.
+        """Write one file: an image (.png, .svg, .pdf), a page (.html), else data that `AttentionMaps.load` reads.
 
-        The data are safetensors with weights in half precision.
+        The data are a safetensors file with weights in half precision.
         """
         from saccade.explain.plots import IMAGE_SUFFIXES, save_attention_plot
         from saccade.explain.serialize import save_maps
@@ -293,29 +296,30 @@ class AttentionMaps:
         return save_attention_plot(self, path) if path.suffix.lower() in IMAGE_SUFFIXES else save_maps(self, path)
 
     def to_html(self, path: str | Path, *, title: str = "") -> Path:
-        """Write everything as one HTML page, which loads nothing from elsewhere."""
+        """Write all maps as one self-contained HTML page."""
         from saccade.explain.html_report import write_html_report
 
         write_html_report(self, Path(path), title=title)
         return Path(path)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """A table with a row for each weight: side, layer, kind, head, query and key with their positions, and the weight.
+        """Return a table with a row for each weight: side, layer, kind, head, query and key with positions, and the weight.
 
-        Of maps that kept the largest weights alone (`TopK`), those are the rows. Needs the package pandas.
+        Maps that kept only the largest weights (`TopK`) have only those as rows. Needs the package pandas.
         """
         from saccade.explain.serialize import make_data_frame
 
         return make_data_frame(self)
 
     def summary(self) -> str:
-        """The prediction, and a line for each head: what it does, and its three strongest links."""
+        """Return the prediction as text, with a line for each head: what it does, and its three largest weights."""
         from saccade.explain.text_summary import format_summary
 
         return "\n".join(format_summary(self))
 
     @staticmethod
     def load(path: str | Path) -> "AttentionMaps":
+        """Read the data that `save` wrote."""
         from saccade.explain.serialize import load_maps
 
         return load_maps(Path(path))
@@ -327,6 +331,6 @@ class AttentionMaps:
 
 
 def _resolve_layers(layers: Sequence[int], maps: Sequence[AttentionMap], reference: AttentionMap) -> list[int]:
-    """Numbers of layers among maps of one kind and side; negative ones count from the last."""
+    """Layer numbers from 0 for maps of the kind and side of `reference`; negative numbers count from the last layer."""
     count = 1 + max(m.layer for m in maps if (m.kind, m.side) == (reference.kind, reference.side))
     return [layer + count if layer < 0 else layer for layer in layers]

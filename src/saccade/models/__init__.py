@@ -1,1 +1,1 @@
-"""The model families, one short file each, and published weights in and out."""
+"""Model families, one short file each, and loading and saving of pretrained weights."""

@@ -1,4 +1,4 @@
-"""Models from nothing: a family and a config become a `Model` with new weights, ready to be trained."""
+"""Build a new, untrained model from a family and a config, with randomly initialized weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -20,7 +20,7 @@ def new(
     labels: Sequence[str] | int = (),
     **settings: Any,
 ) -> Model:
-    """A new, untrained model: a family with a config, or with the settings of one; the same seed gives the same weights.
+    """Build an untrained model of a family, from a config or from single settings; the same seed gives the same weights.
 
     >>> model = new("bert", vocab=11, width=4, layers=1, heads=2, ffn_width=8, head="label", labels=("neg", "pos"))
     >>> model.labels, model.config.width
@@ -31,23 +31,27 @@ def new(
         config = _override(kind, config, settings)
     config = kind.config_class() if config is None else config
     if not isinstance(config, kind.config_class):
-        raise ModelError(f"{kind.name} is built from its own Config; got {type(config).__name__}: {config!r}.")
+        raise ModelError(
+            f"{kind.name} needs a config of type {kind.config_class.__module__}.{kind.config_class.__name__}; got "
+            f"{type(config).__name__}: {config!r}."
+        )
     try:
         body = kind.new_body(config)
-    except ValueError as error:  # the parts tell a programmer of a wrong argument; here it is a setting
+    except ValueError as error:  # an invalid argument of a module is an invalid setting here
         raise UsageError(f"{kind.name} cannot be built with these settings: {error}") from error
     if head is None:
         model = Model(kind, config, body)
     else:
-        names = resolve_labels(labels or 2) if head in LABELED_HEADS else ()
-        model = Model(kind, config, body, kind.get_head(head).build(config, body, len(names)), head, labels=names)
+        label_names = resolve_labels(labels or 2) if head in LABELED_HEADS else ()
+        head_module = kind.get_head(head).build(config, body, len(label_names))
+        model = Model(kind, config, body, head_module, head, labels=label_names)
     if kind.init_weights is not None:
         kind.init_weights(model, config)
     return model
 
 
 def _override(kind: Family, config: Any, settings: Mapping[str, Any]) -> Any:
-    """The config of a family with some fields set; a name that it does not have is answered with the nearest."""
+    """Set fields of a family's config; the error for an unknown field suggests the nearest one."""
     known = [item.name for item in fields(kind.config_class)]
     for name in settings:
         if name not in known:

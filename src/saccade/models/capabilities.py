@@ -1,14 +1,14 @@
-"""What a family can do, declared for a config: what it reads, what it generates, and where the parts of its body are.
+"""Capabilities of a model family: its input, what it generates, and the module paths of its layers and embeddings.
 
-A task declares what it needs (`saccade.tasks.needs`), and `check_fit` compares the two before any data is read. Nothing looks
-into a body to find out what it is.
+A task declares what it needs (`saccade.tasks.needs`), and `check_fit` compares the two before any data is read, so no code has
+to inspect a body to find out what it is.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-ImageShape = tuple[int | None, int | None, int | None]  # channels, rows, columns; None where any number will do
+ImageShape = tuple[int | None, int | None, int | None]  # channels, rows, columns; None: any number
 
 
 class Modality(Enum):
@@ -23,7 +23,8 @@ class Modality(Enum):
 
 
 class Generates(Enum):
-    """What a model generates: an encoder nothing, a decoder the continuation of its input, an encoder-decoder a target text."""
+    """The output of a model: nothing for an encoder, a continuation of the input for a decoder, a target text for an
+    encoder-decoder, image codes for a text-to-image model."""
 
     NOTHING = "nothing"
     CONTINUATION = "a continuation"
@@ -36,7 +37,7 @@ class Generates(Enum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the models of one config can do. Paths are those of modules within the body.
+    """The capabilities of models with one config. Paths name modules within the body.
 
     >>> encoder_decoder = Capabilities(Modality.TEXT, Generates.TARGET, sides={"encoder": "encoder", "decoder": "decoder"})
     >>> encoder_decoder.describe()
@@ -48,32 +49,29 @@ class Capabilities:
     input: Modality
     generates: Generates = Generates.NOTHING
     supports_packing: bool = False  # a row may hold several documents that do not attend to each other
-    image_shape: ImageShape | None = None  # of the images that it reads; None where it reads none
+    image_shape: ImageShape | None = None  # shape of the input images; None if the input is not an image
     sides: Mapping[str, str] = field(default_factory=dict)  # path -> encoder, decoder or image encoder
-    layers: tuple[str, ...] = ("stack.layers",)  # the lists of layers, each from the input to the output
-    embeddings: tuple[str, ...] = (
-        "words",
-        "segments",
-        "stack.position",
-        "stack.enter",
-    )  # what lies below the first layer
+    layers: tuple[str, ...] = ("stack.layers",)  # paths of the layer lists, each from input to output
+    # modules below the first layer
+    embeddings: tuple[str, ...] = ("words", "segments", "stack.position", "stack.enter")
 
     @property
     def is_autoregressive(self) -> bool:
-        """Whether it generates tokens one after the other, with `start` and `step`."""
+        """Whether the model generates tokens one by one, with `start` and `step`."""
         return self.generates is not Generates.NOTHING
 
     @property
     def is_decoder_only(self) -> bool:
-        """Whether it generates in the stack that reads, rather than in a decoder of its own."""
+        """Whether one stack both reads the input and generates, without a separate encoder."""
         return self.generates in (Generates.CONTINUATION, Generates.IMAGE_CODES)
 
     @property
     def generates_text(self) -> bool:
+        """Whether the model generates text, not image codes."""
         return self.generates in (Generates.CONTINUATION, Generates.TARGET)
 
     def describe(self) -> str:
-        """What such a model does, as a predicate."""
+        """Describe the model as a predicate, for messages."""
         if self.generates is Generates.NOTHING:
             return "predicts from numbers" if self.input is Modality.FEATURES else f"encodes {self.input}"
         if self.generates is Generates.CONTINUATION:
@@ -81,23 +79,23 @@ class Capabilities:
         return f"reads {self.input} and writes {self.generates}"
 
     def side_of(self, path: str) -> str:
-        """The side that a module or parameter belongs to; "" where a model has one stack."""
+        """The side (encoder, decoder) of a module or parameter; "" for a model of one stack."""
         return next((side for prefix, side in self.sides.items() if path.startswith(f"{prefix}.")), "")
 
     def layer_of(self, path: str) -> tuple[int, str] | None:
-        """The number of the layer that a module or parameter belongs to, and its path within; None outside of all layers.
+        """The layer index of a module or parameter and its path within that layer; None outside of all layers.
 
         >>> Capabilities(Modality.TEXT).layer_of("stack.layers.3.attention.norm.weight")
         (3, 'attention.norm.weight')
         """
         for prefix in self.layers:
             if path.startswith(f"{prefix}."):
-                number, _, rest = path[len(prefix) + 1 :].partition(".")
-                return int(number), rest
+                index, _, rest = path[len(prefix) + 1 :].partition(".")
+                return int(index), rest
         return None
 
     def is_embedding(self, path: str) -> bool:
-        """Whether a module or parameter lies below the first layer: words, segments, positions, patches."""
+        """Whether a module or parameter is below the first layer: token, segment, position or patch embeddings."""
         return any(path == prefix or path.startswith(f"{prefix}.") for prefix in self.embeddings)
 
 

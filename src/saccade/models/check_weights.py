@@ -1,4 +1,4 @@
-"""What has to be true of a stored model before it is used: ids that have a vector, weights that are numbers and fit in memory."""
+"""Checks of a stored model before it is used: config sizes, token and segment ids, memory, and NaN or infinite weights."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -53,40 +53,40 @@ MAX_SIZES = {
 
 
 def check_fields(config: Any, where: str) -> None:
-    """Refuse a config with a value of the wrong type, or with a size that is below 1 or that no real model has."""
+    """Raise an error for a config value of the wrong type, or for a size below 1 or above that of any real model."""
     for item in fields(config):
-        value, usual = getattr(config, item.name), item.default
-        assert usual is not MISSING, f"{item.name} needs a usual value"
-        if value is None and usual is None:
+        value, default = getattr(config, item.name), item.default
+        assert default is not MISSING, f"{item.name} needs a default"
+        if value is None and default is None:
             continue
-        usual_kind = next(iter(get_args(item.type))) if usual is None else type(usual)
-        kinds = (int, float) if usual_kind is float else usual_kind
-        cap = 1 if item.name.endswith("dropout") else MAX_SIZES.get(item.name, 2_147_483_648)
-        right = isinstance(value, kinds) and (isinstance(usual, bool) or not isinstance(value, bool))
+        default_type = next(iter(get_args(item.type))) if default is None else type(default)
+        types = (int, float) if default_type is float else default_type
+        maximum = 1 if item.name.endswith("dropout") else MAX_SIZES.get(item.name, 2_147_483_648)
+        valid = isinstance(value, types) and (isinstance(default, bool) or not isinstance(value, bool))
         if isinstance(value, int | float) and not isinstance(value, bool):
-            right = right and (item.name in MAX_SIZES) <= value <= cap  # false for NaN too; 1 is the least of sizes
-        if not right:
-            least = int(item.name in MAX_SIZES)
-            wanted = f"a number from {least} to {cap:,}" if usual_kind in (int, float) else usual_kind.__name__
+            valid = valid and (item.name in MAX_SIZES) <= value <= maximum  # False for NaN; the minimum of a size is 1
+        if not valid:
+            minimum = int(item.name in MAX_SIZES)
+            wanted = (
+                f"a number from {minimum} to {maximum:,}" if default_type in (int, float) else default_type.__name__
+            )
             shown = item.name.replace("_", "-") if where.startswith("--") else item.name
             raise ModelError(f"{where}{shown} = {abbreviate(value)} where {wanted} is needed.")
 
 
 def check_decoder_start(config: Any, path: Path) -> None:
-    """The token that every target begins with is one of the target's vocabulary."""
+    """Raise an error if the decoder start token is not in the target vocabulary."""
     sizes = {item.name: getattr(config, item.name) for item in fields(config)}
-    vocab, begin = sizes.get("target_vocab") or sizes.get("vocab"), sizes.get("decoder_start_id")
-    if begin is not None and vocab is not None and not 0 <= begin < vocab:
+    vocab, start_id = sizes.get("target_vocab") or sizes.get("vocab"), sizes.get("decoder_start_id")
+    if start_id is not None and vocab is not None and not 0 <= start_id < vocab:
         raise ModelError(
-            f"{path}: decoder_start_id = {begin:,} is no token of a vocabulary of {vocab:,}; ids go up to {vocab - 1:,}."
+            f"{path}: decoder_start_id = {start_id:,} is not in the vocabulary of {vocab:,} tokens; an id from 0 to "
+            f"{vocab - 1:,} is needed."
         )
 
 
 def check_memory(model: Model, bytes_per_parameter: int, directory: Path) -> None:
-    """Raise MemoryError, which says how much is needed and how much there is, before the weights are read.
-
-    `bytes_per_parameter` is the number of bytes of one parameter.
-    """
+    """Raise MemoryError with the needed and the free memory if the weights do not fit, before they are read."""
     needed = bytes_per_parameter * sum(p.numel() for p in {id(p): p for p in model.parameters()}.values())
     free = available_memory()
     if free is not None and needed > free:
@@ -96,45 +96,45 @@ def check_memory(model: Model, bytes_per_parameter: int, directory: Path) -> Non
 
 
 def check_finite(weights: Mapping[str, Tensor], directory: Path) -> None:
-    """No weight is NaN or infinite: whatever such a model answers means nothing."""
-    # a sum is one pass without a copy; one that overflows is looked into
-    odd = [name for name, x in weights.items() if x.is_floating_point() and not x.sum().isfinite()]
-    bad = {name: int((~weights[name].isfinite()).sum()) for name in odd}
+    """Raise an error if a weight is NaN or infinite, since the predictions of such a model mean nothing."""
+    # a sum takes one pass and no copy; only tensors whose sum is not finite, perhaps by overflow, are checked in full
+    suspects = [name for name, x in weights.items() if x.is_floating_point() and not x.sum().isfinite()]
+    bad = {name: int((~weights[name].isfinite()).sum()) for name in suspects}
     bad = {name: count for name, count in bad.items() if count}
     if bad:
         listed = ", ".join(f"{name} ({count:,} of {weights[name].numel():,})" for name, count in list(bad.items())[:5])
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         raise ModelError(
             f"{directory}: weights that are not finite numbers (NaN or infinite): {listed}{more}. "
-            "The training diverged or the file is damaged; use an earlier checkpoint, or fetch the file again."
+            "Training diverged or the file is damaged; use an earlier checkpoint, or download the file again."
         )
 
 
 def copy_weights(model: Model) -> Model:
-    """The same model with weights in memory of its own; `load` maps those of float32 from the file.
+    """Copy the weights into memory, in place; `load` leaves float32 weights memory-mapped from the file.
 
-    A mapped file that is cut short while it is in use ends the process (SIGBUS), and one that is overwritten changes the model.
+    If a mapped file is truncated while in use, the process dies (SIGBUS); if it is overwritten, the model changes.
     """
-    copies: dict[Any, Tensor] = {}  # weights that are the same place in the file stay one
+    copies: dict[Any, Tensor] = {}  # tied weights, which share storage, stay tied
     for x in (*model.parameters(), *model.buffers()):
-        place = x.data_ptr(), x.shape, x.stride()
-        if place not in copies:
-            copies[place] = x.data.clone()
-        x.data = copies[place]
+        storage_key = x.data_ptr(), x.shape, x.stride()
+        if storage_key not in copies:
+            copies[storage_key] = x.data.clone()
+        x.data = copies[storage_key]
     model.extra_tensors = {name: x.clone() for name, x in model.extra_tensors.items()}
     return model
 
 
 def check_segments(model: Model, directory: Path) -> None:
-    """The tokenizer gives no segment, or token type, that the model has no vector for; of two texts, where it has several."""
+    """Raise an error if the tokenizer produces a segment id (token type id) that the model has no embedding for."""
     segments = _segment_count(model)
     if segments is None or model.tokenizer is None:
         return
     highest = max(_highest_segment(model, "a"), _highest_segment(model, "a", "a") if segments > 1 else 0)
     if highest >= segments:
         raise ModelError(
-            f"{directory}: the tokenizer gives the segment (token type) {highest}, and the model has vectors for {segments}, "
-            "counted from 0; the tokenizer is another model's."
+            f"{directory}: the tokenizer produces segment id (token type id) {highest}, but the model has {segments} segment "
+            "embeddings, counted from 0; the tokenizer is another model's."
         )
 
 

@@ -1,4 +1,4 @@
-"""A decoder-only language model: words, one stack that sees the past, and a score for each word that may come next."""
+"""Decoder-only language model: token embedding, one causal stack, and a language model head."""
 
 from torch import Tensor, nn
 
@@ -10,7 +10,7 @@ from saccade.parts.state import State
 
 
 class DecoderOnly(nn.Module):
-    """Words in, scores of the next word out."""
+    """A causal language model: token ids in, logits of the next token out."""
 
     def __init__(self, words: TokenEmbedding, stack: Stack, *, tie_embeddings: bool):
         super().__init__()

@@ -1,8 +1,8 @@
-"""Families that are another one to the last tensor, under a published name of their own.
+"""Families with the architecture of another one: XLM-RoBERTa and CamemBERT (RoBERTa), Mistral (LLaMA).
 
-XLM-RoBERTa, for a hundred languages (Conneau et al. 2020, arXiv 1911.02116), and CamemBERT, for French (Martin et al. 2020,
-arXiv 1911.03894), are RoBERTa; Mistral (Jiang et al. 2023, arXiv 2310.06825) is LLaMA with shared keys and, in its first version,
-a sliding window.
+XLM-RoBERTa covers a hundred languages (Conneau et al. 2020, arXiv 1911.02116), CamemBERT French (Martin et al. 2020, arXiv
+1911.03894). Mistral (Jiang et al. 2023, arXiv 2310.06825) is LLaMA with grouped-query attention and, in its first version,
+sliding-window attention.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class MistralConfig(llama.Config):
 
 
 def _roberta_variant(name: str, class_prefix: str, config: type, model_type: str, description: str) -> Family:
-    """RoBERTa under another name; what its published config leaves unsaid is RoBERTa's, but for the vocabulary."""
+    """RoBERTa under another name; missing keys of its published config have RoBERTa's defaults, except the vocabulary."""
     heads = {
         kind: replace(head, architecture=head.architecture.replace("Roberta", class_prefix))
         for kind, head in roberta.FAMILY.heads.items()
@@ -60,7 +60,7 @@ CAMEMBERT = _roberta_variant(
     "camembert", "Camembert", CamembertConfig, "camembert", "encoder: RoBERTa, trained on French"
 )
 
-MISTRAL_PUBLISHED_DEFAULTS: dict[str, Any] = {  # what a published config means when it says nothing
+MISTRAL_PUBLISHED_DEFAULTS: dict[str, Any] = {  # defaults of keys that a published config leaves out
     "vocab_size": 32000,
     "rms_norm_eps": 1e-6,
     "num_key_value_heads": 8,
@@ -71,12 +71,12 @@ MISTRAL_PUBLISHED_DEFAULTS: dict[str, Any] = {  # what a published config means 
 
 
 def normalize_mistral_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """As LLaMA's; a sliding window is there unless it is said to be null, as from version 0.2 on."""
+    """As LLaMA's; the sliding window has a default and is off only if it is null, as from version 0.2 on."""
     return llama.normalize_config(MISTRAL_PUBLISHED_DEFAULTS | raw, "mistral")
 
 
 def sliding_pattern(window: int | None) -> Pattern:
-    """All that came before, or the nearest `window` tokens, the newest among them."""
+    """Causal attention, limited to the last `window` tokens, the current one included, if a window is set."""
     return CAUSAL if window is None else Window(window - 1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Readers put to use: texts to vectors, one for each token (`encode`) or one for each text (`embed`)."""
+"""Text embeddings: one vector per token (`encode`) or one per text (sentence embeddings, `embed`)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,58 +10,58 @@ from saccade.data import Batch, Text
 from saccade.errors import ModelError
 from saccade.models.model import Model
 
-MAX_BATCH_TOKENS = 8192  # tokens at a time, padding counted
+MAX_BATCH_TOKENS = 8192  # tokens per batch, padding included
 
 
 def encode(model: Model, texts: Sequence[str], *, truncate: bool = False) -> list[Tensor]:
-    """The last hidden states of each text, (tokens, W): special tokens included, padding removed."""
+    """Return the last hidden states of each text, (tokens, W), with special tokens and without padding."""
     out: list[Tensor | None] = [None] * len(texts)
-    for numbers, text, x in _encode_batches(model, texts, truncate):
+    for indices, text, x in _encode_batches(model, texts, truncate):
         keep = torch.ones(x.shape[:2], dtype=torch.bool) if text.keep is None else text.keep
-        for row, number in enumerate(numbers):
-            out[number] = x[row, keep[row]]
+        for row, index in enumerate(indices):
+            out[index] = x[row, keep[row]]
     return [x for x in out if x is not None]
 
 
 def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tensor:
-    """One vector for each text, (texts, W): pooled as the model's own files say, by the mean of its tokens if they do not.
+    """Return one sentence embedding per text, (texts, W), pooled as the model's files say; default: mean pooling.
 
-    The files of sentence-transformers may also say where texts are truncated, that they are lowercased, and which prompt stands
-    in front of them. Tokens beyond the limit are left out; `truncate=False` makes a text that is too long an error.
+    The files of sentence-transformers may also set the maximum length, lowercasing, and a prompt that is put before each text.
+    Tokens beyond the limit are dropped; with `truncate=False` a text that is too long is an error.
     """
     pooling = model.pooling
     _check_is_list(texts)
-    if pooling.lowercase:  # as the tokenizers package does it, which knows nothing of a sigma at the end of a word
+    if pooling.lowercase:  # as the tokenizers package does it: unlike str.lower, without the rule for a final sigma
         texts = [Lowercase().normalize_str(pooling.prompt + text) for text in texts]
     elif pooling.prompt:
         texts = [pooling.prompt + text for text in texts]
     out = torch.zeros(len(texts), pooling.output_width(model.width))
-    most = pooling.max_tokens or (model.tokenizer.max_tokens if model.tokenizer else None)
-    for numbers, text, x in _encode_batches(model, texts, truncate, most):
-        out[numbers] = pooling(x, text.keep).to(out.dtype)
+    max_tokens = pooling.max_tokens or (model.tokenizer.max_tokens if model.tokenizer else None)
+    for indices, text, x in _encode_batches(model, texts, truncate, max_tokens):
+        out[indices] = pooling(x, text.keep).to(out.dtype)
     return out
 
 
 def _check_is_list(texts: Sequence[str]) -> None:
     if isinstance(texts, str):
-        raise ModelError(f"A list of texts is needed; got one text. Write [{texts[:20]!r}...].")
+        raise ModelError(f"A list of texts is needed; got a single string. Write [{texts[:20]!r}...].")
 
 
 def _encode_batches(
     model: Model, texts: Sequence[str], truncate: bool, max_tokens: int | None = None
 ) -> Iterator[tuple[list[int], Text, Tensor]]:
-    """Texts in batches of like length: their numbers, their tokens, `max_tokens` of them, and what the body makes of them."""
+    """Yield batches of texts of similar length: their indices, their tokens (at most `max_tokens`), and the body's output."""
     _check_is_list(texts)
     if model.tokenizer is None:
-        raise ModelError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
+        raise ModelError("This model has no tokenizer; load it from a directory that has tokenizer files.")
     encoded = model.tokenizer.encode_batch(list(texts))
     limit = min((n for n in (model.max_positions, max_tokens) if n is not None), default=None)
     if limit is not None:
-        for number, item in enumerate(encoded):
+        for index, item in enumerate(encoded):
             if len(item.ids) > limit and not truncate:
                 raise ModelError(
-                    f"Text {number} has {len(item.ids)} tokens and the model reads at most {limit}; "
-                    "shorten it, or say truncate=True."
+                    f"Text {index} has {len(item.ids)} tokens, but the model reads at most {limit}; "
+                    "shorten it, or set truncate=True."
                 )
         encoded = [item.truncate(limit) if len(item.ids) > limit else item for item in encoded]
     order = sorted(range(len(texts)), key=lambda i: len(encoded[i].ids))
@@ -69,8 +69,8 @@ def _encode_batches(
     while order:
         longest = len(encoded[order[-1]].ids)
         count = max(1, MAX_BATCH_TOKENS // max(1, longest))
-        order, numbers = order[:-count], order[-count:]
-        rows = [encoded[i] for i in numbers]
+        order, indices = order[:-count], order[-count:]
+        rows = [encoded[i] for i in indices]
         text = Text.pad([row.ids for row in rows], segment_ids=[row.segment_ids for row in rows])
         with torch.inference_mode():
-            yield numbers, text, model.body(Batch(text.to(device))).cpu()
+            yield indices, text, model.body(Batch(text.to(device))).cpu()

@@ -1,4 +1,4 @@
-"""A model of two stacks: one reads the source once, the other writes the target and looks across at what was read."""
+"""Encoder-decoder model: the encoder reads the source once, the decoder generates the target with cross-attention to it."""
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,9 @@ from saccade.parts.state import State
 
 
 class EncoderDecoder(nn.Module):
-    """A writer whose state holds the encoded source, so requests join, leave and are reordered with all they need.
+    """An encoder-decoder whose decoding state holds the encoded source, so rows can be added, dropped and reordered.
 
-    One table of words serves both sides, unless the target has `target_words` of its own.
+    Source and target share one token embedding, unless `target_words` is given.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class EncoderDecoder(nn.Module):
         self.encoder, self.decoder, self.head = encoder, decoder, head
 
     def start(self, batch: Batch) -> tuple[State, Text]:
-        """Read the source; the first step takes the token that begins every target."""
+        """Encode the source; returns the state and the decoder start token, the input of the first step."""
         source = batch.source
         assert isinstance(source, Text), f"{type(self).__name__} reads text"
         state = State()
         state.put("memory", self.encoder(self.words(source.tokens), Layout(source.keep)), axis=1)
-        # even where all is real: requests of other lengths may join later
+        # stored even without padding, since sources of other lengths may join the batch later
         state.put("memory_keep", source.keep_mask, axis=1)
         return state, Text(torch.full_like(source.tokens[:, :1], self.decoder_start_id))
 
@@ -53,7 +53,7 @@ class EncoderDecoder(nn.Module):
 
 
 class BiasedLMHead(LMHead):
-    """Scores by the words' own vectors, and a shift for each word that is stored with a model but never learned."""
+    """A language model head tied to the token embedding, plus a stored bias per token (`shift`) that is never trained."""
 
     shift: Tensor
 

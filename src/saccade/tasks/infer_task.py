@@ -11,7 +11,7 @@ from saccade.errors import DataError
 from saccade.tasks.base import Task
 from saccade.tasks.registry import TASKS, task_class
 
-MAX_RECORDS_READ = 2_000  # that are read to decide
+MAX_RECORDS_READ = 2_000  # that are read to decide, of those in the first megabyte of each file
 
 
 def task_for_data(
@@ -53,7 +53,7 @@ def _can_fill_roles(paths: Sequence[str | Path], roles: Sequence[Role], columns:
         return any(
             True
             for _ in stream_examples(
-                files, roles, columns=columns, on_bad_record="skip", max_bad_fraction=1.0, rejects=bad
+                files, roles, columns=columns, on_bad_record="skip", max_bad_fraction=1.0, rejects=bad, preview=True
             )
         )
     except DataError:
@@ -69,7 +69,9 @@ def _first_records(
         files = next(iter(find_split_files(paths, roles, columns).values()))
         found = list(
             islice(
-                stream_examples(files, roles, columns=columns, on_bad_record="skip", max_bad_fraction=1.0, rejects=bad),
+                stream_examples(
+                    files, roles, columns=columns, on_bad_record="skip", max_bad_fraction=1.0, rejects=bad, preview=True
+                ),
                 MAX_RECORDS_READ,
             )
         )

@@ -1,4 +1,4 @@
-"""Tokenizers: text to token ids and back; loaded, trained, saved and streamed, on `tokenizers` and `sentencepiece`."""
+"""Tokenizers: encode text as token ids and decode it; load, train, save, stream; built on `tokenizers` and `sentencepiece`."""
 
 from saccade.text.loading.load import load_llama2c_tokenizer, load_tokenizer
 from saccade.text.special_tokens import TEMPLATES, SpecialTokenTemplate

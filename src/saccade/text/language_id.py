@@ -1,4 +1,4 @@
-"""Which language a text is in, told by its script and its small words; and what a tokenizer needs for each language.
+"""Language identification by script and stopwords, and the tokenizer fertility for each language.
 
 >>> [detect_language(text) for text in ("The cat sat on the mat.", "Die Katze saß auf der Matte.", "Кошка", "ok")]
 ['en', 'de', 'ru', '']
@@ -15,14 +15,12 @@ from importlib.resources import files
 
 from saccade.text.tokenizer import Tokenizer
 
-WORD_PATTERN = re.compile(r"(?<!['’])\b[^\W\d_]+(?:['’][^\W\d_]+)?")  # the s of a lone 's is no word
+WORD_PATTERN = re.compile(r"(?<!['’])\b[^\W\d_]+(?:['’][^\W\d_]+)?")  # the s of a lone 's is not a word
 KANA_SCRIPTS = ("HIRAGANA", "KATAKANA")
-MIN_WORD_WEIGHT, MIN_LEAD_RATIO = (
-    1.0,
-    1.3,
-)  # what the small words of a language must weigh in a text, and how many times the next language's
-UNSPACED_LANGUAGES = ("zh", "ja")  # words are not set apart, so that there are none to count
-MAX_CHARACTERS_READ = 2_000  # characters that are looked at
+MIN_WORD_WEIGHT = 1.0  # minimum total weight of the stopwords of the detected language
+MIN_LEAD_RATIO = 1.3  # minimum ratio of that weight to the weight of the second-best language
+UNSPACED_LANGUAGES = ("zh", "ja")  # written without spaces, so words are not counted
+MAX_CHARACTERS_READ = 2_000  # the beginning of a text that is used to detect its language
 
 
 @dataclass(frozen=True)
@@ -32,71 +30,74 @@ class Language:
     sample_text: str
     stopwords: frozenset[str] = frozenset()
     script: str = ""
-    distinguishing_letters: str = ""  # by which it is told from another language of the same script
+    distinguishing_letters: str = ""  # letters that no other language of the same script has
 
 
 @dataclass(frozen=True)
 class TokenizerCoverage:
-    """What a tokenizer needs for the same text in one language: tokens, tokens a word, and how many times what English needs."""
+    """Fertility of a tokenizer on the same text in one language: tokens, tokens per word, and the ratio to English."""
 
     language: Language
     token_count: int
     tokens_per_word: float | None
     ratio_to_english: float
-    unknown_fraction: float  # the share of tokens that stand for nothing
+    unknown_fraction: float  # fraction of tokens that are the unknown token
 
 
 @cache
 def load_languages() -> dict[str, Language]:
-    """The languages that are known, by code."""
+    """The supported languages by code."""
     raw = tomllib.loads((files("saccade.text") / "languages.toml").read_text(encoding="utf-8"))
     return {
         code: Language(
             code,
-            one["name"],
-            one["text"],
-            frozenset(one.get("words", "").split()),
-            one.get("script", ""),
-            one.get("letters", ""),
+            entry["name"],
+            entry["text"],
+            frozenset(entry.get("words", "").split()),
+            entry.get("script", ""),
+            entry.get("letters", ""),
         )
-        for code, one in raw.items()
+        for code, entry in raw.items()
     }
 
 
 def get_stopwords(code: str) -> frozenset[str]:
-    """The words of a language that say little by themselves."""
-    found = load_languages().get(code)
-    return frozenset() if found is None else found.stopwords
+    """The stopwords of a language; empty for an unknown code."""
+    language = load_languages().get(code)
+    return frozenset() if language is None else language.stopwords
 
 
 def detect_language(text: str) -> str:
-    """The code of the language of a text; "" where that cannot be told."""
+    """The language code of a text; "" if the language cannot be determined."""
     text = text[:MAX_CHARACTERS_READ]
     script = _detect_script(text)
     if script != "LATIN":
-        found = [one for one in load_languages().values() if one.script and one.script == script]
+        languages = [
+            language for language in load_languages().values() if language.script and language.script == script
+        ]
         return next(
-            (one.code for one in found if set(one.distinguishing_letters) & set(text.lower())),
-            found[0].code if found else "",
+            (language.code for language in languages if set(language.distinguishing_letters) & set(text.lower())),
+            languages[0].code if languages else "",
         )
     words = [word.lower().replace("’", "'") for word in WORD_PATTERN.findall(text)]
     weights: Counter[str] = Counter()
     for word in words:
-        known = _index_stopwords().get(word, ())
-        weights.update(dict.fromkeys(known, 1 / max(1, len(known))))  # a word of many languages says little
-    (best, most), (_, second) = [*weights.most_common(2), ("", 0.0), ("", 0.0)][:2]
-    return best if most >= MIN_WORD_WEIGHT and most >= MIN_LEAD_RATIO * second else ""
+        codes = _index_stopwords().get(word, ())
+        weights.update(dict.fromkeys(codes, 1 / max(1, len(codes))))  # a stopword of many languages is weak evidence
+    (best, weight), (_, second_weight) = [*weights.most_common(2), ("", 0.0), ("", 0.0)][:2]
+    return best if weight >= MIN_WORD_WEIGHT and weight >= MIN_LEAD_RATIO * second_weight else ""
 
 
 @cache
 def _index_stopwords() -> dict[str, tuple[str, ...]]:
-    """The languages in which a small word is one."""
-    words = {word for one in load_languages().values() for word in one.stopwords}
-    return {word: tuple(code for code, one in load_languages().items() if word in one.stopwords) for word in words}
+    """The codes of the languages that have each word as a stopword."""
+    languages = load_languages()
+    words = {word for language in languages.values() for word in language.stopwords}
+    return {word: tuple(code for code, language in languages.items() if word in language.stopwords) for word in words}
 
 
 def _detect_script(text: str) -> str:
-    """The script of most of its letters; any kana makes a text Japanese."""
+    """The most frequent script of the letters; any kana makes a text Japanese."""
     counts = Counter(unicodedata.name(letter, "").split(" ")[0] for letter in text if letter.isalpha())
     if any(counts[kana] for kana in KANA_SCRIPTS):
         return KANA_SCRIPTS[0]
@@ -104,19 +105,19 @@ def _detect_script(text: str) -> str:
 
 
 def count_languages(texts: Iterable[str]) -> dict[str, int]:
-    """How many texts are in which language, the most frequent first."""
+    """The number of texts in each language, the most frequent first."""
     return dict(Counter(map(detect_language, texts)).most_common())
 
 
 def measure_tokenizer_coverage(tokenizer: Tokenizer) -> list[TokenizerCoverage]:
-    """What a tokenizer needs for each language, the worst served last."""
+    """Measure the fertility of a tokenizer for each language; the worst is last."""
     english = max(1, len(tokenizer.encode(load_languages()["en"].sample_text, add_special_tokens=False).ids))
-    made = []
-    for one in load_languages().values():
-        ids = tokenizer.encode(one.sample_text, add_special_tokens=False).ids
-        words = len(one.sample_text.split())
-        per_word = None if one.code in UNSPACED_LANGUAGES else len(ids) / words
+    rows = []
+    for language in load_languages().values():
+        ids = tokenizer.encode(language.sample_text, add_special_tokens=False).ids
+        words = len(language.sample_text.split())
+        per_word = None if language.code in UNSPACED_LANGUAGES else len(ids) / words
         unknown = sum(id == tokenizer.unk_id for id in ids) / max(1, len(ids))
-        made.append(TokenizerCoverage(one, len(ids), per_word, len(ids) / english, unknown))
-    # few tokens are no service where they stand for nothing
-    return sorted(made, key=lambda one: (max(one.unknown_fraction, 0.1), one.ratio_to_english))
+        rows.append(TokenizerCoverage(language, len(ids), per_word, len(ids) / english, unknown))
+    # a low token count is no advantage if the tokens are unknown
+    return sorted(rows, key=lambda row: (max(row.unknown_fraction, 0.1), row.ratio_to_english))

@@ -1,7 +1,7 @@
-"""Scripts that are written without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan).
+"""Word segmentation for scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan).
 
-What counts words by their spaces, such as BLEU or a word alignment, takes a whole sentence of these for one word; there a
-character stands for a word.
+Splitting at spaces, as BLEU and word alignment do, would make one word of a whole sentence in these scripts; here each of
+their characters counts as a word.
 """
 
 import re
@@ -22,11 +22,11 @@ _SCRIPTS = {name: re.compile(f"[{ranges}]") for name, ranges in UNSPACED_RANGES.
 _UNSPACED = "".join(UNSPACED_RANGES.values())
 UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
 _WORD_OR_CHARACTER = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
-MIN_UNSPACED_FRACTION = 0.25  # of letters and digits: a quotation or a name does not make a text one without spaces
+MIN_UNSPACED_FRACTION = 0.25  # of letters and digits: a quotation or a name is not enough
 
 
 def detect_unspaced_script(texts: Iterable[str]) -> str:
-    """The script without spaces in which a notable part of the texts is written; "" where words are set apart by spaces.
+    """The script without spaces that makes up a notable fraction of the texts; "" if words are separated by spaces.
 
     >>> [detect_unspaced_script([text]) for text in ("一九九七年五月", "時は飛ぶ", "Tokyo (東京) is large.")]
     ['Han', 'Kana', '']
@@ -45,16 +45,16 @@ def detect_unspaced_script(texts: Iterable[str]) -> str:
 
 
 def find_word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text stand: between spaces, and in scripts without spaces each character with its marks.
+    """The (start, end) spans of the words: split at spaces, and in scripts without spaces each character with its marks.
 
     >>> [("Ann 住在東京。")[a:b] for a, b in find_word_spans("Ann 住在東京。")]
     ['Ann', '住', '在', '東', '京', '。']
     """
     spans: list[tuple[int, int]] = []
-    for found in _WORD_OR_CHARACTER.finditer(text):
-        start, end = found.span()
-        joins = spans and spans[-1][1] == start and unicodedata.category(text[start]).startswith("M")
-        if joins:  # a vowel sign or a tone mark belongs to the letter before it
+    for match in _WORD_OR_CHARACTER.finditer(text):
+        start, end = match.span()
+        is_mark = spans and spans[-1][1] == start and unicodedata.category(text[start]).startswith("M")
+        if is_mark:  # a vowel sign or a tone mark belongs to the letter before it
             spans[-1] = spans[-1][0], end
         else:
             spans.append((start, end))
@@ -62,7 +62,7 @@ def find_word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text by `find_word_spans`.
+    """Split a text into the words of `find_word_spans`.
 
     >>> split_words("a rose"), split_words("กินข้าว")
     (['a', 'rose'], ['กิ', 'น', 'ข้', 'า', 'ว'])

@@ -1,6 +1,6 @@
-"""What a family puts around a text: which special tokens, where, and which segment each part belongs to.
+"""Special tokens: their roles, and the templates that place them around a text or a pair of texts.
 
-A template is written in roles, `A` and `B` being the texts; `:1` marks the second segment.
+A template is a sequence of roles, with `A` and `B` for the texts; `:1` marks the second segment.
 
 >>> TEMPLATES["bert"].pair
 'cls A sep B:1 sep:1'
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SpecialTokenTemplate:
-    """The tokens around one text and around a pair."""
+    """The special tokens around a single text and around a pair of texts."""
 
     single: str
     pair: str
 
     def list_slots(self, pair: bool) -> list[tuple[str, int]]:
-        """(role or text, segment) in order.
+        """The slots in order, as (role, or "A" or "B" for a text; segment id).
 
         >>> TEMPLATES["t5"].list_slots(pair=False)
         [('A', 0), ('eos', 0)]
@@ -26,11 +26,11 @@ class SpecialTokenTemplate:
         return [(word.partition(":")[0], int(word.partition(":")[2] or 0)) for word in words]
 
     def list_required_roles(self) -> set[str]:
-        """The roles it needs."""
+        """The roles for which a tokenizer with this template needs a token."""
         return {word for pair in (False, True) for word, _ in self.list_slots(pair)} - {"A", "B"}
 
     def to_hf_template(self, role_tokens: dict[str, str]) -> tuple[str, str]:
-        """The same as `tokenizers` writes it, with the tokens' names in place of the roles."""
+        """The two templates in the notation of Hugging Face `tokenizers`, with token names instead of roles."""
 
         def write(pair: bool) -> str:
             return " ".join(
@@ -50,7 +50,7 @@ TEMPLATES = {
     "bos_eos": SpecialTokenTemplate("bos A eos", "bos A eos bos:1 B:1 eos:1"),
 }
 
-# The classes that a tokenizer_config.json may name (with or without "Fast"), for directories without a tokenizer.json.
+# The template of each tokenizer_class in tokenizer_config.json (with or without "Fast"), for directories without tokenizer.json.
 TEMPLATES_BY_CLASS = {
     "BertTokenizer": "bert",
     "DistilBertTokenizer": "bert",
@@ -66,7 +66,7 @@ TEMPLATES_BY_CLASS = {
     "LlamaTokenizer": "llama",
 }
 
-# Our roles and the keys under which special_tokens_map.json and tokenizer_config.json state them.
+# The roles, and their keys in special_tokens_map.json and tokenizer_config.json.
 ROLE_KEYS = {
     "bos": "bos_token",
     "eos": "eos_token",
@@ -77,7 +77,7 @@ ROLE_KEYS = {
     "cls": "cls_token",
 }
 
-# Where no file states a role, a special token of one of these names plays it.
+# Usual names of the token of each role, tried in this order where no file states it.
 ROLE_TOKENS = {
     "bos": ["<s>", "[BOS]", "<bos>", "<|begin_of_text|>", "<|endoftext|>"],
     "eos": ["</s>", "[EOS]", "<eos>", "<|end_of_text|>", "<|endoftext|>"],

@@ -1,11 +1,11 @@
-"""Strings to ids and back: one class for every kind of tokenizer, whichever library does the work.
+"""Tokenizer: encode text as token ids and decode it; one class for every backend library.
 
 >>> from saccade.text.train import train_tokenizer
 >>> tokenizer = train_tokenizer(["a rose is a rose is a rose"], "characters")
->>> found = tokenizer.encode("rose")
->>> [tokenizer.id_to_token(id) for id in found.ids], found.offsets
+>>> encoding = tokenizer.encode("rose")
+>>> [tokenizer.id_to_token(id) for id in encoding.ids], encoding.offsets
 (['r', 'o', 's', 'e'], [(0, 1), (1, 2), (2, 3), (3, 4)])
->>> tokenizer.decode(found.ids)
+>>> tokenizer.decode(encoding.ids)
 'rose'
 """
 
@@ -18,17 +18,14 @@ from typing import Any, Protocol
 from saccade.errors import DataError, ModelError
 from saccade.text.special_tokens import ROLE_KEYS
 
-OWN_CONFIG_KEY = (
-    "saccade"  # in tokenizer_config.json: what was said before a tokenizer.json was made of a SentencePiece model
-)
+# Key in tokenizer_config.json that keeps the original settings of a SentencePiece model that is saved with a tokenizer.json.
+OWN_CONFIG_KEY = "saccade"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
-MAX_TEXT_CHARACTERS = (
-    1_000_000  # characters of a text: measured, these take 0.1 GB (English) to 0.5 GB (emoji as bytes) and 1 to 3 s
-)
+MAX_TEXT_CHARACTERS = 1_000_000  # measured: 0.1 GB (English) to 0.5 GB (emoji as bytes) of memory, and 1 to 3 s
 
 
 class TextError(DataError):
-    """A text that no tokenizer reads: too long to be held as tokens, or not Unicode."""
+    """A text that cannot be tokenized: too long to hold its tokens in memory, or not valid Unicode."""
 
     def __init__(self, message: str):
         super().__init__(message.rstrip("."))
@@ -36,12 +33,12 @@ class TextError(DataError):
 
 @dataclass(frozen=True)
 class Encoding:
-    """A text, or a pair of texts, as ids.
+    """The token ids of a text or of a pair of texts.
 
-    `offsets` are the characters of the original text that a token stands for, `text[start:end]`, a space before a word
-    included where the tokenizer writes it into the word; tokens that share one character (its bytes) share its span.
-    Special tokens stand for nothing: (0, 0). `text_ids` says which text a token is from, 0 or 1, and None for special tokens;
-    `segment_ids` are what BERT calls token types.
+    `offsets` are the character spans of the tokens in the original text, `text[start:end]`. A span includes the space before
+    a word where the tokenizer makes it part of the token; byte tokens of one character share its span, and special tokens
+    have (0, 0). `text_ids` tells which text a token is from, 0 or 1, and None for special tokens; `segment_ids` are BERT's
+    token type ids.
     """
 
     ids: list[int]
@@ -51,30 +48,30 @@ class Encoding:
 
     @property
     def special_tokens_mask(self) -> list[bool]:
-        """True where a token was put around the text, not read from it."""
-        return [part is None for part in self.text_ids]
+        """True for special tokens, which the template added and which are not part of the text."""
+        return [text_id is None for text_id in self.text_ids]
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def truncate(self, max_tokens: int) -> "Encoding":
-        """At most `max_tokens` tokens: the last tokens of the longer text go first, special tokens never."""
-        over = len(self) - max_tokens
-        if over <= 0:
+        """Truncate to at most `max_tokens` tokens, from the end of the longer text first; special tokens are kept."""
+        excess = len(self) - max_tokens
+        if excess <= 0:
             return self
-        left = [self.text_ids.count(0), self.text_ids.count(1)]
-        if over > sum(left):
+        lengths = [self.text_ids.count(0), self.text_ids.count(1)]
+        if excess > sum(lengths):
             raise ModelError(
-                f"{len(self) - sum(left)} special tokens do not fit in a length of {max_tokens}; raise `max_tokens`."
+                f"{len(self) - sum(lengths)} special tokens do not fit in a length of {max_tokens}; raise `max_tokens`."
             )
-        for _ in range(over):
-            left[0 if left[0] > left[1] else 1] -= 1
+        for _ in range(excess):
+            lengths[0 if lengths[0] > lengths[1] else 1] -= 1
         keep, seen = [], [0, 0]
-        for i, part in enumerate(self.text_ids):
-            if part is None or seen[part] < left[part]:
+        for i, text_id in enumerate(self.text_ids):
+            if text_id is None or seen[text_id] < lengths[text_id]:
                 keep.append(i)
-            if part is not None:
-                seen[part] += 1
+            if text_id is not None:
+                seen[text_id] += 1
         return Encoding(
             *([column[i] for i in keep] for column in (self.ids, self.offsets, self.segment_ids, self.text_ids))
         )
@@ -82,14 +79,14 @@ class Encoding:
 
 @dataclass(frozen=True)
 class PassthroughConfig:
-    """What a directory says for other programs only: read, and written again as it came."""
+    """Settings of a tokenizer directory that only other programs use: loaded, and saved unchanged."""
 
     chat_template: str | None = None  # the content of chat_template.jinja
     settings: dict[str, Any] = field(default_factory=dict)  # of tokenizer_config.json
 
 
 class TokenizerBackend(Protocol):
-    """What a library has to offer to be a tokenizer; `hf_tokenizers.py` and `sentencepiece_model.py` have one each."""
+    """The interface between `Tokenizer` and a library; implemented in `hf_tokenizers.py` and `sentencepiece_model.py`."""
 
     vocab: int
     special_tokens: dict[str, int]
@@ -104,12 +101,13 @@ class TokenizerBackend(Protocol):
 class Tokenizer:
     """Encodes texts and decodes ids.
 
-    Nothing in a text can become a special token: '[MASK]' in a text is six letters. Whoever wants the token takes its id,
-    `tokenizer.mask_id` or `tokenizer.token_to_id("[MASK]")`, and puts it among the ids.
+    A text never produces special tokens: '[MASK]' in a text is read as six ordinary characters. To insert a special token,
+    add its id, `tokenizer.mask_id` or `tokenizer.token_to_id("[MASK]")`, to the ids.
 
-    `target` is the tokenizer of the other language where the two sides differ (Marian), and the tokenizer itself where they
-    do not. `max_tokens` is the longest input in tokens, if the files state one; nothing is cut unless `encode` is given one.
-    `notes` are remarks of the loader, such as code that a directory named and that was ignored.
+    `target` is the tokenizer of the target language where source and target have separate ones (Marian), and the tokenizer
+    itself otherwise. `max_tokens` is the maximum input length that the files state, if any; texts are truncated only if
+    `max_tokens` is passed to `encode`. `notes` are remarks of the loader, for example that a directory refers to code, which
+    was ignored.
     """
 
     def __init__(
@@ -135,7 +133,7 @@ class Tokenizer:
 
     @property
     def vocab(self) -> int:
-        """The number of ids, special tokens included."""
+        """The vocabulary size, special tokens included."""
         return self.backend.vocab
 
     @property
@@ -164,16 +162,16 @@ class Tokenizer:
 
     @property
     def cls_id(self) -> int | None:
-        """The token in front whose vector stands for the whole text."""
+        """The id of the classification token, whose vector represents the whole text."""
         return self.role_ids.get("cls")
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """Every token that only a program can write, with its id."""
+        """All special tokens, which a text never produces, with their ids."""
         return dict(self.backend.special_tokens)
 
     def id_to_token(self, id: int) -> str:
-        """The token of an id, as the vocabulary spells it."""
+        """The token of an id, spelled as in the vocabulary."""
         self._check_ids([id])
         return self.backend.id_to_token(id)
 
@@ -190,7 +188,7 @@ class Tokenizer:
         max_tokens: int | None = None,
         max_characters: int = MAX_TEXT_CHARACTERS,
     ) -> Encoding:
-        """The ids of a text or a pair, with what the family puts around it unless `add_special_tokens` is False."""
+        """Encode a text or a pair, with the special tokens of the model unless `add_special_tokens` is False."""
         pairs = None if pair is None else [pair]
         return self.encode_batch(
             [text], pairs, add_special_tokens=add_special_tokens, max_tokens=max_tokens, max_characters=max_characters
@@ -205,7 +203,7 @@ class Tokenizer:
         max_tokens: int | None = None,
         max_characters: int = MAX_TEXT_CHARACTERS,
     ) -> list[Encoding]:
-        """The same for many texts, faster; `max_characters` holds for each text."""
+        """Encode many texts, which is faster than one by one; `max_characters` is the limit for each text."""
         return list(
             self.encode_iter(
                 texts,
@@ -225,26 +223,26 @@ class Tokenizer:
         max_tokens: int | None = None,
         max_characters: int = MAX_TEXT_CHARACTERS,
     ) -> Iterator[Encoding]:
-        """The same one after another, so that never more than about `max_characters` characters are in memory as tokens.
+        """Encode many texts and yield the encodings in order, holding the tokens of about `max_characters` characters at a time.
 
-        Where `max_tokens` cuts the end off anyway, only the first `max_characters` characters of a longer text are read.
+        With `max_tokens`, a text longer than `max_characters` is no error: only its first `max_characters` characters are read.
         """
         if isinstance(texts, str):
-            raise ModelError("A batch is a list of texts; got one string. Use `encode` for a single text.")
+            raise ModelError("A batch must be a list of texts; got one string. Use `encode` for a single text.")
         if pairs is not None and len(pairs) != len(texts):
-            raise ModelError(f"Every text needs its pair; got {len(texts)} texts and {len(pairs)} pairs.")
+            raise ModelError(f"Every text needs a pair; got {len(texts)} texts and {len(pairs)} pairs.")
         if max_tokens is not None:
             texts = [text[:max_characters] if isinstance(text, str) else text for text in texts]
             pairs = pairs and [pair[:max_characters] if isinstance(pair, str) else pair for pair in pairs]
         for start, stop in _chunk_texts(texts, pairs, max_characters):
-            seconds = None if pairs is None else pairs[start:stop]
-            for found in self.backend.encode(texts[start:stop], seconds, add_special_tokens):
-                yield found if max_tokens is None else found.truncate(max_tokens)
+            chunk_pairs = None if pairs is None else pairs[start:stop]
+            for encoding in self.backend.encode(texts[start:stop], chunk_pairs, add_special_tokens):
+                yield encoding if max_tokens is None else encoding.truncate(max_tokens)
 
     def decode(self, ids: Sequence[int], *, keep_special_tokens: bool = False) -> str:
-        """The text of ids; special tokens are left out unless `keep_special_tokens` is True.
+        """Decode ids to text; special tokens are skipped unless `keep_special_tokens` is True.
 
-        See `StreamDecoder` for ids that still come.
+        To decode ids while they are generated, use `StreamDecoder`.
         """
         ids = list(ids)
         self._check_ids(ids)
@@ -252,15 +250,15 @@ class Tokenizer:
 
     @property
     def chat_template(self) -> str | None:
-        """The Jinja template that writes a conversation as one text, if the directory had one; nothing here renders it."""
-        stated = self.passthrough.chat_template or self.passthrough.settings.get("chat_template")
-        return stated if isinstance(stated, str) else None
+        """The Jinja chat template of the directory, if it has one; saccade only passes it on and never renders it."""
+        template = self.passthrough.chat_template or self.passthrough.settings.get("chat_template")
+        return template if isinstance(template, str) else None
 
     def save(self, directory: str | Path, *, model_input_names: Sequence[str] = ()) -> None:
-        """Write files that `load_tokenizer` and the `transformers` package read.
+        """Save the tokenizer in files that `load_tokenizer` and the `transformers` package can load.
 
-        `model_input_names` are the inputs of the model beside which the files will lie, as `transformers` calls them; a model
-        that tells segments apart needs `token_type_ids` among them.
+        `model_input_names` are the inputs of the model in the same directory, as `transformers` calls them; a model with
+        segment embeddings needs `token_type_ids` among them.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -276,13 +274,12 @@ class Tokenizer:
             (directory / CHAT_TEMPLATE_FILE).write_bytes(self.passthrough.chat_template.encode())
 
     def with_max_tokens(self, max_tokens: int | None) -> "Tokenizer":
-        """The same tokenizer with another longest input."""
-        other = self._separate_target()
+        """The same tokenizer with another maximum input length."""
         return Tokenizer(
             self.backend,
             self.role_ids,
             max_tokens=max_tokens,
-            target=other,
+            target=self._separate_target(),
             notes=self.notes,
             passthrough=self.passthrough,
         )
@@ -293,38 +290,38 @@ class Tokenizer:
     def _check_ids(self, ids: Sequence[int]) -> None:
         for i, id in enumerate(ids):
             if not 0 <= id < self.vocab:
-                raise ModelError(f"Id {id} at place {i} is not in the vocabulary, whose ids are 0 to {self.vocab - 1}.")
+                raise ModelError(f"Id {id} at index {i} is not in the vocabulary, whose ids are 0 to {self.vocab - 1}.")
 
 
 def _chunk_texts(texts: Sequence[str], pairs: Sequence[str] | None, max_characters: int) -> Iterable[tuple[int, int]]:
-    """Stretches of a batch that together have about `max_characters` characters, each text checked."""
+    """Check each text, and yield (start, stop) of slices of the batch with about `max_characters` characters each."""
     start = size = 0
     for i, text in enumerate(texts):
         row = [text] if pairs is None else [text, pairs[i]]
-        for one in row:
-            _check_text(one, i, max_characters)
-        more = sum(len(one) for one in row)
-        if size and size + more > max_characters:
+        for part in row:
+            _check_text(part, i, max_characters)
+        row_size = sum(len(part) for part in row)
+        if size and size + row_size > max_characters:
             yield start, i
             start, size = i, 0
-        size += more
+        size += row_size
     if start < len(texts):
         yield start, len(texts)
 
 
 def _check_text(text: Any, index: int, max_characters: int) -> None:
     if not isinstance(text, str):
-        raise ModelError(f"Text {index} is a {type(text).__name__}; a string is needed.")
+        raise ModelError(f"Text {index} is of type {type(text).__name__}; it must be a string.")
     if len(text) > max_characters:
         raise TextError(
-            f"Text {index} has {len(text):,} characters; at most {max_characters:,} are tokenized as one text, to bound the "
-            "memory. Divide it into several texts. In Python, `max_characters` sets another bound."
+            f"Text {index} has {len(text):,} characters; at most {max_characters:,} are tokenized as one text, to limit "
+            "memory use. Divide it into several texts. In Python, `max_characters` sets another limit."
         )
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise TextError(
-            f"Text {index} has half a character (the surrogate {text[error.start]!r}) at place {error.start}; "
+            f"Text {index} has a lone surrogate ({text[error.start]!r}, half a character) at index {error.start}; "
             "read the source again as UTF-8, with errors='replace' if it is damaged."
         ) from None
 

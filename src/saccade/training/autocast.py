@@ -1,8 +1,7 @@
-"""In which numbers products are taken: bfloat16 where the machine has instructions for it, and float32 where it has none.
+"""Mixed precision: resolves `train.precision = auto` to bfloat16 where the hardware supports it, and to float32 elsewhere.
 
-Weights, norms, sums of losses, recurrent layers and the kernels of full and sparse attention stay in float32 on a processor
-either way. Without instructions for bfloat16 a processor takes 5 to 50 times as long for it as for float32, so `auto` never
-chooses it there.
+On a CPU, weights, norms, sums of losses, recurrent layers and the kernels of full and sparse attention stay in float32 in either
+case. A CPU without bfloat16 instructions is 5 to 50 times slower in bfloat16 than in float32, so `auto` never chooses it there.
 """
 
 from dataclasses import replace
@@ -13,23 +12,23 @@ import torch
 from saccade.training.config import Config
 from saccade.training.distributed import single_process_world
 
-BFLOAT16_CPU_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # as Linux calls them; the first was measured, on AMD
+BFLOAT16_CPU_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # names in /proc/cpuinfo; measured with the first, on AMD
 
 
 def resolve_precision(config: Config) -> Config:
-    """The same, with a precision where it was left to the machine."""
+    """The config with `precision="auto"` replaced by the precision that this machine trains in."""
     if config.precision != "auto":
         return config
-    where = single_process_world(config.device).device.type
-    if where == "cuda":
-        able = torch.cuda.is_bf16_supported(including_emulation=False)
+    device_type = single_process_world(config.device).device.type
+    if device_type == "cuda":
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        able = where == "cpu" and cpu_has_bfloat16() is True
-    return replace(config, precision="bfloat16" if able else "float32")
+        has_bfloat16 = device_type == "cpu" and cpu_has_bfloat16() is True
+    return replace(config, precision="bfloat16" if has_bfloat16 else "float32")
 
 
 def cpu_has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool | None:
-    """Whether this processor has instructions for bfloat16; None where the system does not say."""
+    """Whether this CPU has bfloat16 instructions; None if /proc/cpuinfo does not exist."""
     if not cpuinfo.exists():
         return None
     flags = set(cpuinfo.read_text(encoding="utf-8").split())

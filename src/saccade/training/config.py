@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from saccade.errors import UsageError
 
-# what may change when a run goes on: these only say when to stop, to look, to save or to print, and where the work is done
+# settings that may change when a run resumes: they only decide when to stop or save, and on which device to train
 CHANGEABLE_ON_RESUME = (
     "max_steps",
     "max_minutes",
@@ -85,7 +85,7 @@ class Config:
                 and (value < 0 or not math.isfinite(value) or (value == 0 and item.name in positive))
             ):
                 raise UsageError(
-                    f"train.{item.name} is {value}; it has to be {'above 0' if item.name in positive else '0 or more'}."
+                    f"train.{item.name} is {value}; it must be {'above 0' if item.name in positive else '0 or more'}."
                 )
         for name, known in (
             ("optimizer", ("adamw", "muon")),
@@ -97,22 +97,24 @@ class Config:
             if getattr(self, name) not in known:
                 raise UsageError(f"train.{name} is {getattr(self, name)!r}; known are {', '.join(known)}.")
         if self.optimizer == "muon" and self.fsdp:
-            raise UsageError("train.optimizer muon needs whole matrices, and train.fsdp cuts them: leave one out.")
+            raise UsageError(
+                "train.optimizer muon needs whole matrices, but train.fsdp shards them; drop one of the two."
+            )
         if self.fit_schedule and not self.max_minutes:
             raise UsageError(
-                "train.fit_schedule fits the schedule to train.max_minutes, which is 0: give it minutes, such as 10."
+                "train.fit_schedule fits the schedule to train.max_minutes, which is 0; set train.max_minutes, such as 10."
             )
         if not 0 <= self.ema < 1:
-            raise UsageError(f"train.ema is {self.ema}; a share below 1 is needed, such as 0.999.")
+            raise UsageError(f"train.ema is {self.ema}; the EMA decay must be below 1, such as 0.999.")
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
 
 
 def is_auto(table: str, name: str, value: object) -> bool:
-    """Whether a setting is left to the machine, so that a run of it has another value.
+    """Whether the value of a setting means that the machine decides, so that the config of the run holds another value.
 
-    >>> is_auto("train", "precision", "auto"), is_auto("train", "precision", "float32"), is_auto("task", "pieces", "auto")
+    >>> is_auto("train", "precision", "auto"), is_auto("train", "precision", "float32"), is_auto("task", "tokenizer", "auto")
     (True, False, False)
     """
     return (table, name, value) == ("train", "precision", "auto")

@@ -1,4 +1,4 @@
-"""Which held-out examples are looked at on the way: evenly some of them, so that a look does not take long."""
+"""The part of the dev set that is evaluated during training: evenly spaced examples, so that an evaluation is quick."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from saccade.training.prepare import PreparedRun
 
 
 def dev_subset(prepared_run: PreparedRun) -> tuple[list[Item], list[Example]]:
-    """Held-out items for the looks on the way, evenly from all of them, and their examples."""
-    examples, most = prepared_run.splits.dev.examples, prepared_run.config.max_eval_examples
+    """Encoded items and examples of the dev set, at most `max_eval_examples` of them, evenly spaced."""
+    examples, max_count = prepared_run.splits.dev.examples, prepared_run.config.max_eval_examples
     if prepared_run.task.is_text_stream:
         items = prepared_run.task.encode(examples, prepared_run.model)
-        items = [items[i] for i in _spaced_indices(len(items), most)]
+        items = [items[i] for i in _spaced_indices(len(items), max_count)]
         return items, [item.example for item in items]
-    examples = [examples[i] for i in _spaced_indices(len(examples), most)]
+    examples = [examples[i] for i in _spaced_indices(len(examples), max_count)]
     return prepared_run.task.encode(examples, prepared_run.model), examples
 
 

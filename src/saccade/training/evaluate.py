@@ -1,4 +1,4 @@
-"""Evaluation of a run on labeled data, or on the data that it held out: see `saccade.evaluate`."""
+"""Evaluation of a run on labeled data or on its own held-out data: see `saccade.evaluate`."""
 
 import os
 from collections import Counter
@@ -19,7 +19,7 @@ from saccade.tasks.unlabeled import filter_labeled, format_unlabeled_note, make_
 from saccade.training.evaluation import Evaluation
 
 MAX_LABELS_LISTED = 8
-ENGINE_OFF = "off"  # the engine that computes the model as it was trained
+ENGINE_OFF = "off"  # the plain PyTorch model, without the optimized engine
 
 
 def evaluate_run(
@@ -33,8 +33,8 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run on labeled data: files, a table in memory or, without data, the held-out data of the run.
 
-    `model` is the model of the run in another form, such as its fast one. `log` is called with what was recognized in the data
-    and with what was left out.
+    `model` replaces the model of the run, for example by its optimized form (`saccade.fast`). `log` is called with notes about
+    recognized columns, unlabeled examples and unknown labels.
     """
     task, model = run.task, model or run.model
     baseline = None
@@ -53,12 +53,15 @@ def evaluate_run(
     engine = model.precision_choice.precision if isinstance(model, FastModel) else ENGINE_OFF
     answers, evaluated = predict(task, model, examples, on_progress=on_progress)
     check_answers(answers)
-    scores = [one.with_signature(engine=engine) for one in score_answers(task, model, answers, evaluated)]
-    found = Evaluation(scores, len(examples), hidden, engine, task.scoring_settings(model), task, answers, evaluated)
+    scores = [score.with_signature(engine=engine) for score in score_answers(task, model, answers, evaluated)]
+    evaluation = Evaluation(
+        scores, len(examples), hidden, engine, task.scoring_settings(model), task, answers, evaluated
+    )
     if baseline is None:
-        return found
-    given = [baseline.answer(example) for example in evaluated]
-    return replace(found, baseline=task.score(given, evaluated), baseline_description=baseline.description)
+        return evaluation
+    baseline_answers = [baseline.answer(example) for example in evaluated]
+    baseline_scores = task.score(baseline_answers, evaluated)
+    return replace(evaluation, baseline=baseline_scores, baseline_description=baseline.description)
 
 
 def _is_empty(data: Any) -> bool:
@@ -66,7 +69,7 @@ def _is_empty(data: Any) -> bool:
 
 
 def _read_labeled_data(task: Task, data: Any, columns: Mapping[str, str] | None) -> Records:
-    """Labeled examples of files or of a table in memory."""
+    """Read labeled examples from files or from a table in memory."""
     if isinstance(data, str | os.PathLike):
         data = [data]
     if isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
@@ -81,34 +84,34 @@ def _read_labeled_data(task: Task, data: Any, columns: Mapping[str, str] | None)
 
 
 def _make_baseline(run: Run) -> Baseline | None:
-    """A rule that reads no input, from the training data of the run."""
+    """The baseline of the task, a rule that ignores the input, fitted to the training data of the run."""
     return None if run.data is None or run.task.is_text_stream else run.task.baseline(run.data.train.examples)
 
 
 def check_labels(task: Task, examples: Sequence[Example]) -> str:
-    """What is said of rows whose labels the model never learnt, which count as wrong; an error where all are of that kind."""
+    """A warning about rows with labels that the model was not trained on, which count as wrong; an error if all rows are such."""
     names = [role.name for role in task.roles(()) if role.kind in ("label", "labels")]
     golds = [[label for name in names for label in as_list(example[name])] for example in examples]
-    strange = [[label for label in gold if label not in task.labels] for gold in golds]
-    rows = sum(map(bool, strange))
+    unknown = [[label for label in gold if label not in task.labels] for gold in golds]
+    rows = sum(map(bool, unknown))
     if not rows or not task.labels:
         return ""
-    found = Counter(label for gold in strange for label in gold)
-    listed = _shorten_list([f"{label} ({count:,})" for label, count in found.most_common()])
-    knows = f"it knows {_shorten_list(task.labels)}"
-    if rows < len(examples) or strange != golds:
+    counts = Counter(label for gold in unknown for label in gold)
+    listed = _shorten_list([f"{label} ({count:,})" for label, count in counts.most_common()])
+    known = f"its labels are {_shorten_list(task.labels)}"
+    if rows < len(examples) or unknown != golds:
         return (
-            f"{rows:,} of {len(examples):,} rows have labels that the model never learnt, and count as wrong: "
-            f"{listed}; {knows}."
+            f"{rows:,} of {len(examples):,} rows have labels that the model was not trained on, and count as wrong: "
+            f"{listed}; {known}."
         )
     raise DataError(
-        f"the model never learnt any of the labels of these {rows:,} rows: {listed}; {knows}",
+        f"the model was not trained on any of the labels of these {rows:,} rows: {listed}; {known}",
         file=examples[0].file,
         line=examples[0].line,
         column=names[0],
         value=golds[0][0],
-        hint=f"name the column that has its labels with --columns {names[0]}=COLUMN, or give data that have them; "
-        f"saccade train {task.name} --data {examples[0].file or 'FILE'} makes a model of these",
+        hint=f"name the column with its labels with --columns {names[0]}=COLUMN, or give data that has its labels; "
+        f"saccade train {task.name} --data {examples[0].file or 'FILE'} trains a model on these",
     )
 
 

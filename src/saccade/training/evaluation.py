@@ -29,7 +29,7 @@ class ClassScore:
     label: str
     precision: float
     recall: float
-    count: int  # examples whose gold label it is
+    count: int  # examples with this gold label
 
     @property
     def f1(self) -> float:
@@ -47,7 +47,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference between two systems on the same examples, by a paired bootstrap.
+    """The difference between two systems on the same examples, with the confidence interval of a paired bootstrap.
 
     >>> print(Comparison("accuracy", 0.04, 0.01, 0.07, "higher"))
     accuracy +0.040 (+0.010 to +0.070): the first is better
@@ -75,19 +75,18 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores on some examples, the first of which is the task's own metric, and the predictions that they are computed from."""
+    """Scores on a set of examples, the task's main metric first, and the predictions that they are computed from."""
 
     scores: list[Score]
     examples: int
-    unlabeled: int  # examples that were left out, because their labels are hidden
+    unlabeled: int  # examples that were left out because they have no labels
     engine: str  # off, or the precision of the optimized model
     settings: dict[str, int]  # of a language model: window and context, in tokens
     task: Task = field(repr=False)
     answers: Sequence[Any] = field(repr=False)
-    evaluated: Sequence[Example] = field(repr=False)  # the examples, or the windows of running text
-    baseline: list[Score] = field(
-        default_factory=list
-    )  # scores of a rule that reads no input, where the training data are known
+    evaluated: Sequence[Example] = field(repr=False)  # the examples; of a language model, windows of the text
+    # scores of a rule that ignores the input; empty if the training data are unknown
+    baseline: list[Score] = field(default_factory=list)
     baseline_description: str = ""
 
     def __str__(self) -> str:
@@ -99,19 +98,19 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """The scores, the per-class scores and the confusion matrix as plain values that JSON can hold."""
         counts = {"examples": self.examples, "unlabeled": self.unlabeled, "engine": self.engine}
-        found = {**counts, **self.settings, "scores": [vars(score) for score in self.scores]}
+        values = {**counts, **self.settings, "scores": [vars(score) for score in self.scores]}
         if self.confusion is not None:
-            found["confusion"] = {
+            values["confusion"] = {
                 "labels": [str(label) for label in self.confusion.labels],
                 "counts": self.confusion.counts.tolist(),
             }
-            found["classes"] = [vars(one) | {"f1": one.f1} for one in self.per_class]
+            values["classes"] = [vars(score) | {"f1": score.f1} for score in self.per_class]
         if self.baseline:
-            found["baseline"] = {
+            values["baseline"] = {
                 "description": self.baseline_description,
                 "scores": [vars(score) for score in self.baseline],
             }
-        return found
+        return values
 
     @cached_property
     def predictions(self) -> Predictions:
@@ -123,7 +122,7 @@ class Evaluation:
 
     @cached_property
     def confusion(self) -> ConfusionMatrix | None:
-        """How often each gold label received each prediction; None for a task whose answers are not classes."""
+        """Counts of each gold label and predicted label; None for a task whose predictions are not classes."""
         pairs = [self.task.confusion_pair(a, e) for a, e in zip(self.answers, self.evaluated, strict=True)]
         classes = [pair for pair in pairs if pair is not None]
         return (
@@ -134,14 +133,14 @@ class Evaluation:
 
     @property
     def per_class(self) -> list[ClassScore]:
-        """Precision, recall and F1 of each class; empty for a task whose answers are not classes."""
+        """Precision, recall and F1 of each class; empty for a task whose predictions are not classes."""
         if self.confusion is None:
             return []
         counts = self.confusion.counts
-        right, gold, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
+        columns = zip(self.confusion.labels, np.diag(counts), counts.sum(1), counts.sum(0), strict=True)
         return [
-            ClassScore(str(label), float(hits / max(1, given)), float(hits / max(1, wanted)), int(wanted))
-            for label, hits, wanted, given in zip(self.confusion.labels, right, gold, predicted, strict=True)
+            ClassScore(str(label), float(correct / max(1, predicted)), float(correct / max(1, gold)), int(gold))
+            for label, correct, gold, predicted in columns
         ]
 
     @cached_property
@@ -158,20 +157,20 @@ class Evaluation:
         """Compare with the evaluation of another model on the same examples, by a paired bootstrap of every metric."""
         if self.task.name != other.task.name or len(self.evaluated) != len(other.evaluated):
             raise UsageError(
-                f"A paired comparison needs one task and the same examples; got {self.task.name} on {len(self.evaluated):,} "
+                f"A paired comparison needs the same task and the same examples; got {self.task.name} on {len(self.evaluated):,} "
                 f"and {other.task.name} on {len(other.evaluated):,}."
             )
         if any(a.values != b.values for a, b in zip(self.evaluated, other.evaluated, strict=True)):
             raise UsageError("A paired comparison needs the same examples in the same order; these differ.")
         mine, theirs = self._resample(), other._resample()
         values = {score.name: score.value for score in other.scores}
-        found = []
+        comparisons = []
         for score in self.scores:
             if score.name in values and score.name in mine and score.name in theirs:
                 low, high = np.quantile(mine[score.name] - theirs[score.name], [0.025, 0.975])
                 difference = score.value - values[score.name]
-                found.append(Comparison(score.name, difference, float(low), float(high), score.better))
-        return found
+                comparisons.append(Comparison(score.name, difference, float(low), float(high), score.better))
+        return comparisons
 
     def _resample(self) -> dict[str, np.ndarray]:
         """The bootstrap values of every metric."""
@@ -197,7 +196,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong prediction: what a person sees of it, by column, and the example with its file and line."""
+    """A wrong prediction: its cells in a table of mistakes, and the example with its file and line."""
 
     row: ErrorRow = field(repr=False)
     example: Example = field(repr=False)
@@ -209,7 +208,7 @@ class Mistake:
 
     @property
     def confidence(self) -> float:
-        """Probability that the model gave to its wrong answer; 0 where it is not known."""
+        """Probability that the model gave to its wrong answer; 0 if unknown."""
         return self.row.confidence
 
     def as_dict(self) -> dict[str, Any]:
@@ -220,11 +219,11 @@ class Mistake:
 
 
 class Mistakes(list[Mistake]):
-    """Wrong predictions, most confident first, readable in a notebook."""
+    """Wrong predictions, most confident first, which a notebook shows as a table."""
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return Mistakes(found) if isinstance(index, slice) else found
+        selected = super().__getitem__(index)
+        return Mistakes(selected) if isinstance(index, slice) else selected
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with a row for each mistake."""

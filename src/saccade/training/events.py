@@ -1,4 +1,4 @@
-"""What a run tells while it runs, where it is, and the reasons for which it cannot go on."""
+"""Events of a training run (messages, evaluations, checkpoints, the result), its progress, and the error for a refused run."""
 
 import math
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from saccade.training.loop import TrainStep
 
 @dataclass(frozen=True)
 class Message:
-    """Something a person should know."""
+    """A line of text for the user."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class DevEvaluation:
-    """How good the model is on held-out data at a step."""
+    """The scores on the dev set after a step, and whether they are the best so far."""
 
     step: int
     scores: list[Score]
@@ -30,73 +30,74 @@ class DevEvaluation:
 
 @dataclass(frozen=True)
 class CheckpointSaved:
+    """A checkpoint was written."""
+
     step: int
     path: Path
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended: why, after how many steps, and how good its best model is on all held-out data."""
+    """The outcome of a run: why it stopped, after how many steps, and the scores of its best model on all held-out data."""
 
     stop_reason: str
     steps: int
     scores: dict[str, list[Score]]  # by split
     signal: int | None = None
-    notes: tuple[str, ...] = ()  # what a reader of the scores should know
+    notes: tuple[str, ...] = ()  # warnings about the scores
 
     def __str__(self) -> str:
         lines = [f"{split:<5} {score}" for split, scores in self.scores.items() for score in scores]
-        return "\n".join([f"ended after {self.steps:,} steps by {self.stop_reason}", *lines, *self.notes])
+        return "\n".join([f"finished after {self.steps:,} steps ({self.stop_reason})", *lines, *self.notes])
 
     def _repr_html_(self) -> str:
         rows = [(split, *score.cells()) for split, scores in self.scores.items() for score in scores]
-        caption = " ".join([f"ended after {self.steps:,} steps by {self.stop_reason}.", *self.notes])
+        caption = " ".join([f"finished after {self.steps:,} steps ({self.stop_reason}).", *self.notes])
         return html_table(["split", *SCORE_COLUMNS], rows, caption=caption)
 
 
 class RunRefused(UsageError):
-    """A run that cannot go on with what was asked for."""
+    """The run cannot start or resume with the given settings or data."""
 
 
 class StopRequested(Exception):
-    """A signal came while held-out data were being answered; the answers so far are dropped."""
+    """A signal arrived during an evaluation, whose predictions so far are dropped."""
 
 
 @dataclass
 class RunProgress:
-    """Where a run is, as a checkpoint's facts tell it."""
+    """The progress of a run, as it is saved in every checkpoint."""
 
     best_metric: float | None = None
-    evals_since_best: int = 0  # looks since the best
-    last_eval_step: int = 0  # the step of the last look
+    evals_since_best: int = 0  # evaluations since the best one, for early stopping
+    last_eval_step: int = 0
     minutes: float = 0.0
-    skipped_steps: int = 0  # steps left out, as their loss was not finite
-    fitted_steps: int = 0  # steps of a schedule that was fitted to its time; 0: it was not
-    planned_steps: int = 0  # its steps as they were settled, before slow ones shortened it
-    fitted_minutes: float = 0.0  # the minutes that it was fitted to
-    best_step: int = 0  # the step of the model that is kept
-    best_loss: float | None = None  # its loss on held-out data, where a task measures that
-    best_scores: dict[str, float] = field(default_factory=dict)  # all its scores
-    rival_note: str = ""  # a later evaluation that was better by every other score, in words
-    replan_count: int = 0  # the parts of that time after which it was planned anew, so far
+    skipped_steps: int = 0  # steps skipped because of a non-finite loss
+    fitted_steps: int = 0  # steps of the schedule after fitting it to the time limit; 0 = not fitted
+    planned_steps: int = 0  # steps of the fitted schedule as planned, before slow steps shortened it
+    fitted_minutes: float = 0.0  # the time limit that the schedule was fitted to
+    best_step: int = 0  # the step of the best model
+    best_loss: float | None = None  # dev loss of the best model, for tasks that track it
+    best_scores: dict[str, float] = field(default_factory=dict)  # all scores of the best model
+    rival_note: str = ""  # describes a later evaluation that was better by every score but the first
+    replan_count: int = 0  # how many times the schedule has been planned so far
 
     def record_eval(self, step: int, scores: Sequence[Score], loss: float | None) -> bool:
-        """Count an evaluation; whether its model is the one to keep.
+        """Record an evaluation; returns whether its model becomes the best model.
 
-        That is the one with the best first score; of equal ones the one with the lower loss, and of these the later one.
+        The best model has the best first score; ties go to the lower dev loss, then to the later step.
         """
         first, *others = scores
-        ahead = self.best_metric is None or _is_better(first, self.best_metric)
-        level = first.value == self.best_metric and not _is_higher(loss, self.best_loss)
-        self.last_eval_step, self.evals_since_best = (
-            step,
-            0 if ahead and not math.isnan(first.value) else self.evals_since_best + 1,
-        )
-        if math.isnan(first.value) or not (ahead or level):
+        is_better = self.best_metric is None or _is_better(first, self.best_metric)
+        is_tie = first.value == self.best_metric and not _is_higher(loss, self.best_loss)
+        is_nan = math.isnan(first.value)
+        self.last_eval_step = step
+        self.evals_since_best = 0 if is_better and not is_nan else self.evals_since_best + 1
+        if is_nan or not (is_better or is_tie):
             if others and all(_is_better(score, self.best_scores.get(score.name, math.nan)) for score in others):
-                told = ", ".join(f"{score.name} {score.value:.4g}" for score in others)
-                kept = ", ".join(f"{self.best_scores[score.name]:.4g}" for score in others)
-                self.rival_note = f"step {step:,} had {told}, where the model that is kept had {kept}"
+                rival = ", ".join(f"{score.name} {score.value:.4g}" for score in others)
+                best = ", ".join(f"{self.best_scores[score.name]:.4g}" for score in others)
+                self.rival_note = f"step {step:,} had {rival}; the best model had {best}"
             return False
         self.best_metric, self.best_step, self.best_loss, self.rival_note = first.value, step, loss, ""
         self.best_scores = {score.name: score.value for score in scores}

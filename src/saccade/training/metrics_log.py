@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object a line, only ever appended to, and cut back to a checkpoint when a run goes on."""
+"""metrics.jsonl: an append-only log of metrics, one JSON object per line, truncated to the checkpoint when a run resumes."""
 
 import os
 from pathlib import Path
@@ -10,17 +10,17 @@ from saccade.training.checkpoint.serialize import from_json, to_json
 
 
 class MetricsLog:
-    """The lines of one file. A line is there when `add` returns; floats come back exactly, what is not finite is a string.
+    """The lines of one file. A line is in the file when `append` returns; floats are restored exactly, also NaN and infinity.
 
-    Making one touches nothing, so a reader may look at the file of a run that is going on.
+    The constructor touches no file, so another process may read the log of a run that is still training.
     """
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        self._ends_with_newline = False  # whether the file is known to end with a whole line
+        self._ends_with_newline = False  # whether the file is known to end with a complete line
 
     def append(self, **values: Any) -> None:
-        """Append one line and hand it to the system, which keeps it even if this process is killed."""
+        """Append one line, unbuffered, so that it is kept even if this process is killed."""
         line = (to_json(values) + "\n").encode()
         if not self._ends_with_newline and self.path.exists():
             content = self.path.read_bytes()
@@ -32,18 +32,18 @@ class MetricsLog:
         self._ends_with_newline = True
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole lines; a torn end, as a killed run leaves it, is passed over."""
+        """All complete lines; an incomplete last line, as a killed run leaves it, is ignored."""
         return [values for values, _ in self._parse_lines()]
 
     def truncate(self, step: int, *, without_key: str = "") -> None:
-        """Drop what comes after a step, and a torn end, in one stroke: the run that goes on writes it again.
+        """Remove the lines after a step and an incomplete last line, atomically; the resumed run writes them again.
 
-        `without` names a value: a line of that very step that has it goes too.
+        A line of `step` itself is removed too if it has the key `without_key`.
         """
         size = 0
         for values, end in self._parse_lines():
-            after = values.get("step", step)
-            if after > step or (after == step and without_key in values):
+            line_step = values.get("step", step)
+            if line_step > step or (line_step == step and without_key in values):
                 break
             size = end
         if self.path.exists():
@@ -51,7 +51,7 @@ class MetricsLog:
             self._ends_with_newline = True
 
     def sync(self) -> None:
-        """Wait until the lines are on the disk: before a checkpoint, so that it cannot outlive them in a power cut."""
+        """Flush the lines to disk (fsync); done before a checkpoint is saved, so that a power cut cannot lose them alone."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -63,7 +63,7 @@ class MetricsLog:
                 os.fsync(file.fileno())
 
     def _parse_lines(self) -> list[tuple[dict[str, Any], int]]:
-        """The values of every line and where it ends; only at the end of the file may lines be unreadable."""
+        """The values of every line and the offset of its end; raises ModelError if complete lines follow an unreadable one."""
         if not self.path.exists():
             return []
         parsed: list[tuple[dict[str, Any], int]] = []
@@ -75,8 +75,8 @@ class MetricsLog:
                 broken = broken or number
             elif broken:
                 raise ModelError(
-                    f"{self.path}:{broken}: not a line of metrics, though whole lines follow; the file was changed by "
-                    "other means. Mend that line, or move the file away to go on without it."
+                    f"{self.path}:{broken}: not a line of metrics, although complete lines follow; something else changed the "
+                    "file. Repair that line, or move the file away to resume without it."
                 )
             else:
                 parsed.append((values, end))

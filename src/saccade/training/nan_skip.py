@@ -1,4 +1,4 @@
-"""A step out of which nothing can be learnt: how many of them a run may leave out, and their examples written down."""
+"""Skipped steps (train.on_nan skip): how many steps with a non-finite loss a run may skip, and a file of their examples."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from saccade.models.model import Model
 from saccade.training.loop import NonFiniteLoss
 from saccade.training.metrics_log import MetricsLog
 
-MAX_SKIPPED_STEPS = 3  # in one run: more of them are not an accident
+MAX_SKIPPED_STEPS = 3  # per run; more than that is not an accident
 
 
 def write_bad_batch(error: NonFiniteLoss, out: Path, model: Model, *, overwrite: bool) -> None:
-    """The examples of the step that diverged, for a person to look at: where they stand, and what they say."""
+    """Write the examples of a diverged step to diverged.jsonl: the file, line and values of each."""
     bad = MetricsLog(out / "diverged.jsonl")
     bad.truncate(0 if overwrite else error.step - 1)
     tokenizer = model.tokenizer
@@ -18,7 +18,7 @@ def write_bad_batch(error: NonFiniteLoss, out: Path, model: Model, *, overwrite:
         values = {
             key: value for key, value in item.example.values.items() if isinstance(value, str | int | float | list)
         }
-        if not values and item.source.ndim == 1 and tokenizer is not None:  # a window of running text
+        if not values and item.source.ndim == 1 and tokenizer is not None:  # a window of a text stream
             values = {"text": tokenizer.decode(item.source.tolist(), keep_special_tokens=True)}
-        told = {f"example_{key}": value for key, value in values.items()}
-        bad.append(step=error.step, file=item.example.file, line=item.example.line, **told)
+        fields = {f"example_{key}": value for key, value in values.items()}
+        bad.append(step=error.step, file=item.example.file, line=item.example.line, **fields)

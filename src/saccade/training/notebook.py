@@ -1,4 +1,4 @@
-"""The progress of `saccade.train` in a notebook: one cell output that is brought up to date while the run goes on."""
+"""Progress of `saccade.train` in a notebook: one cell output that is updated during training."""
 
 import time
 from typing import Any
@@ -7,12 +7,12 @@ from saccade.notebook import html_table, html_text
 from saccade.training.events import DevEvaluation, Event, Message, RunResult
 from saccade.training.loop import TrainStep
 
-MIN_SECONDS_BETWEEN_UPDATES = 0.5  # between two updates
-MAX_LINES_SHOWN = 8  # of what was said
+MIN_SECONDS_BETWEEN_UPDATES = 0.5
+MAX_LINES_SHOWN = 8  # of messages, and of evaluations
 
 
 class NotebookProgress:
-    """Hears the events of a run and shows them; `display` is IPython's."""
+    """A callback for the events of a run that shows them in a notebook; `display` is IPython's function."""
 
     def __init__(self, display: Any):
         self.step: TrainStep | None = None
@@ -43,7 +43,7 @@ class NotebookProgress:
             return html_text(repr(self))
         names = [score.name for score in self.evaluations[-1].scores]
         rows = [
-            (f"{one.step:,}", *(f"{score.value:.4g}" for score in one.scores), "best so far" if one.best else "")
-            for one in self.evaluations[-MAX_LINES_SHOWN:]
+            (f"{event.step:,}", *(f"{score.value:.4g}" for score in event.scores), "best so far" if event.best else "")
+            for event in self.evaluations[-MAX_LINES_SHOWN:]
         ]
         return html_text(repr(self)) + html_table(["step", *names, ""], rows, caption="on held-out data")

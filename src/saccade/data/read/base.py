@@ -29,6 +29,7 @@ class ReadRequest:
     roles: tuple[Role, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    is_preview: bool = False  # only the first megabyte of each text file is read, to infer the task
 
     def __post_init__(self) -> None:
         self.has_paired_roles = self.has_kind("tags", "answers")  # values that have to agree with those of another role
@@ -56,6 +57,7 @@ class Format:
     matches: Callable[[SourceFile, ReadRequest], bool]
     read_records: Callable[[SourceFile, ReadRequest], Iterator[Record | DataError]]
     has_columns: bool = True  # False if the fields of a record are named by role already
+    has_preview: bool = True  # whether the beginning of a file can be read by itself
 
 
 def normalize_column_name(name: str) -> str:

@@ -51,11 +51,11 @@ def _matches_anything(source: SourceFile, request: ReadRequest) -> bool:
 
 
 FORMATS = [
-    Format("Parquet", parquet.matches_parquet, parquet.read_parquet),
-    Format("Arrow", parquet.matches_arrow, parquet.read_arrow),
-    Format("idx", idx.matches, idx.read_idx, has_columns=False),
-    Format("MIDI", midi.matches, midi.read_midi, has_columns=False),
-    Format("piano rolls", midi.matches_piano_rolls, midi.read_piano_rolls, has_columns=False),
+    Format("Parquet", parquet.matches_parquet, parquet.read_parquet, has_preview=False),
+    Format("Arrow", parquet.matches_arrow, parquet.read_arrow, has_preview=False),
+    Format("idx", idx.matches, idx.read_idx, has_columns=False, has_preview=False),
+    Format("MIDI", midi.matches, midi.read_midi, has_columns=False, has_preview=False),
+    Format("piano rolls", midi.matches_piano_rolls, midi.read_piano_rolls, has_columns=False, has_preview=False),
     Format("FASTA", fasta.matches, fasta.read_fasta, has_columns=False),
     Format("ABC", abc_notation.matches, abc_notation.read_abc, has_columns=False),
     Format("JSON lines", json_files.matches_json_lines, json_files.read_json_lines),

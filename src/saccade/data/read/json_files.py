@@ -84,11 +84,11 @@ def read_json(source: SourceFile, request: ReadRequest) -> Iterator[Record | Dat
     text = read_whole_text(source)
     start = SPACES_AND_COMMAS.match(text).end()  # type: ignore[union-attr]
     if text[start] == "{":
-        key, start = _find_array(source, text)
+        key, start = _guess_array(text) if request.is_preview else _find_array(source, text)
         request.notes.append(f"{source.path.name}: JSON, the records are the array under {key!r}.")
     else:
         request.notes.append(f"{source.path.name}: JSON, an array of records.")
-    records = _parse_elements(source, text, start)
+    records = _parse_elements(source, text, start, is_preview=request.is_preview)
     first = next(records, None)
     if isinstance(first, Record) and isinstance(first.fields.get("paragraphs"), list):
         records = chain.from_iterable(read_questions(source, article) for article in chain([first], records))
@@ -97,12 +97,20 @@ def read_json(source: SourceFile, request: ReadRequest) -> Iterator[Record | Dat
     yield from records
 
 
-def _parse_elements(source: SourceFile, text: str, start: int) -> Iterator[Record | DataError]:
+def _guess_array(text: str) -> tuple[str, int]:
+    """The key and the position of the first array of objects in the beginning of an object."""
+    found = re.search(r'"(\w+)"\s*:\s*\[\s*\{', text)
+    return (found[1], text.index("[", found.end(1))) if found else ("", len(text))
+
+
+def _parse_elements(
+    source: SourceFile, text: str, start: int, *, is_preview: bool = False
+) -> Iterator[Record | DataError]:
     decoder, at, line, counted = json.JSONDecoder(), start + 1, 1, 0
     while True:
         at = SPACES_AND_COMMAS.match(text, at).end()  # type: ignore[union-attr]
         line, counted = line + text.count("\n", counted, at), at
-        if text[at : at + 1] == "]":
+        if text[at : at + 1] == "]" or (is_preview and at >= len(text)):
             return
         if at >= len(text):
             hint = "the file is truncated: download it again or end it with ]"
@@ -111,6 +119,8 @@ def _parse_elements(source: SourceFile, text: str, start: int) -> Iterator[Recor
             value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             truncated = error.pos >= len(text) - 1 or "Unterminated" in error.msg
+            if truncated and is_preview:
+                return
             hint = "the file is truncated: download it again" if truncated else "correct it there"
             excerpt = text[max(at, error.pos - 20) : error.pos + 20]
             problem = f"not JSON: {error.msg} (character {error.colno})"

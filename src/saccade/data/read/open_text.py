@@ -99,6 +99,7 @@ def _is_settled(path: Path) -> bool:
     return time.time_ns() - latest > (COARSE_CLOCK_STEP_NANOSECONDS if coarse else CLOCK_STEP_NANOSECONDS)
 
 
+FIRST_CHUNK_CACHE: FileCache[bytes] = FileCache(8)  # first megabytes of files, for previews without opening them again
 HEAD_CACHE: FileCache[SourceFile] = FileCache(64)  # heads of files, for format detection without opening them again
 DIGEST_CACHE: FileCache[bytes] = FileCache(1024)  # SHA-256 of files that were read completely
 
@@ -119,18 +120,35 @@ def open_source(path: str | Path) -> SourceFile:
     cached = HEAD_CACHE.get(path)
     if cached is not None:
         return cached
-    head = b""
-    for chunk in read_chunks(path):
-        head += chunk
-        if len(head) >= HEAD_BYTES:
-            break
-    head = head.removeprefix(UTF8_BOM)
+    head = _read_first_chunk(path)
     if not head[:HEAD_BYTES].decode("utf-8", "replace").strip():
         what = "is empty" if not head else "begins with empty lines only"
         raise DataError(f"the file {what}", file=path, line=1, value="", hint="give a file with at least one record")
     source = SourceFile(path, head[:HEAD_BYTES], len(head) <= HEAD_BYTES)
     HEAD_CACHE.put(path, source)
     return source
+
+
+def _read_first_chunk(path: Path) -> bytes:
+    """The first megabyte of a file, decompressed and without the byte order mark; the whole file if it is smaller."""
+    start = b""
+    for chunk in read_chunks(path):
+        start += chunk
+        if len(start) >= HEAD_BYTES:
+            break
+    start = start.removeprefix(UTF8_BOM)
+    FIRST_CHUNK_CACHE.put(path, start)
+    return start
+
+
+def preview_source(source: SourceFile) -> SourceFile:
+    """The complete lines of the first megabyte as a source, which is read without opening the file again."""
+    if source.is_complete:
+        return source
+    start = FIRST_CHUNK_CACHE.get(source.path)
+    start = _read_first_chunk(source.path) if start is None else start
+    end = start.rfind(source.newline) + 1
+    return SourceFile(source.path, start[: end or len(start)], True)
 
 
 def open_text(path: str | Path) -> SourceFile:

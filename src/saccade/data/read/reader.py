@@ -13,7 +13,7 @@ from saccade.data.read.base import ReadRequest, Record, normalize_column_name
 from saccade.data.read.columns import ID_COLUMNS, MISSING, ColumnMap, get_field, map_columns
 from saccade.data.read.formats import find_format
 from saccade.data.read.group_files import FileGroup, group_files
-from saccade.data.read.open_text import SourceFile, check_regular_file, hash_file, open_source
+from saccade.data.read.open_text import SourceFile, check_regular_file, hash_file, open_source, preview_source
 from saccade.data.read.parse_values import (
     LIST_PARSERS,
     MAX_WORD_CHARACTERS,
@@ -72,13 +72,17 @@ def stream_examples(
     max_bad_fraction: float = 0.01,
     notes: list[str] | None = None,
     rejects: list[DataError] | None = None,
+    preview: bool = False,
 ) -> Iterator[Example]:
-    """Yield the records one by one, for data larger than memory; notes and rejected records are appended to the lists."""
+    """Yield the records one by one, for data larger than memory; notes and rejected records are appended to the lists.
+
+    With `preview`, only the records of the first megabyte of each text file are read, and no file is opened twice for it.
+    """
     if on_bad_record not in ("error", "skip"):
         raise ValueError(f"on_bad_record has to be 'error' or 'skip'; got {on_bad_record!r}.")
     if not paths or not roles:
         raise ValueError("At least one file and one role are needed.")
-    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes)
+    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes, preview)
     rejects = [] if rejects is None else rejects
     good = 0
     groups = group_files([Path(path) for path in paths], request)
@@ -124,6 +128,8 @@ def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example
         yield from (make_example(source.path, record, request, by_role) for record in pairs)
         return
     form = find_format(source, request)
+    if request.is_preview and form.has_preview:
+        source = preview_source(source)
     records = form.read_records(source, request)
     column_map = by_role
     if form.has_columns:

@@ -1,5 +1,6 @@
 """Streaming of running text that is too large for memory: indexed in one pass, and read from the files in each later pass."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,10 +22,13 @@ OpenExamples = Callable[[], Iterator[Example]]
 
 
 class StreamedExamples(Sequence[Example]):
-    """The first `size` records of a text as a sequence that reads the files in each pass; `sample` is held in memory."""
+    """The first `size` records of a text as a sequence that reads the files in each pass.
 
-    def __init__(self, open_examples: OpenExamples, size: int, sample: list[Example]):
-        self.open_examples, self.size, self.sample = open_examples, size, sample
+    A sample of them is held in memory, and the end of the text: at least its last MAX_DEV_CHARACTERS, if it is that long.
+    """
+
+    def __init__(self, open_examples: OpenExamples, size: int, sample: list[Example], tail: Sequence[Example] = ()):
+        self.open_examples, self.size, self.sample, self.tail = open_examples, size, sample, tail
 
     def __len__(self) -> int:
         return self.size
@@ -57,9 +61,15 @@ def index_streamed_examples(
     fraction = min(1.0, MAX_SAMPLE_CHARACTERS / max(1, estimated_bytes))
     sizes: list[int] = []
     sample: list[Example] = []
+    tail: deque[Example] = deque()
+    tail_size = 0
     sample_size = block = records = characters = 0
     for example in open_examples():
         sizes.append(len(example[name]))
+        tail.append(example)
+        tail_size += sizes[-1]
+        while tail_size - len(tail[0][name]) > MAX_DEV_CHARACTERS:
+            tail_size -= len(tail.popleft()[name])
         if records == MAX_BLOCK_RECORDS or characters > MAX_BLOCK_CHARACTERS:
             block, records, characters = block + 1, 0, 0
         records, characters = records + 1, characters + sizes[-1]
@@ -70,7 +80,7 @@ def index_streamed_examples(
             sample.append(example)
             sample_size += sizes[-1]
     ends = np.cumsum(np.array(sizes, np.int64))
-    return Records(StreamedExamples(open_examples, len(sizes), sample)), ends
+    return Records(StreamedExamples(open_examples, len(sizes), sample, list(tail))), ends
 
 
 def split_streamed(records: Records, ends: np.ndarray) -> tuple[Records, Records, str]:
@@ -83,7 +93,7 @@ def split_streamed(records: Records, ends: np.ndarray) -> tuple[Records, Records
     total = int(ends[-1])
     cut = int(np.searchsorted(ends, total - min(total // 10, MAX_DEV_CHARACTERS), side="right"))
     cut = min(max(cut, 1), len(examples) - 1)
-    dev = list(islice(examples.open_examples(), cut, None))
+    dev = list(examples.tail[cut - len(examples) :])
     held_out = {(example.file, example.line, example.character) for example in dev}
     sample = [example for example in examples.sample if (example.file, example.line, example.character) not in held_out]
     train = StreamedExamples(examples.open_examples, cut, sample or examples[:1])

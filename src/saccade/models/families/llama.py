@@ -124,7 +124,7 @@ def normalize_config(raw: dict[str, Any], family: str = "llama") -> dict[str, An
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     rope = read_rope(rope, family)
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ModelError(f"{family}: heads that turn in part are not built here; got {rope}.")
+        raise ModelError(f"{family}: heads that turn in part are not supported; got {rope}.")
     return raw | {
         "rope_theta": rope.get("rope_theta", raw.get("rope_theta", Config.rope_base)),
         "rope.factor": rope.get("factor", 1.0),
@@ -133,12 +133,12 @@ def normalize_config(raw: dict[str, Any], family: str = "llama") -> dict[str, An
 
 
 def read_rope(rope: Any, family: str, kinds: Sequence[str] = tuple(REQUIRED_ROPE_VALUES)) -> dict[str, Any]:
-    """One table of rotary settings without what its kind does not read; what is not built here is refused by name."""
+    """One table of rotary settings without what its kind does not read; what is not supported is refused by name."""
     if not isinstance(rope, dict):
         raise ModelError(f"{family}: the rotary settings are {rope!r}; a table with `rope_type` is needed.")
     kind = str(rope.get("rope_type", rope.get("type", "default")))
     if kind not in kinds:
-        raise ModelError(f"{family}: rotary positions of kind {kind!r} are not built here; {', '.join(kinds)} are.")
+        raise ModelError(f"{family}: rotary positions of kind {kind!r} are not supported; {', '.join(kinds)} are.")
     for key, value in REQUIRED_ROPE_VALUES[kind].items():
         if type(rope.get(key)) not in (int, float) or value not in (None, rope[key]) or not rope[key] > 0:
             raise ModelError(

@@ -134,7 +134,7 @@ def read_marian_ssru(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
 def _parse_config(settings: Settings, path: str | Path) -> Config:
     for key, values in ACCEPTED_VALUES.items():
         if key in settings and settings[key] not in values:
-            raise ModelError(f"{path}: {key} = {settings[key]!r} is not built here; only {values[0]!r} is.")
+            raise ModelError(f"{path}: {key} = {settings[key]!r} is not supported; only {values[0]!r} is.")
     vocabs = settings.get("dim-vocabs", "").split()
     if len(set(vocabs)) != 1:
         raise ModelError(f"{path}: one vocabulary for both languages is needed; dim-vocabs has {', '.join(vocabs)}.")

@@ -45,7 +45,7 @@ def normalize_config(raw: dict[str, Any], family: str) -> dict[str, Any]:
     """As LLaMA's; the sliding window that the published classes have as an option is refused by name."""
     kinds = raw.get("layer_types") or []
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
-        raise ModelError(f"{family}: layer_types = {abbreviate(kinds)} are not built here; only 'full_attention' is.")
+        raise ModelError(f"{family}: layer_types = {abbreviate(kinds)} are not supported; only 'full_attention' is.")
     return llama.normalize_config(raw, family) | ({"head.dim": raw["head_dim"]} if "head_dim" in raw else {})
 
 

@@ -70,7 +70,7 @@ def _read_modules(path: Path) -> list[tuple[str, str]]:
         name = kind.rpartition(".")[2] if isinstance(kind, str) and kind.startswith("sentence_transformers.") else None
         if name not in SUPPORTED_MODULES:
             raise ModelError(
-                f"{path}: the module {abbreviate(kind)} is not built here; {', '.join(SUPPORTED_MODULES)} are."
+                f"{path}: the module {abbreviate(kind)} is not supported; {', '.join(SUPPORTED_MODULES)} are."
             )
         if not isinstance(home, str) or not re.fullmatch(f"({model_dir.MODULE_DIR_REGEX})?", home):
             raise ModelError(
@@ -85,7 +85,7 @@ def _check_module_order(kinds: list[str], path: Path) -> None:
     order = "".join(kind[0] for kind in kinds)
     if not re.fullmatch("T?(P[DN]*)?", order):
         raise ModelError(
-            f"{path}: the modules {', '.join(kinds)} in this order are not built here; "
+            f"{path}: the modules {', '.join(kinds)} in this order are not supported; "
             "a Transformer, one Pooling, then Dense and Normalize are."
         )
 
@@ -109,7 +109,7 @@ def _read_module(directory: Path, home: str) -> tuple[Path, dict[str, Any]]:
     raw = model_dir.read_json(path, inside=directory) if path.exists() else {}
     for key in ("module_input_name", "module_output_name"):
         if raw.get(key) not in (None, "sentence_embedding"):
-            raise ModelError(f"{path}: {key} = {abbreviate(raw[key])} is not built here; 'sentence_embedding' is.")
+            raise ModelError(f"{path}: {key} = {abbreviate(raw[key])} is not supported; 'sentence_embedding' is.")
     return path, raw
 
 
@@ -119,7 +119,7 @@ def _read_modes(directory: Path, home: str) -> dict[str, Any]:
     for key, value in flags.items():
         if not isinstance(value, bool) or (value and key not in POOLING_MODE_FLAGS):
             raise ModelError(
-                f"{path}: {key} = {abbreviate(value)} is not built here; {', '.join(POOLING_MODE_FLAGS)} = true are."
+                f"{path}: {key} = {abbreviate(value)} is not supported; {', '.join(POOLING_MODE_FLAGS)} = true are."
             )
     named = raw.get("pooling_mode")
     if named is None:
@@ -132,7 +132,7 @@ def _read_modes(directory: Path, home: str) -> dict[str, Any]:
         or not all(isinstance(mode, str) and mode in POOLING_MODES for mode in modes)
     ):
         raise ModelError(
-            f"{path}: pooling_mode = {abbreviate(named)} is not built here; {', '.join(POOLING_MODES)} are."
+            f"{path}: pooling_mode = {abbreviate(named)} is not supported; {', '.join(POOLING_MODES)} are."
         )
     return {"modes": tuple(modes), "include_prompt": _read_flag(raw, "include_prompt", True, path)}
 
@@ -151,7 +151,7 @@ def _read_dense(directory: Path, home: str) -> Dense:
     name = kind.rpartition(".")[2] if isinstance(kind, str) and kind.startswith("torch.nn.") else None
     if name not in ACTIVATIONS:
         raise ModelError(
-            f"{path}: activation_function = {abbreviate(kind)} is not built here; {', '.join(ACTIVATIONS)} of torch.nn are."
+            f"{path}: activation_function = {abbreviate(kind)} is not supported; {', '.join(ACTIVATIONS)} of torch.nn are."
         )
     resolve_inside(directory / home, directory)
     found = dict(model_dir.iterate_tensors(model_dir.find_tensor_files(directory / home, inside=directory)))

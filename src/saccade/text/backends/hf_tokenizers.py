@@ -1,8 +1,9 @@
-"""Tokenizers on Hugging Face `tokenizers`: whatever a tokenizer.json can say.
+"""Hugging Face `tokenizers` backend: loads any tokenizer.json.
 
-`encode_special_tokens`, the library's own guard, only keeps special tokens from being cut out of a text beforehand. A model
-that has them in its vocabulary (Unigram, words, BPE with `ignore_merges`) still finds them: T5 reads "</s>" in a text as the
-end. So texts are read by a copy in which special tokens have names that nobody can guess; their ids stay.
+A text must never produce special tokens. The library's own option, `encode_special_tokens`, only skips the step that extracts
+them before the model runs; a model that has them in its vocabulary (Unigram, words, BPE with `ignore_merges`) still produces
+them, and T5 reads "</s>" in a text as the end. So texts are encoded by a copy of the tokenizer in which special tokens have
+random names; their ids stay the same.
 """
 
 import json
@@ -19,23 +20,23 @@ from saccade.text.loading.safe_files import abbreviate, as_model_error
 from saccade.text.loading.validate_tokenizer_json import check_tokenizer_json
 from saccade.text.tokenizer import Encoding
 
-MAX_TEMPLATE_TOKENS = 64  # tokens that a letter and what is put around it may make; published files make up to six
+MAX_TEMPLATE_TOKENS = 64  # maximum for one letter with its special tokens; published files have up to six
 
 
 class HFBackend:
-    """The engine for a tokenizer.json, given as the parsed file; `special` are tokens that the file does not flag itself."""
+    """The backend for a parsed tokenizer.json; `extra_special_tokens` are special tokens that the file does not mark."""
 
     def __init__(self, spec: dict[str, Any], where: str = "tokenizer.json", extra_special_tokens: Sequence[str] = ()):
         check_tokenizer_json(spec, where)
-        spec = spec | {"truncation": None, "padding": None}  # cutting and filling are asked for, never the file's idea
+        spec = spec | {"truncation": None, "padding": None}  # only the caller decides on truncation and padding
         self.where = where
         self._spec = spec
         with as_model_error(f"{where} cannot be read"):
-            hidden = {name: f"\0{secrets.token_hex(16)}" for name in _special_names(spec, extra_special_tokens)}
+            hidden = {name: f"\0{secrets.token_hex(16)}" for name in _list_special_tokens(spec, extra_special_tokens)}
             self._safe_tokenizer = _build_tokenizer(_hide_special_tokens(spec, hidden))
         self._original: tokenizers.Tokenizer | None = None
-        found = {name: self._safe_tokenizer.token_to_id(secret) for name, secret in hidden.items()}
-        self.special_tokens = {name: id for name, id in found.items() if id is not None}
+        ids = {name: self._safe_tokenizer.token_to_id(secret) for name, secret in hidden.items()}
+        self.special_tokens = {name: id for name, id in ids.items() if id is not None}
         self._special_by_id = {id: name for name, id in self.special_tokens.items()}
         self.vocab = 1 + max(
             _find_max_id(spec), *self.special_tokens.values(), self._safe_tokenizer.get_vocab_size() - 1
@@ -44,26 +45,29 @@ class HFBackend:
         self._check_template()
 
     def _check_added(self, hidden: dict[str, str]) -> None:
-        """The library numbers added tokens in their order; a file that numbers them otherwise would be misread."""
+        """The library numbers added tokens by their order; a file with other ids would be misread."""
         for token in self._spec.get("added_tokens") or []:
             name: str = token["content"]
             id = self._safe_tokenizer.token_to_id(hidden.get(name, name))
             if id != token.get("id", id):
                 raise ModelError(
-                    f"{self.where}: the added token {abbreviate(name)} has the id {token['id']}, and its place makes it {id}."
+                    f"{self.where}: the added token {abbreviate(name)} has the id {token['id']}, but its position gives {id}."
                 )
 
     def _check_template(self) -> None:
-        """What is put around a text: few tokens, and none without an id in the vocabulary."""
+        """The template adds few special tokens, and only ids of the vocabulary."""
         for pair in (None, "b"):
             with as_model_error(f"{self.where} failed on a text"):
-                framed = self._safe_tokenizer.encode("a", pair)
-            if len(framed) > MAX_TEMPLATE_TOKENS:
-                raise ModelError(f"{self.where} makes {len(framed):,} tokens of one letter and what it puts around it.")
-            beyond = max(framed.ids, default=0)
-            if beyond >= self.vocab:
+                encoding = self._safe_tokenizer.encode("a", pair)
+            if len(encoding) > MAX_TEMPLATE_TOKENS:
                 raise ModelError(
-                    f"{self.where} puts the id {beyond:,} around a text; the vocabulary has ids up to {self.vocab - 1:,}."
+                    f"{self.where} makes {len(encoding):,} tokens of one letter and the special tokens around it; "
+                    f"at most {MAX_TEMPLATE_TOKENS} are supported."
+                )
+            max_id = max(encoding.ids, default=0)
+            if max_id >= self.vocab:
+                raise ModelError(
+                    f"{self.where} adds the id {max_id:,} around a text; the ids of the vocabulary end at {self.vocab - 1:,}."
                 )
 
     def id_to_token(self, id: int) -> str:
@@ -75,15 +79,15 @@ class HFBackend:
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, add_special_tokens: bool) -> list[Encoding]:
         rows: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
         with as_model_error(f"{self.where} failed on a text"):
-            if len(rows) == 1:  # no threads are woken for one text
-                found = [
+            if len(rows) == 1:  # encode_batch would start threads
+                encodings = [
                     self._safe_tokenizer.encode(
                         texts[0], None if pairs is None else pairs[0], add_special_tokens=add_special_tokens
                     )
                 ]
             else:
-                found = self._safe_tokenizer.encode_batch(rows, add_special_tokens=add_special_tokens)
-        return [Encoding(one.ids, one.offsets, one.type_ids, one.sequence_ids) for one in found]
+                encodings = self._safe_tokenizer.encode_batch(rows, add_special_tokens=add_special_tokens)
+        return [Encoding(e.ids, e.offsets, e.type_ids, e.sequence_ids) for e in encodings]
 
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str:
         with as_model_error(f"{self.where} failed on ids"):
@@ -107,7 +111,7 @@ class HFBackend:
         return self._original
 
 
-# The models of `tokenizers`, with what a tokenizer.json says of each besides its vocabulary and merges.
+# The models of `tokenizers`, with their settings in a tokenizer.json besides the vocabulary and the merges.
 BPE_KEYS = [
     "unk_token",
     "continuing_subword_prefix",
@@ -125,37 +129,37 @@ MODELS = {
 
 
 def _build_tokenizer(spec: dict[str, Any]) -> tokenizers.Tokenizer:
-    """The tokenizer of a parsed file; the vocabulary is handed over as it is, in a third of the time of writing it as JSON."""
+    """Build the tokenizer of a parsed file; passing the vocabulary as objects takes a third of the time of passing it as JSON."""
     model = spec["model"]
-    if model.get("type") not in MODELS:  # files from before 2020 leave the type out; the library guesses it
+    if model.get("type") not in MODELS:  # files from before 2020 have no type; the library infers it
         return tokenizers.Tokenizer.from_str(json.dumps(spec, ensure_ascii=False))
-    maker, keys = MODELS[model["type"]]
+    model_class, keys = MODELS[model["type"]]
     options = {key: model[key] for key in keys if model.get(key) is not None}
     if model["type"] == "BPE":
         pairs = [pair.split(" ", 1) if isinstance(pair, str) else pair for pair in model.get("merges") or []]
         options["merges"] = [(left, right) for left, right in pairs]
     vocab = [(token, score) for token, score in model["vocab"]] if isinstance(model["vocab"], list) else model["vocab"]
-    bare = {"type": "WordLevel", "vocab": {"": 0}, "unk_token": ""}
-    around = tokenizers.Tokenizer.from_str(json.dumps(spec | {"model": bare, "added_tokens": []}))
-    around.model = maker(vocab, **options)
+    placeholder = {"type": "WordLevel", "vocab": {"": 0}, "unk_token": ""}
+    built = tokenizers.Tokenizer.from_str(json.dumps(spec | {"model": placeholder, "added_tokens": []}))
+    built.model = model_class(vocab, **options)
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
-    around.add_tokens(  # all at once: each call sorts everything again
+    built.add_tokens(  # all in one call, because each call sorts all added tokens
         [
             tokenizers.AddedToken(token["content"], **{flag: bool(token.get(flag, False)) for flag in flags})
             for token in spec.get("added_tokens") or []
         ]
     )
-    return around
+    return built
 
 
-def _special_names(spec: dict[str, Any], extra_special_tokens: Sequence[str]) -> list[str]:
-    """The flagged tokens, those that the post-processor writes, and those that other files name."""
+def _list_special_tokens(spec: dict[str, Any], extra_special_tokens: Sequence[str]) -> list[str]:
+    """The tokens that are marked as special, those that the post-processor adds, and those that other files name."""
     names = [token["content"] for token in spec.get("added_tokens") or [] if token.get("special")]
     return list(dict.fromkeys([*names, *_find_template_tokens(spec.get("post_processor")), *extra_special_tokens]))
 
 
 def _find_template_tokens(node: Any) -> list[str]:
-    """The tokens that a post-processor puts around texts."""
+    """The special tokens that a post-processor adds to texts."""
     if not isinstance(node, dict):
         return []
     names = [name for part in node.get("processors") or [] for name in _find_template_tokens(part)]
@@ -166,7 +170,7 @@ def _find_template_tokens(node: Any) -> list[str]:
 
 
 def _hide_special_tokens(spec: dict[str, Any], hidden: dict[str, str]) -> dict[str, Any]:
-    """The same tokenizer with other names for the hidden tokens, under the same ids."""
+    """The same tokenizer with other names for the hidden tokens, and the same ids."""
     model = dict(spec["model"])
     if isinstance(model["vocab"], list):
         model["vocab"] = [[hidden.get(token, token), score] for token, score in model["vocab"]]
@@ -180,7 +184,7 @@ def _hide_special_tokens(spec: dict[str, Any], hidden: dict[str, str]) -> dict[s
     if model.get("merges"):
         model["merges"] = [pair for pair in model["merges"] if not _uses_hidden_token(pair, hidden)]
     if "dropout" in model:
-        model["dropout"] = None  # noise for training a model; reading a text twice gives the same ids
+        model["dropout"] = None  # BPE dropout is noise for training; encoding must be deterministic
     added = [
         token | {"content": hidden.get(token["content"], token["content"])} for token in spec.get("added_tokens") or []
     ]
@@ -188,7 +192,7 @@ def _hide_special_tokens(spec: dict[str, Any], hidden: dict[str, str]) -> dict[s
 
 
 def _uses_hidden_token(pair: Any, hidden: dict[str, str]) -> bool:
-    """Whether a merge uses a hidden token or builds one."""
+    """Whether a merge has a hidden token as a part or as its result."""
     left, right = pair.split(" ", 1) if isinstance(pair, str) and " " in pair else (pair[0], pair[-1])
     return left in hidden or right in hidden or left + right in hidden
 

@@ -1,7 +1,7 @@
-"""Tokenizers on `sentencepiece`: T5's spiece.model, LLaMA's tokenizer.model, Marian's pairs of .spm files.
+"""SentencePiece backend: T5's spiece.model, LLaMA's tokenizer.model, Marian's pairs of .spm files.
 
-SentencePiece itself never reads a control piece such as "</s>" in a text. Pieces that the model's trainer declared as user
-defined are read, so those that play a special role are taken apart again into characters.
+SentencePiece never produces control pieces such as "</s>" from a text. It does produce user-defined pieces, so those that are
+special tokens are split into characters again.
 """
 
 import json
@@ -20,28 +20,28 @@ from saccade.text.tokenizer import OWN_CONFIG_KEY, Encoding
 
 
 def open_sentencepiece(content: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
-    """The SentencePiece model in these bytes."""
+    """Load a SentencePiece model from the bytes of its file."""
     with as_model_error(f"{where} is not a SentencePiece model"):
         processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(content)
-        for id in range(len(processor)):  # a piece that is no text would only be found out when it is first written
+        for id in range(len(processor)):  # a piece that is not valid UTF-8 would fail only when it is first decoded
             processor.id_to_piece(id)
         return processor
 
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """Where the pieces come from: an open model, and the joint vocabulary where ids are not the model's own (Marian)."""
+    """A loaded model, with the joint vocabulary if ids are not those of the model (Marian)."""
 
     processor: sentencepiece.SentencePieceProcessor
     where: str
     joint_vocab: dict[str, int] | None = None
-    config: dict[str, Any] = field(default_factory=dict)  # what save writes besides the roles
-    files: dict[str, bytes] = field(default_factory=dict)  # name -> content, written by save
+    config: dict[str, Any] = field(default_factory=dict)  # settings that `save` writes beside the roles
+    files: dict[str, bytes] = field(default_factory=dict)  # name -> content of the files that `save` writes
 
 
 class SentencePieceBackend:
-    """The backend for a SentencePiece model; `role_tokens` are names by role, `added_tokens` further special tokens with ids."""
+    """The backend for a SentencePiece model; `role_tokens` are tokens by role, `added_tokens` more special tokens with ids."""
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ class SentencePieceBackend:
         missing = sorted(template.list_required_roles() - self._role_ids.keys())
         if missing:
             raise ModelError(
-                f"{model.where}: the family puts {', '.join(missing)} around a text; the model has no such token."
+                f"{model.where}: the model family needs tokens for {', '.join(missing)} around a text, and this model has "
+                "none. Is this the tokenizer of that family?"
             )
 
     def id_to_token(self, id: int) -> str:
@@ -77,28 +78,30 @@ class SentencePieceBackend:
         return self.special_tokens[token] if token in self.special_tokens else self._ids.get(token)
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, add_special_tokens: bool) -> list[Encoding]:
-        seconds = [None] * len(texts) if pairs is None else pairs
-        return [self._encode_text(text, pair, add_special_tokens) for text, pair in zip(texts, seconds, strict=True)]
+        pairs_or_none = [None] * len(texts) if pairs is None else pairs
+        return [
+            self._encode_text(text, pair, add_special_tokens) for text, pair in zip(texts, pairs_or_none, strict=True)
+        ]
 
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str:
-        """Stretches between special tokens are decoded each for itself; special tokens are written as they are spelled."""
+        """Decode the ids between special tokens separately; special tokens are written by name."""
         if not keep_special_tokens:
             return self._decode_ids([id for id in ids if id not in self._special_ids])
-        out, stretch = [], []
+        parts, segment = [], []
         for id in ids:
             if id in self._special_ids:
-                out += [self._decode_ids(stretch), self._tokens[id]]
-                stretch = []
+                parts += [self._decode_ids(segment), self._tokens[id]]
+                segment = []
             else:
-                stretch.append(id)
-        return "".join([*out, self._decode_ids(stretch)])
+                segment.append(id)
+        return "".join([*parts, self._decode_ids(segment)])
 
     def save(self, directory: Path) -> dict[str, Any]:
         for name, content in self.model.files.items():
             (directory / name).write_bytes(content)
-        beyond = {token: id for token, id in self.special_tokens.items() if id >= len(self._ids)}
-        if beyond and self.model.joint_vocab is None:
-            (directory / "added_tokens.json").write_text(json.dumps(beyond, ensure_ascii=False), encoding="utf-8")
+        added = {token: id for token, id in self.special_tokens.items() if id >= len(self._ids)}
+        if added and self.model.joint_vocab is None:
+            (directory / "added_tokens.json").write_text(json.dumps(added, ensure_ascii=False), encoding="utf-8")
         models = [content for name, content in self.model.files.items() if name.endswith(".model")]
         spec = (
             to_tokenizer_json(models[0], self.template, self.role_tokens, self.special_tokens)
@@ -108,56 +111,56 @@ class SentencePieceBackend:
         if spec is None:
             return dict(self.model.config)
         (directory / "tokenizer.json").write_text(json.dumps(spec, ensure_ascii=False), encoding="utf-8")
-        other = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-        return other | {OWN_CONFIG_KEY: dict(self.model.config)}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        return config | {OWN_CONFIG_KEY: dict(self.model.config)}
 
     def _read_model_vocab(self) -> dict[str, int]:
         return {self._processor.id_to_piece(id): id for id in range(len(self._processor))}
 
     def _find_control_ids(self) -> list[int]:
-        """The ids of the control pieces and of the unknown one."""
+        """The ids of the control pieces and of the unknown piece."""
         p = self._processor
-        found = [p.id_to_piece(id) for id in range(len(p)) if p.is_control(id) or p.is_unknown(id)]
-        return [self._ids[piece] for piece in found if piece in self._ids]
+        pieces = [p.id_to_piece(id) for id in range(len(p)) if p.is_control(id) or p.is_unknown(id)]
+        return [self._ids[piece] for piece in pieces if piece in self._ids]
 
     def _encode_text(self, text: str, pair: str | None, add_special_tokens: bool) -> Encoding:
-        read = {"A": self._tokenize_text(text), "B": self._tokenize_text(pair) if pair is not None else ([], [])}
-        out = Encoding([], [], [], [])
-        for word, segment in self.template.list_slots(pair is not None):
-            if word in read:
-                ids, spans = read[word]
-                part: int | None = "AB".index(word)
+        tokenized = {"A": self._tokenize_text(text), "B": self._tokenize_text(pair) if pair is not None else ([], [])}
+        encoding = Encoding([], [], [], [])
+        for slot, segment in self.template.list_slots(pair is not None):
+            if slot in tokenized:
+                ids, spans = tokenized[slot]
+                text_id: int | None = "AB".index(slot)
             elif add_special_tokens:
-                ids, spans, part = [self._role_ids[word]], [(0, 0)], None
+                ids, spans, text_id = [self._role_ids[slot]], [(0, 0)], None
             else:
                 continue
-            out.ids.extend(ids)
-            out.offsets.extend(spans)
-            out.segment_ids.extend([segment] * len(ids))
-            out.text_ids.extend([part] * len(ids))
-        return out
+            encoding.ids.extend(ids)
+            encoding.offsets.extend(spans)
+            encoding.segment_ids.extend([segment] * len(ids))
+            encoding.text_ids.extend([text_id] * len(ids))
+        return encoding
 
     def _tokenize_text(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids and spans of a text, nothing around it."""
+        """Token ids and character spans of a text, without special tokens."""
         with as_model_error(f"{self.model.where} failed on a text"):
-            found = self._processor.encode(text, return_type="offset_mapping")
+            encoding = self._processor.encode(text, return_type="offset_mapping")
         ids, spans = [], []
         unknown = self._role_ids.get("unk", 0)
-        for own, piece, span in zip(
-            found["ids"], found["pieces"], _spread_byte_spans(found, self._processor), strict=True
+        for piece_id, piece, span in zip(
+            encoding["ids"], encoding["pieces"], _spread_byte_spans(encoding, self._processor), strict=True
         ):
-            id = own if self.model.joint_vocab is None else self._ids.get(piece, unknown)
+            id = piece_id if self.model.joint_vocab is None else self._ids.get(piece, unknown)
             if id in self._special_ids and id != unknown:  # a user-defined piece spelled like a special token
-                letters = range(span[0], span[1])
-                ids += [self._find_letter_id(text[i]) for i in letters]
-                spans += [(i, i + 1) for i in letters]
+                characters = range(span[0], span[1])
+                ids += [self._find_character_id(text[i]) for i in characters]
+                spans += [(i, i + 1) for i in characters]
             else:
                 ids.append(id)
                 spans.append(span)
         return ids, spans
 
-    def _find_letter_id(self, letter: str) -> int:
-        id = self._ids.get("▁" if letter == " " else letter)
+    def _find_character_id(self, character: str) -> int:
+        id = self._ids.get("▁" if character == " " else character)
         return self._role_ids.get("unk", 0) if id is None or id in self._special_ids else id
 
     def _decode_ids(self, ids: list[int]) -> str:
@@ -165,11 +168,11 @@ class SentencePieceBackend:
             if self.model.joint_vocab is None:
                 return self._processor.decode(ids) if ids else ""
             text = self._processor.decode([self._tokens.get(id, "") for id in ids]) if ids else ""
-            return text.replace("▁", " ")  # pieces of the other language are unknown to this model
+            return text.replace("▁", " ")  # pieces that only the other side's model knows keep their ▁
 
 
 def _spread_byte_spans(encoding: dict[str, Any], processor: Any) -> list[tuple[int, int]]:
-    """The spans, with the bytes of a character all given the character; SentencePiece gives it to the last one only."""
+    """The spans, with the span of a character for each of its bytes; SentencePiece gives it to the last byte only."""
     spans = list(encoding["offsets"])
     for i in range(len(spans) - 2, -1, -1):
         start, end = spans[i]

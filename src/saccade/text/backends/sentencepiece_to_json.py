@@ -1,8 +1,9 @@
-"""A SentencePiece model as a tokenizer.json that gives the same ids, for programs that read no SentencePiece.
+"""Convert a SentencePiece model to a tokenizer.json with the same ids, for programs that cannot read SentencePiece files.
 
-Unigram keeps its pieces and scores. BPE merges by the score of what is made, so every way to make a piece is a merge, in the
-order of the scores. What cannot be said in a tokenizer.json is not said at all: then there is none. Texts that SentencePiece
-normalizes by a table (NFKC) come out alike unless accents stand in an order of their own, or on a ligature or a fraction.
+Unigram models keep their pieces and scores. SentencePiece BPE merges by the score of the resulting piece, so every way to split
+a piece into two pieces becomes a merge, ordered by score. A model that tokenizer.json cannot express exactly is not converted.
+If SentencePiece normalizes by a table (NFKC), ids are the same unless accents are in a non-canonical order, or on a ligature or
+a fraction.
 """
 
 import base64
@@ -15,32 +16,27 @@ from saccade.text.loading.validate_tokenizer_json import MAX_TOKEN_CHARACTERS
 from saccade.text.special_tokens import SpecialTokenTemplate
 
 SPACE_SYMBOL = "▁"
-COMPOSING_NORMALIZERS = (
-    "nmt_nfkc",
-    "nmt_nfkc_cf",
-    "nfkc",
-    "nfkc_cf",
-)  # tables that join letters and accents, as Unicode's NFC does
-MAX_LEADING_SPACES = 1000  # that may stand in front of what was written
+COMPOSING_NORMALIZERS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf")  # compose letters and accents, as NFC does
+MAX_LEADING_SPACES = 1000  # leading spaces that the decoder strips at most
 
 
 @dataclass(frozen=True)
 class SentencePieceSpec:
-    """What a SentencePiece file says that matters for reading a text."""
+    """The settings of a SentencePiece model that matter for encoding and decoding."""
 
     pieces: list[tuple[str, float, int]]  # text, score, kind
     model_type: int
     byte_fallback: bool
-    treat_whitespace_as_suffix: bool  # the space is written behind a word
-    precompiled_charsmap: bytes
-    normalizer_name: str  # the name of that table
-    add_dummy_prefix: bool  # a space is put in front of a text
-    remove_extra_whitespaces: bool  # of several spaces one is left, and none at either end
+    treat_whitespace_as_suffix: bool  # a space belongs to the word before it
+    precompiled_charsmap: bytes  # the table of the normalizer
+    normalizer_name: str
+    add_dummy_prefix: bool  # a space is added before a text
+    remove_extra_whitespaces: bool  # repeated spaces become one, and spaces at both ends are removed
     escape_whitespaces: bool  # a space is written as ▁
 
 
 def parse_sentencepiece(content: bytes) -> SentencePieceSpec:
-    """The model in these bytes, which SentencePiece has opened already."""
+    """Parse the bytes of a model file that SentencePiece was able to load."""
     pieces, trainer, normalizer = [], {}, {}
     for number, value in decode_fields(content):
         if number == 1:
@@ -66,21 +62,21 @@ def parse_sentencepiece(content: bytes) -> SentencePieceSpec:
 def to_tokenizer_json(
     content: bytes, template: SpecialTokenTemplate, role_tokens: dict[str, str], special_tokens: dict[str, int]
 ) -> dict[str, Any] | None:
-    """The tokenizer.json of a SentencePiece model with this template, or None where it could not be exact.
+    """Convert a SentencePiece model with this template to a tokenizer.json; None if the result would not be exact.
 
     `role_tokens` are the tokens by role, `special_tokens` all special tokens with their ids.
     """
     try:
         proto = parse_sentencepiece(content)
-    except (ValueError, LookupError, TypeError, AttributeError, struct.error):  # fields that SentencePiece passes over
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error):  # fields that SentencePiece ignores
         return None
     model = (
         _make_model(proto, special_tokens)
         if proto.escape_whitespaces and not proto.treat_whitespace_as_suffix
         else None
     )
-    beyond = sorted(id for id in special_tokens.values() if id >= len(proto.pieces))
-    if model is None or beyond != list(range(len(proto.pieces), len(proto.pieces) + len(beyond))):
+    added_ids = sorted(id for id in special_tokens.values() if id >= len(proto.pieces))
+    if model is None or added_ids != list(range(len(proto.pieces), len(proto.pieces) + len(added_ids))):
         return None
     return {
         "version": "1.0",
@@ -98,7 +94,7 @@ def to_tokenizer_json(
 
 
 def _make_model(spec: SentencePieceSpec, special_tokens: dict[str, int]) -> dict[str, Any] | None:
-    """Pieces and merges, or None where SentencePiece does what `tokenizers` cannot."""
+    """The model with its pieces and merges; None if it needs a feature of SentencePiece that `tokenizers` lacks."""
     kinds = {kind for text, _, kind in spec.pieces if text not in special_tokens}
     unknown = [id for id, (_, _, kind) in enumerate(spec.pieces) if kind == UNKNOWN]
     texts = [text for text, _, _ in spec.pieces]
@@ -110,7 +106,7 @@ def _make_model(spec: SentencePieceSpec, special_tokens: dict[str, int]) -> dict
         vocab = [[text, score] for text, score, _ in spec.pieces]
         return {"type": "Unigram", "unk_id": unknown[0], "vocab": vocab, "byte_fallback": spec.byte_fallback}
     scores = {text: score for text, score, kind in spec.pieces if kind == NORMAL and text not in special_tokens}
-    if spec.model_type != BPE or any(letter not in scores for text in scores for letter in text):
+    if spec.model_type != BPE or any(character not in scores for text in scores for character in text):
         return None
     options = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "ignore_merges": False}
     return {
@@ -125,7 +121,7 @@ def _make_model(spec: SentencePieceSpec, special_tokens: dict[str, int]) -> dict
 
 
 def _find_merges(scores: dict[str, float]) -> list[list[str]]:
-    """Every pair of pieces that makes a piece, the highest score first."""
+    """All pairs of pieces that form a piece together, those of the highest score first."""
     return [
         [text[:cut], text[cut:]]
         for text in sorted(scores, key=lambda text: -scores[text])
@@ -135,14 +131,13 @@ def _find_merges(scores: dict[str, float]) -> list[list[str]]:
 
 
 def _make_normalizers(spec: SentencePieceSpec) -> list[dict[str, Any]]:
-    """What becomes of a text before it is cut into pieces."""
+    """The normalization of a text before it is split into pieces."""
     steps: list[dict[str, Any]] = []
     if spec.precompiled_charsmap:
         table = base64.b64encode(spec.precompiled_charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": table})
-        if (
-            spec.normalizer_name in COMPOSING_NORMALIZERS
-        ):  # `tokenizers` reads a letter and its accents at once, and loses the second accent
+        if spec.normalizer_name in COMPOSING_NORMALIZERS:
+            # `tokenizers` maps a letter and its accents as one unit, which loses the second accent
             steps = [{"type": "NFC"}, *steps, {"type": "NFC"}]
     if spec.remove_extra_whitespaces:
         steps += [_make_replace(r" {2,}", " "), _make_replace(r"\A +", ""), _make_replace(r"[ ▁]+\z", "")]
@@ -156,7 +151,7 @@ def _make_replace(pattern: str, content: str) -> dict[str, Any]:
 
 
 def _make_decoders(spec: SentencePieceSpec) -> list[dict[str, Any]]:
-    """From pieces back to a text."""
+    """The steps that turn pieces into text."""
     steps: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": SPACE_SYMBOL}, "content": " "}]
     steps += [{"type": "ByteFallback"}] if spec.byte_fallback else []
     steps.append({"type": "Fuse"})
@@ -167,7 +162,7 @@ def _make_decoders(spec: SentencePieceSpec) -> list[dict[str, Any]]:
 def _make_post_processor(
     template: SpecialTokenTemplate, role_tokens: dict[str, str], special_tokens: dict[str, int]
 ) -> dict[str, Any]:
-    """The special tokens that the family puts around a text, as a template."""
+    """The special tokens around a text, as a TemplateProcessing."""
 
     def side(pair: bool) -> list[dict[str, Any]]:
         return [

@@ -1,4 +1,4 @@
-"""What is learnt and how fast: AdamW, or Muon, on groups of parameters that differ in rate and decay."""
+"""Builds the optimizer: AdamW or Muon, with parameter groups for weight decay, layer-wise learning-rate decay and freezing."""
 
 from collections.abc import Iterator
 
@@ -12,41 +12,41 @@ from saccade.training.optim.muon import Muon
 
 
 def make_optimizer(model: Model, config: Config) -> torch.optim.AdamW:
-    """What `config.optimizer` says, over what is not frozen. Matrices decay, biases and norms do not; lower layers may
-    learn more slowly.
+    """The optimizer of `config.optimizer` for all parameters that are not frozen.
 
-    Each group has its own `lr_scale` of the rate, which the loop sets at every step.
+    Weight decay applies to matrices, not to biases and norms. Each group has an `lr_scale`, by which the training loop multiplies
+    the learning rate at every step.
     """
     groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
-    hidden = _layer_parameter_names(model)
-    for name, parameter, share in select_trainable(model, config):
-        matrix = parameter.dim() > 1 and parameter.shape[:2] != (1, 1)  # ViT's one vector for the whole is (1, 1, W)
-        turned = config.optimizer == "muon" and parameter.dim() == 2 and name in hidden
-        groups.setdefault((share, config.weight_decay if matrix else 0.0, turned), []).append(parameter)
+    layer_parameters = _layer_parameter_names(model)
+    for name, parameter, lr_scale in select_trainable(model, config):
+        is_matrix = parameter.dim() > 1 and parameter.shape[:2] != (1, 1)  # the class token of a ViT is (1, 1, W)
+        use_muon = config.optimizer == "muon" and parameter.dim() == 2 and name in layer_parameters
+        groups.setdefault((lr_scale, config.weight_decay if is_matrix else 0.0, use_muon), []).append(parameter)
     if not groups:
         raise UsageError(
-            "Nothing is left to learn: every parameter is frozen. Lower train.freeze_layers, or give the model a head."
+            "There is nothing to train: every parameter is frozen. Lower train.freeze_layers, or give the model a head."
         )
-    made = [
-        {"params": members, "lr_scale": share, "weight_decay": decay, "use_muon": turned}
-        for (share, decay, turned), members in groups.items()
+    param_groups = [
+        {"params": members, "lr_scale": lr_scale, "weight_decay": weight_decay, "use_muon": use_muon}
+        for (lr_scale, weight_decay, use_muon), members in groups.items()
     ]
     fused = all(parameter.device.type in ("cpu", "cuda") for members in groups.values() for parameter in members)
-    kind = Muon if config.optimizer == "muon" else torch.optim.AdamW
-    built = kind(made, lr=config.lr, betas=(0.9, 0.98), eps=1e-8, fused=fused)
-    if isinstance(built, Muon) and config.precision == "bfloat16":
-        built.matmul_dtype = torch.bfloat16
-    return built
+    optimizer_class = Muon if config.optimizer == "muon" else torch.optim.AdamW
+    optimizer = optimizer_class(param_groups, lr=config.lr, betas=(0.9, 0.98), eps=1e-8, fused=fused)
+    if isinstance(optimizer, Muon) and config.precision == "bfloat16":
+        optimizer.matmul_dtype = torch.bfloat16
+    return optimizer
 
 
 def select_trainable(model: Model, config: Config) -> Iterator[tuple[str, nn.Parameter, float]]:
-    """Each parameter that is learnt, its name and its share of the rate; the others are told to stay as they are."""
+    """Yield the name, parameter and learning-rate scale of each trainable parameter; sets `requires_grad` of all parameters."""
     named, capabilities = list(model.named_parameters()), model.capabilities
     layers = {name: capabilities.layer_of(name.removeprefix("body.")) for name, _ in named if name.startswith("body.")}
     depth = 1 + max((found[0] for found in layers.values() if found), default=-1)
     for name, parameter in named:
         body, layer = name.startswith("body."), layers.get(name)
-        # the words stand below the first layer; what follows the last one (a head, a last norm) learns at the full rate
+        # embeddings are below the first layer; what follows the last layer (a head, a final norm) has the full rate
         below = body and capabilities.is_embedding(name.removeprefix("body."))
         above = depth - 1 - layer[0] if layer else depth if below else -1
         frozen = body and (
@@ -59,7 +59,7 @@ def select_trainable(model: Model, config: Config) -> Iterator[tuple[str, nn.Par
 
 
 def _layer_parameter_names(model: Model) -> set[str]:
-    """The parameters of layers: of the model's own, and of a model within it, such as the generator of ELECTRA."""
+    """Names of the parameters inside layers, also those of a model within the model, such as the generator of ELECTRA."""
     models = [(f"{name}.body." if name else "body.", m) for name, m in model.named_modules() if isinstance(m, Model)]
     named = [name for name, _ in model.named_parameters()]
     return {

@@ -1,21 +1,21 @@
-"""The learning rate over time: up in a warm-up, then down along a curve."""
+"""Learning-rate schedules: linear warmup, then linear, cosine, inverse square root or no decay."""
 
 import math
 from collections.abc import Callable
 
-# the share of the highest rate at step n of `last`, both counted from the end of the warm-up of `warm` steps
+# (n, last, warm) -> fraction of the peak learning rate at step n of `last`, counted from the end of the `warm` warmup steps
 DecayCurve = Callable[[float, float, float], float]
 
 SCHEDULES: dict[str, DecayCurve] = {
     "linear": lambda n, last, warm: 1 - n / last,
     "cosine": lambda n, last, warm: (1 + math.cos(math.pi * n / last)) / 2,
-    "inverse_sqrt": lambda n, last, warm: math.sqrt(warm / (warm + n)),  # Vaswani's: warm-up, then 1/√step
+    "inverse_sqrt": lambda n, last, warm: math.sqrt(warm / (warm + n)),  # Vaswani et al. 2017: 1/√step after warmup
     "constant": lambda n, last, warm: 1.0,
 }
 
 
 def lr_at(step: int, total_steps: int, *, max_lr: float, schedule: str = "linear", warmup: float = 0.1) -> float:
-    """The rate of step 0, 1, ...; `warmup` is a share of the horizon, or a number of steps if it is 1 or more.
+    """The learning rate of step 0, 1, ...; `warmup` is a fraction of `total_steps`, or a number of steps if 1 or more.
 
     >>> [round(lr_at(n, 10, max_lr=1.0, warmup=2), 2) for n in range(10)]
     [0.5, 1.0, 1.0, 0.88, 0.75, 0.62, 0.5, 0.38, 0.25, 0.12]
