@@ -7,10 +7,12 @@ import re
 import stat
 import time
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
@@ -77,6 +79,9 @@ class FileCache(Generic[Value]):
     def get(self, path: Path) -> Value | None:
         return self.entries.get(make_file_stamp(path))
 
+    def pop(self, path: Path) -> Value | None:
+        return self.entries.pop(make_file_stamp(path), None)
+
     def put(self, path: Path, value: Value) -> None:
         if not _is_settled(path):
             return
@@ -102,11 +107,18 @@ def _is_settled(path: Path) -> bool:
 FIRST_CHUNK_CACHE: FileCache[bytes] = FileCache(8)  # first megabytes of files, for previews without opening them again
 HEAD_CACHE: FileCache[SourceFile] = FileCache(64)  # heads of files, for format detection without opening them again
 DIGEST_CACHE: FileCache[bytes] = FileCache(1024)  # SHA-256 of files that were read completely
+OPEN_READS: FileCache[Iterator[bytes]] = FileCache(
+    8
+)  # reads that stopped after the head; the next reader continues them
 
 
 def hash_file(path: Path) -> bytes:
     """SHA-256 of a file, from the cache if the file was read completely before."""
-    digest = DIGEST_CACHE.get(check_regular_file(path))
+    started = OPEN_READS.pop(check_regular_file(path))
+    if started is not None and DIGEST_CACHE.get(path) is None:
+        with suppress(DataError):  # a gzip file that cannot be decompressed; its digest is that of the compressed bytes
+            deque(started, maxlen=0)
+    digest = DIGEST_CACHE.get(path)
     if digest is None:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").digest()
@@ -131,11 +143,12 @@ def open_source(path: str | Path) -> SourceFile:
 
 def _read_first_chunk(path: Path) -> bytes:
     """The first megabyte of a file, decompressed and without the byte order mark; the whole file if it is smaller."""
-    start = b""
-    for chunk in read_chunks(path):
+    start, chunks = b"", _read_chunks(path)
+    for chunk in chunks:
         start += chunk
         if len(start) >= HEAD_BYTES:
             break
+    OPEN_READS.put(path, chain([start], chunks))
     start = start.removeprefix(UTF8_BOM)
     FIRST_CHUNK_CACHE.put(path, start)
     return start
@@ -228,6 +241,12 @@ def read_unpacked(source: SourceFile) -> Iterator[bytes]:
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in chunks of a megabyte; if its head was read just now, the read continues there."""
+    started = OPEN_READS.pop(path) if path.exists() else None
+    return _read_chunks(path) if started is None else started
+
+
+def _read_chunks(path: Path) -> Iterator[bytes]:
     """The bytes of a file in chunks of a megabyte, decompressed if it is gzip by content, within the size limits."""
     try:
         before = make_file_stamp(path)

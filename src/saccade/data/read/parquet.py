@@ -7,10 +7,13 @@ from types import ModuleType
 from typing import Any
 
 from saccade.data.read.base import ReadRequest, Record
-from saccade.data.read.open_text import SourceFile
+from saccade.data.read.open_text import FileCache, SourceFile
 from saccade.errors import DataError
 
 MAX_BATCH_ROWS = 1_000
+# files stay open between reading the first rows, to find the columns, and reading all rows
+OPEN_PARQUET_FILES: FileCache[Any] = FileCache(4)
+OPEN_ARROW_FILES: FileCache[Any] = FileCache(4)
 
 
 def matches_parquet(source: SourceFile, request: ReadRequest) -> bool:
@@ -25,7 +28,9 @@ def read_parquet(source: SourceFile, request: ReadRequest) -> Iterator[Record | 
     _import_pyarrow(source)
     from pyarrow import parquet as reader
 
-    with _convert_pyarrow_errors(source), reader.ParquetFile(source.path) as file:
+    with _convert_pyarrow_errors(source):
+        file = OPEN_PARQUET_FILES.get(source.path) or reader.ParquetFile(source.path)
+        OPEN_PARQUET_FILES.put(source.path, file)
         request.notes.append(f"{source.path.name}: Parquet, {file.metadata.num_rows:,} rows.")
         yield from _iter_records(file.iter_batches(batch_size=MAX_BATCH_ROWS), file.schema_arrow)
 
@@ -35,7 +40,10 @@ def read_arrow(source: SourceFile, request: ReadRequest) -> Iterator[Record | Da
     from pyarrow import ipc
 
     request.notes.append(f"{source.path.name}: Arrow.")
-    with _convert_pyarrow_errors(source), pyarrow.memory_map(str(source.path)) as file:
+    with _convert_pyarrow_errors(source):
+        file = OPEN_ARROW_FILES.get(source.path) or pyarrow.memory_map(str(source.path))
+        OPEN_ARROW_FILES.put(source.path, file)
+        file.seek(0)
         if source.head[:6] == b"ARROW1":
             reader = ipc.open_file(file)
             yield from _iter_records((reader.get_batch(i) for i in range(reader.num_record_batches)), reader.schema)
