@@ -104,7 +104,7 @@ CODES = [
     (2, call("find-lr", "label", "--train.wramup", "8"), "saccade find-lr label --help"),
     (2, call("train", "odd.toml"), "did you mean 'warmup'?"),
     (2, call("train", "none.toml"), "there is no such file"),
-    (2, resized, "run has its sizes already: its width is 8, and 9 is for a new model"),
+    (2, resized, "run is a trained model with width = 8, which cannot change to 9"),
     (2, call("models", "gtp2"), "did you mean 'gpt2'?"),
     (2, call("recipes", "show", "dattes"), "did you mean 'dates'?"),
     (2, call("--print-completion", "fihs"), "did you mean 'fish'?"),
@@ -178,7 +178,7 @@ def test_what_a_stored_model_drops_can_be_set_and_a_config_runs_again(here, caps
     assert main(["train", "label", "--model", "first", "--model.dropout", "1"]) == 2
     assert "dropout is 1.0; a share from 0" in capsys.readouterr().err
     assert main(["train", "dates-bahdanau", "--model", "first"]) == 2  # whose sizes are for a new model
-    assert "first has its sizes already: its width is 8, and 128 is for a new model" in capsys.readouterr().err
+    assert "first is a trained model with width = 8, which cannot change to 128" in capsys.readouterr().err
 
 
 def test_of_a_name_on_the_hub_no_more_is_fetched_than_a_wrong_call_needs(here, monkeypatch, capsys):
@@ -194,7 +194,7 @@ def test_of_a_name_on_the_hub_no_more_is_fetched_than_a_wrong_call_needs(here, m
     assert fetched == []
     assert main(["train", "label", "--model", "org/name", "--model.width", "9"]) == 2
     assert fetched == [("org/name", "config.json")]
-    assert "org/name has its sizes already" in capsys.readouterr().err
+    assert "org/name is a trained model" in capsys.readouterr().err
 
 
 MACHINES = [

@@ -190,7 +190,7 @@ ALTERED: dict[str, tuple[Write, tuple[str, ...]]] = {
     "words with an axis more": (rewrite(reshape(lambda s: [*s, 1])), ("fit", "is needed")),
     "norm under another name": (
         rewrite(rename(NORM, "embeddings.LayerNorm.wait")),
-        ("missing from the files: 1", "LayerNorm.wait"),
+        ("Missing from the files: 1", "LayerNorm.wait"),
     ),
     "norm in a layer that is not there": (rewrite(rename(NORM, "encoder.layer.99.output.dense.weight")), ("missing",)),
     "layer in Arabic digits": (

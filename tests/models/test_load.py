@@ -62,7 +62,7 @@ def test_what_is_dropped_can_be_set_anew_and_nothing_else(published, tmp_path):
     save(wet, tmp_path / "wet")
     assert load(tmp_path / "wet").config.dropout == 0.75
     for given, said in [
-        ({"width": 24}, "has its sizes already: its width is 12, and 24 is for a new model"),
+        ({"width": 24}, "is a trained model with width = 12, which cannot change to 24"),
         ({"dropuot": 0.1}, "did you mean 'dropout'"),
         ({"dropout": -0.5}, "dropout is -0.5; a share from 0"),
         ({"dropout": True}, "dropout is True; a share from 0"),
@@ -202,7 +202,7 @@ def test_what_is_missing_is_listed(published, tmp_path):
     save_file(tensors, copy / "model.safetensors")
     with pytest.raises(
         ValueError,
-        match=r"without a place in the model: none.*missing from the files: 1 \(.*layers\.1\.feedforward\.branch\.down\.bias",
+        match=r"Unexpected in the files: none.*Missing from the files: 1 \(.*layers\.1\.feedforward\.branch\.down\.bias",
     ):
         load(copy)
 

@@ -51,7 +51,7 @@ def test_a_number_of_labels_that_is_none(home):
     change(home, num_labels="three")
     assert "num_labels = 'three'" in refusal(home)
     change(home, num_labels=7)
-    assert "do not fit the config" in refusal(home)
+    assert "do not match the config" in refusal(home)
 
 
 def test_a_config_without_its_family(home, tmp_path, capsys):
@@ -70,7 +70,7 @@ def test_a_config_without_its_family(home, tmp_path, capsys):
 
 
 def test_a_family_that_contradicts_the_config(home):
-    with pytest.raises(ValueError, match="model_type is 'bert'; the family 'roberta' was named"):
+    with pytest.raises(ValueError, match="model_type is 'bert', but family is 'roberta'"):
         load(home, family="roberta")
 
 
@@ -78,7 +78,7 @@ def test_a_family_that_contradicts_the_config(home):
 def test_no_guess_at_an_unknown_model_type(home, name):
     change(home, model_type=name)
     said = refusal(home)
-    assert f"model_type = {name!r} is no family that is built here" in said
+    assert f"model_type = {name!r} is not supported; supported are" in said
     assert "mean" not in said.lower()
     assert "nearest" not in said.lower()
     assert "senet" not in said  # has no published form
@@ -134,7 +134,7 @@ def test_the_error_of_a_conversion_names_the_directory_itself(home, tmp_path, ca
     change(home, num_labels=50)
     assert main(["import", "--convert-pickle", str(home), str(tmp_path / "run")]) == 4
     said = capsys.readouterr().err
-    assert f"{home}: the weights do not fit the config" in said
+    assert f"{home}: the weights do not match the config" in said
     assert "saccade-convert" not in said
 
 
@@ -177,7 +177,7 @@ def tensorflow(home):
 
 def quantized(home):
     change(home, quantization_config={"quant_method": "gptq", "bits": 4})
-    return ("quantized ('gptq')", "dequantize")
+    return ("quantized weights ('gptq')", "dequantize")
 
 
 @pytest.mark.parametrize("make", [gguf, onnx, lora, ctranslate2, tensorflow, quantized], ids=lambda make: make.__name__)

@@ -46,7 +46,7 @@ def test_what_is_allowed_and_chosen(tmp_path):
     [
         (lambda file: file[:20], "20 bytes; a shortlist has from 48"),
         (lambda file: file[:-1], "the file is damaged"),
-        (lambda file: b"\0" * 8 + file[8:], "is no binary shortlist"),
+        (lambda file: b"\0" * 8 + file[8:], "not a binary Marian shortlist"),
         (lambda file: file[:32] + struct.pack("<Q", 2**61) + file[40:], "the file is damaged"),
         (lambda file: file[:16] + struct.pack("<Q", 24) + file[24:], "out of the vocabulary"),
         (lambda file: file[:56] + struct.pack("<Q", 2**63) + file[64:], "out of the file"),

@@ -53,7 +53,7 @@ def test_a_run_refuses_other_data_and_other_labels(home, capsys):
     old = path.read_text()
     list(run_training(ready(home, max_steps=4), home / "out"))
     path.write_text(old.replace("\told ", "\tyoung ", 1))
-    with pytest.raises(RunRefused, match=r"has changed: data was '\w+' and is '\w+'\. Restore the old values"):
+    with pytest.raises(RunRefused, match=r"have changed: data was '\w+' and is '\w+'\. Restore the old values"):
         list(run_training(ready(home, max_steps=6), home / "out"))
     path.write_text(old.replace("odd\t", "unlike\t"))
     with pytest.raises(RunRefused, match=r"data was .*; labels was \['even', 'odd'\] and is \['even', 'unlike'\]"):

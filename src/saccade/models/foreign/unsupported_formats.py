@@ -29,7 +29,7 @@ def describe_file(path: Path) -> str | None:
     if path.suffix == ".onnx":
         return _describe_onnx(path)
     if start[4:8] == b"TFL3":
-        return f"{path}: TensorFlow Lite models are not supported. {SAFETENSORS_NEEDED}: use the model that it was converted from."
+        return f"{path}: TensorFlow Lite models are not supported. {SAFETENSORS_NEEDED}: use the model it was converted from."
     if path.suffix == ".safetensors":
         return f"{path}: contains tensors without a config. {SAFETENSORS_NEEDED}; pass the directory of the file."
     return None

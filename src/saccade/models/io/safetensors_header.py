@@ -159,5 +159,5 @@ def _check_contiguous(path: Path, tensors: dict[str, TensorEntry], size: int) ->
         offset = entry.end
     if offset != size:
         raise ModelError(
-            f"{path}: incomplete or damaged safetensors file: the offsets end at {offset:,}, but there are {size:,} bytes of tensors."
+            f"{path}: incomplete or damaged safetensors file: the offsets end at {offset:,}, the tensors at {size:,}."
         )

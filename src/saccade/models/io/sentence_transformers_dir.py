@@ -35,10 +35,10 @@ MAX_PROMPT_CHARACTERS = 10_000  # of a prompt or its name
 def read_pooling(directory: Path, width: int) -> Pooling:
     """Read how sentence embeddings are pooled from token vectors of this `width`; the default is mean pooling."""
     modules = directory / "modules.json"
-    modules_in_order = _read_modules(modules) if modules.exists() else [("Pooling", "1_Pooling")]
-    _check_module_order([kind for kind, _ in modules_in_order], modules)
+    steps = _read_modules(modules) if modules.exists() else [("Pooling", "1_Pooling")]
+    _check_module_order([kind for kind, _ in steps], modules)
     settings: dict[str, Any] = {"layers": ()}
-    for kind, home in modules_in_order:
+    for kind, home in steps:
         if kind == "Pooling":
             settings |= _read_modes(directory, home)
         elif kind == "Dense":
@@ -151,7 +151,7 @@ def _read_dense(directory: Path, home: str) -> Dense:
     name = kind.rpartition(".")[2] if isinstance(kind, str) and kind.startswith("torch.nn.") else None
     if name not in ACTIVATIONS:
         raise ModelError(
-            f"{path}: activation_function = {abbreviate(kind)} is not supported; supported are {', '.join(ACTIVATIONS)} of torch.nn."
+            f"{path}: activation_function = {abbreviate(kind)} is not supported; use {', '.join(ACTIVATIONS)} of torch.nn."
         )
     resolve_inside(directory / home, directory)
     tensors = dict(model_dir.iterate_tensors(model_dir.find_tensor_files(directory / home, inside=directory)))
