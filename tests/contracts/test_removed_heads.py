@@ -133,7 +133,9 @@ def test_what_cannot_be_left_is_said():
     with pytest.raises(ValueError, match=r"no head '0.9'; its heads are all.self.0.0, .* to all.self.1.5"):
         parse_head(llama, "0.9")
     t5 = rough(next(f for f in FAMILIES if f.name == "t5"))
-    with pytest.raises(ValueError, match=r"'0.1' is ambiguous; use encoder.self.0.1 or decoder.self.0.1 or decoder.cross.0.1"):
+    with pytest.raises(
+        ValueError, match=r"'0.1' is ambiguous; use encoder.self.0.1 or decoder.self.0.1 or decoder.cross.0.1"
+    ):
         parse_head(t5, "0.1")
     assert parse_head(t5, "cross.0.1").kind == "cross"
 

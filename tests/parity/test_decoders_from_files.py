@@ -119,7 +119,9 @@ def test_what_is_not_built_is_refused_by_name():
         refused(gemma3.FAMILY, {key: 30.0}, f"gemma3: {key} = 30.0 is not supported")
     refused(gemma3.FAMILY, {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is not supported")
     mixed = ["full_attention", "sliding_attention", "full_attention"]
-    refused(gemma3.FAMILY, {"num_hidden_layers": 3, "layer_types": mixed}, "layer_types = .* for 3 layers is not supported")
+    refused(
+        gemma3.FAMILY, {"num_hidden_layers": 3, "layer_types": mixed}, "layer_types = .* for 3 layers is not supported"
+    )
     refused(gemma3.FAMILY, {"rope_parameters": [1]}, "a table per layer type is needed")
     near = {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}
     refused(gemma3.FAMILY, {"rope_parameters": near}, "'linear' is not supported; supported are default")

@@ -163,7 +163,12 @@ def test_labels_asked_for(tmp_path):
     assert torch.equal(named.head.score.weight, stored["classifier.weight"])
     assert "neg, so so, pos to a, b, c" in str(named.report)
     assert load(tmp_path / "theirs", labels=3).labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-    for wrong, words in (("yes", "list of labels"), (("a", "a"), "'a' occurs more than once"), ((), "from 1 to"), (0, "from 1")):
+    for wrong, words in (
+        ("yes", "list of labels"),
+        (("a", "a"), "'a' occurs more than once"),
+        ((), "from 1 to"),
+        (0, "from 1"),
+    ):
         with pytest.raises(ValueError, match=words):
             load(tmp_path / "theirs", labels=wrong)
 

@@ -502,7 +502,10 @@ BOMB = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
         (hostile(added_tokens=[{"id": 0}]), "must be a list of tokens"),
         (hostile(normalizer={"type": "Sequence", "normalizers": [GROW] * 5}), "times longer"),
         (hostile(normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 1001}), "list of 1,001 entries"),
-        (hostile(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "shorter than its own length field says"),
+        (
+            hostile(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+            "shorter than its own length field says",
+        ),
     ],
 )
 def test_a_hostile_file_is_refused_by_name(content, said, tmp_path):

@@ -172,6 +172,8 @@ def test_a_run_is_what_it_was_begun_with_and_another_processor_is_told_so(home, 
     assert made.notes[-1].startswith("precision: bfloat16")
     list(run_training(made, home / "out"))
     monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: False)
-    with pytest.raises(RunRefused, match=r"was 'bfloat16' and is 'float32'\. Pass --train\.precision bfloat16 to resume"):
+    with pytest.raises(
+        RunRefused, match=r"was 'bfloat16' and is 'float32'\. Pass --train\.precision bfloat16 to resume"
+    ):
         list(run_training(ready(home, precision="auto", device="cpu"), home / "out"))
     list(run_training(ready(home, precision="bfloat16", device="cpu"), home / "out"))

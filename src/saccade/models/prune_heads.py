@@ -28,15 +28,15 @@ KeptHeads = Mapping[str, Sequence[int]]  # name of an attention -> remaining hea
 def remove_heads(model: Model, heads_to_remove: Mapping[str, Iterable[int]]) -> Model:
     """A copy without some heads, given by attention name and current head index."""
     new = deepcopy(model)
-    kept: dict[str, list[int]] = {}
+    remaining: dict[str, list[int]] = {}
     for name, heads in heads_to_remove.items():
         count = count_heads(_find_attentions(new.body, name)[0])
         out_of_range = sorted(set(heads) - set(range(count)))
         if out_of_range:
             raise ModelError(f"{name} has {count} heads, numbered from 0; cannot remove head {out_of_range[0]}.")
-        kept[name] = [head for head in range(count) if head not in set(heads)]
-    prune(new.body, kept)
-    for name, heads in kept.items():
+        remaining[name] = [head for head in range(count) if head not in set(heads)]
+    prune(new.body, remaining)
+    for name, heads in remaining.items():
         previous = new.kept_heads.get(name, range(max(heads) + 1))
         new.kept_heads[name] = tuple(previous[head] for head in heads)
     return new
@@ -170,16 +170,16 @@ def _kv_heads_of(attention: Attention, heads: Sequence[int]) -> list[int]:
 def _keep_head_rows(layer: nn.Linear, heads: Sequence[int], width: int) -> None:
     """Keep the rows of some heads in an input projection."""
     for name, x in list(layer.named_parameters()):
-        kept = x.detach().unflatten(0, (-1, width))[list(heads)].flatten(0, 1)
-        setattr(layer, name, nn.Parameter(kept, requires_grad=x.requires_grad))
+        rows = x.detach().unflatten(0, (-1, width))[list(heads)].flatten(0, 1)
+        setattr(layer, name, nn.Parameter(rows, requires_grad=x.requires_grad))
     layer.out_features = len(heads) * width
 
 
 def _keep_head_columns(layer: nn.Linear, heads: Sequence[int], width: int) -> None:
     """Keep the columns of some heads in the output projection."""
     x = layer.weight
-    kept = x.detach().unflatten(1, (-1, width))[:, list(heads)].flatten(1)
-    layer.weight = nn.Parameter(kept, requires_grad=x.requires_grad)
+    columns = x.detach().unflatten(1, (-1, width))[:, list(heads)].flatten(1)
+    layer.weight = nn.Parameter(columns, requires_grad=x.requires_grad)
     layer.in_features = len(heads) * width
 
 

@@ -114,8 +114,8 @@ def _to_published_names(model: Model, tensors: dict[str, Tensor]) -> dict[str, T
     family = model.family
     assert family.weight_map is not None
     tensors_of = {
-        part: {n.removeprefix(f"{part}."): x for n, x in tensors.items() if n.startswith(f"{part}.")}
-        for part in ("body", "head")
+        module: {n.removeprefix(f"{module}."): x for n, x in tensors.items() if n.startswith(f"{module}.")}
+        for module in ("body", "head")
     }
     body = to_theirs(tensors_of["body"], family.weight_map(model.config)) | _extra_tensors(model)
     if model.head_name is None:

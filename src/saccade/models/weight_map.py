@@ -106,7 +106,7 @@ class SplitHeads(Split):
         object.__setattr__(self, "heads", heads)
 
     def to_ours(self, x: Tensor) -> list[Tensor]:
-        return [part.flatten(0, 1) for part in x.unflatten(0, (self.heads, len(self.suffixes), -1)).unbind(1)]
+        return [piece.flatten(0, 1) for piece in x.unflatten(0, (self.heads, len(self.suffixes), -1)).unbind(1)]
 
     def to_theirs(self, xs: list[Tensor]) -> Tensor:
         return torch.stack([x.unflatten(0, (self.heads, -1)) for x in xs], dim=1).flatten(0, 2)
@@ -145,9 +145,9 @@ def to_ours(tensors: Mapping[str, Tensor], weight_map: WeightMap) -> MappedTenso
             if match is None:
                 continue
             *numbers, leaf = match.groups()
-            for ours, part in zip(transform.our_names(), transform.to_ours(tensor), strict=True):
+            for ours, piece in zip(transform.our_names(), transform.to_ours(tensor), strict=True):
                 our_name = _fill_numbers(ours, numbers) + (leaf or "")
-                mapped.tensors[our_name], mapped.sources[our_name] = part, name
+                mapped.tensors[our_name], mapped.sources[our_name] = piece, name
             break
         else:
             mapped.unmapped.append(name)

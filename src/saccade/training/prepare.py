@@ -79,9 +79,9 @@ class PreparedRun:
         rows = config.batch_size or None
         if isinstance(examples, StreamedExamples) and self.token_shards is None:
             examples = examples.sample
-        read = examples if self.token_shards is None else self.token_shards
+        source = examples if self.token_shards is None else self.token_shards
         return make_batches(
-            self.task, read, model or self.model, batch_tokens=config.batch_tokens, batch_size=rows, seed=config.seed
+            self.task, source, model or self.model, batch_tokens=config.batch_tokens, batch_size=rows, seed=config.seed
         )
 
     def write_token_shards(self, directory: Path) -> Iterator[str]:
@@ -154,10 +154,10 @@ def _report_data(task: Task, model: Model, splits: Splits, job: Job) -> list[str
     if tokenizer is None or task.is_text_stream or not any(role.kind in ("text", "texts", "words") for role in roles):
         return inspect_data(splits, roles).to_lines()
     name = next(role.name for role in roles if role.kind in ("text", "texts", "words"))
-    several = any(role.kind == "texts" for role in roles)
+    has_multiple_texts = any(role.kind == "texts" for role in roles)
 
     def length(example: Example) -> int:
-        if several:  # the longest of several captions
+        if has_multiple_texts:  # the longest of several captions
             texts = [example[name]] if isinstance(example[name], str) else example[name]
             return max(len(tokenizer.encode(text, max_tokens=MAX_TEXT_CHARACTERS)) for text in texts)
         value, pair = example[name], next((example[key] for key in ("second", "question") if key in example), None)

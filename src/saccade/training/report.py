@@ -105,16 +105,16 @@ def smooth_points(points: Sequence[Point], width: int) -> list[Point]:
 def _curve_blocks(metrics: Sequence[Mapping[str, Any]]) -> list[Block]:
     steps = [float(row["step"]) for row in metrics if _is_number(row.get("step"))]
     step_range = (0.0, max(steps, default=0.0))  # all charts share the same x axis
-    drawn = [_render_smoothed_curve(metric_points(metrics, "loss"), "Training loss", "loss", step_range)]
+    rendered = [_render_smoothed_curve(metric_points(metrics, "loss"), "Training loss", "loss", step_range)]
     for name, points in list(dev_metric_points(metrics).items())[:MAX_DEV_CURVES]:
-        drawn.append(_render_curve(points, f"Dev: {name}", name, step_range))
-    drawn.append(_render_curve(metric_points(metrics, "lr"), "Learning rate", "lr", step_range))
-    drawn.append(
+        rendered.append(_render_curve(points, f"Dev: {name}", name, step_range))
+    rendered.append(_render_curve(metric_points(metrics, "lr"), "Learning rate", "lr", step_range))
+    rendered.append(
         _render_smoothed_curve(
             metric_points(metrics, "tokens_per_second"), "Throughput", "tokens per second", step_range
         )
     )
-    charts = [chart for chart in drawn if chart is not None]
+    charts = [chart for chart in rendered if chart is not None]
     help_text = "Hover over a point for its values. Long curves show the minimum and maximum of each interval."
     return [Paragraph(help_text, "soft"), ChartGrid(charts)] if charts else []
 
@@ -144,18 +144,20 @@ def _has_drawable_point(points: list[Point]) -> bool:
 def _class_blocks(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list[Block]:
     """The confusion matrix, and a table with precision, recall and F1 of each class, lowest F1 first."""
     values = matrix_to_lists(counts, len(names), len(names))
-    wrong = [sum(line) - line[i] + sum(other[i] for other in values) - line[i] for i, line in enumerate(values)]
-    drawn = sorted(sorted(range(len(names)), key=lambda i: -wrong[i])[:MAX_CONFUSION_CLASSES])
-    shown = [[int(values[i][j]) for j in drawn] for i in drawn]
+    errors = [sum(line) - line[i] + sum(other[i] for other in values) - line[i] for i, line in enumerate(values)]
+    indices = sorted(sorted(range(len(names)), key=lambda i: -errors[i])[:MAX_CONFUSION_CLASSES])
+    shown = [[int(values[i][j]) for j in indices] for i in indices]
     title = "Confusion matrix"
-    picture = render_confusion_matrix(shown, [names[i] for i in drawn], title=title)
+    matrix_svg = render_confusion_matrix(shown, [names[i] for i in indices], title=title)
     caption = "A row for each gold class, a column for each predicted class; correct predictions are on the diagonal."
-    if len(drawn) < len(names):
-        caption += f" Shows the {len(drawn)} of {len(names):,} classes with the most errors; shares are of these alone."
+    if len(indices) < len(names):
+        caption += (
+            f" Shows the {len(indices)} of {len(names):,} classes with the most errors; shares are of these alone."
+        )
     rows = sorted((_class_row(i, names, values) for i in range(len(names))), key=lambda row: row[0])
     headers = ["class", "examples", "predicted", "precision", "recall", "F1", "most often confused with"]
     blocks: list[Block] = [
-        Figure(picture, title, caption),
+        Figure(matrix_svg, title, caption),
         Table(headers, [row for _, row in rows[:MAX_CLASS_ROWS]], label="classes"),
     ]
     if len(names) > MAX_CLASS_ROWS:
@@ -167,8 +169,8 @@ def _class_row(i: int, names: Sequence[str], values: list[list[float]]) -> tuple
     """The F1 of a class, and its row in the table."""
     correct, gold, predicted = values[i][i], sum(values[i]), sum(line[i] for line in values)
     f1 = 2 * correct / (gold + predicted) if gold + predicted else 0.0
-    count, other = max(((n, -j) for j, n in enumerate(values[i]) if j != i), default=(0, 0))
-    confused_with = f"{names[-other]} ({count:,.0f})" if count else ""
+    count, negative_index = max(((n, -j) for j, n in enumerate(values[i]) if j != i), default=(0, 0))
+    confused_with = f"{names[-negative_index]} ({count:,.0f})" if count else ""
     ratios = [f"{correct / total:.3f}" if total else "–" for total in (predicted, gold)]
     return f1, [names[i], f"{gold:,.0f}", f"{predicted:,.0f}", *ratios, f"{f1:.3f}", confused_with]
 
@@ -185,15 +187,15 @@ def _example_blocks(examples: Sequence[Mapping[str, str]]) -> list[Block]:
 
 
 def _map_blocks(maps: Sequence[HeatmapData]) -> list[Block]:
-    drawn = [heatmap for heatmap in maps if len(heatmap[2]) and len(heatmap[3])]
-    if not drawn:
+    nonempty = [heatmap for heatmap in maps if len(heatmap[2]) and len(heatmap[3])]
+    if not nonempty:
         return []
     blocks: list[Block] = [Paragraph(HEATMAP_HELP)]
-    for title, weights, rows, columns in drawn[:MAX_MAPS]:
+    for title, weights, rows, columns in nonempty[:MAX_MAPS]:
         svg = render_vector_heatmap(weights, rows, columns, title=title)
         blocks.append(Figure(svg, title, _describe_row_sums(weights, rows, columns)))
-    if len(drawn) > MAX_MAPS:
-        blocks.append(Paragraph(f"Shows {MAX_MAPS} of {len(drawn)} attention maps.", "soft"))
+    if len(nonempty) > MAX_MAPS:
+        blocks.append(Paragraph(f"Shows {MAX_MAPS} of {len(nonempty)} attention maps.", "soft"))
     return blocks
 
 

@@ -265,15 +265,17 @@ class Trainer:
 
     def finish_reason(self) -> str:
         """Why the run is finished: end of schedule or early stopping; empty if it is not."""
-        patience = self.prepared_run.config.patience
-        progress = self.progress
+        config, progress = self.prepared_run.config, self.progress
         if self.learner.step_count >= self.learner.total_steps:
-            short = 0 < progress.fitted_steps < self.learner.batch_source.count_steps(self.prepared_run.config.epochs)
-            fitted = f", fitted to train.max_minutes = {progress.fitted_minutes:g} minutes" if short else ""
-            slow = f" and shortened from {progress.planned_steps:,} steps, since steps and evaluations were slower than planned"
-            return f"the end of the schedule{fitted}{slow if progress.fitted_steps < progress.planned_steps else ''}"
-        is_early = 0 < patience <= progress.evals_since_best
-        return f"early stopping: {patience} evaluations without improvement" if is_early else ""
+            reason, full_steps = "the end of the schedule", self.learner.batch_source.count_steps(config.epochs)
+            if 0 < progress.fitted_steps < full_steps:
+                reason += f", fitted to train.max_minutes = {progress.fitted_minutes:g} minutes"
+            if progress.fitted_steps < progress.planned_steps:
+                slow = "since steps and evaluations were slower than planned"
+                reason += f" and shortened from {progress.planned_steps:,} steps, {slow}"
+            return reason
+        is_early = 0 < config.patience <= progress.evals_since_best
+        return f"early stopping: {config.patience} evaluations without improvement" if is_early else ""
 
     def pause_reason(self) -> str:
         """Why to stop for now, train.max_steps or train.max_minutes, so that a later call may resume; empty if there is none."""

@@ -77,13 +77,8 @@ def decoder_layers(config: Config) -> list[Layer]:
 
     def make_decoder_layer() -> Layer:
         feedforward = FeedForward(config.width, config.decoder_ffn_width, config.activation, dropout=config.ffn_dropout)
-        self_attention, cross_attention = (
-            _make_attention(config, config.decoder_heads),
-            _make_attention(config, config.decoder_heads),
-        )
-        return make_layer(
-            self_attention, feedforward, cross_attention, width=config.width, norm_first=False, dropout=config.dropout
-        )
+        attention, cross = _make_attention(config, config.decoder_heads), _make_attention(config, config.decoder_heads)
+        return make_layer(attention, feedforward, cross, width=config.width, norm_first=False, dropout=config.dropout)
 
     return [make_decoder_layer() for _ in range(config.decoder_layers)]
 

@@ -124,9 +124,9 @@ def read_marian_ssru(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
             f"unexpected weights: {', '.join(unexpected[:6]) or 'none'}. Check the architecture and the number of layers."
         )
     for name, shape in expected.items():
-        found = tuple(mapped.tensors[name].shape)
-        if found != shape:
-            raise ModelError(f"{path}: {name} has shape {found}; its settings need {shape}.")
+        actual = tuple(mapped.tensors[name].shape)
+        if actual != shape:
+            raise ModelError(f"{path}: {name} has shape {actual}; its settings need {shape}.")
     return config, mapped.tensors
 
 

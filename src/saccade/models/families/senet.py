@@ -64,16 +64,18 @@ class InceptionBlock(nn.Module):
 
     def __init__(self, channels: int, width: int, stride: int, reduction: int):
         super().__init__()
-        part = width // 4
-        if not part:
+        quarter = width // 4
+        if not quarter:
             raise ModelError(f"An Inception block has four branches, so it needs a width of at least 4; got {width}.")
         # a 1x1 convolution first reduces the channels of each larger one, which makes it cheap
-        self.one = conv_batch_norm(channels, width - 3 * part, 1, stride)
+        self.one = conv_batch_norm(channels, width - 3 * quarter, 1, stride)
         self.three = nn.Sequential(
-            conv_batch_norm(channels, part, 1), nn.ReLU(), conv_batch_norm(part, part, 3, stride)
+            conv_batch_norm(channels, quarter, 1), nn.ReLU(), conv_batch_norm(quarter, quarter, 3, stride)
         )
-        self.five = nn.Sequential(conv_batch_norm(channels, part, 1), nn.ReLU(), conv_batch_norm(part, part, 5, stride))
-        self.strongest = nn.Sequential(nn.MaxPool2d(3, stride, padding=1), conv_batch_norm(channels, part, 1))
+        self.five = nn.Sequential(
+            conv_batch_norm(channels, quarter, 1), nn.ReLU(), conv_batch_norm(quarter, quarter, 5, stride)
+        )
+        self.strongest = nn.Sequential(nn.MaxPool2d(3, stride, padding=1), conv_batch_norm(channels, quarter, 1))
         self.squeeze = SqueezeExcite(width, reduction)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -109,9 +109,8 @@ def make_stack(
         cross = None
         if memory_width is not None:
             projections = Projections(memory_width=memory_width)
-            cross = Attention(
-                width, config.heads, cross_mechanism(config, width // config.heads), projections=projections
-            )
+            across = cross_mechanism(config, width // config.heads)
+            cross = Attention(width, config.heads, across, projections=projections)
         return make_layer(
             Attention(width, config.heads, mechanism),
             FeedForward(width, config.ffn_width, "relu"),
@@ -122,9 +121,8 @@ def make_stack(
         )
 
     leave = nn.LayerNorm(width) if config.norm_first else None
-    return Stack(
-        [make_one_layer() for _ in range(config.layers)], pattern, scheme, enter=Dropout(config.dropout), leave=leave
-    )
+    layers = [make_one_layer() for _ in range(config.layers)]
+    return Stack(layers, pattern, scheme, enter=Dropout(config.dropout), leave=leave)
 
 
 def self_mechanism(config: Config, head_width: int, pattern: Pattern) -> Mechanism:

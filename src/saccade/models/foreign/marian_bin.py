@@ -54,10 +54,10 @@ class ByteReader:
 
     def read(self, count: int, description: str) -> np.ndarray:
         """The next bytes, without a copy."""
-        left = len(self.content) - self.offset
-        if count > left:
+        remaining = len(self.content) - self.offset
+        if count > remaining:
             raise ModelError(
-                f"{self.path}: {description} needs {count:,} bytes at byte {self.offset:,}, but {left:,} are left; "
+                f"{self.path}: {description} needs {count:,} bytes at byte {self.offset:,}, but {remaining:,} are left; "
                 "the file is damaged or truncated."
             )
         self.offset += count

@@ -52,25 +52,24 @@ def _is_module_dir(path: Path) -> bool:
     return re.fullmatch(MODULE_DIR_REGEX, path.name) is not None
 
 
-def _find_pickles(part: Path, directory: Path) -> list[Path]:
+def _find_pickles(module: Path, directory: Path) -> list[Path]:
     """The pickled weights of a directory or module directory, checked before any is read."""
-    found = [check_regular_file(path, directory) for path in find_pickles(part)]
-    found = [
-        path for path in found if path.name.startswith("pytorch_model")
-    ] or found  # without optimizer and training state
-    plain = [path for path in found if re.fullmatch(r"pytorch_model(-\d+-of-\d+)?\.bin", path.name)]
-    found = plain or found  # without variants such as pytorch_model.fp16.bin, which repeat the tensors
-    for path in found:
+    pickles = [check_regular_file(path, directory) for path in find_pickles(module)]
+    # without optimizer and training state
+    pickles = [path for path in pickles if path.name.startswith("pytorch_model")] or pickles
+    weights = [path for path in pickles if re.fullmatch(r"pytorch_model(-\d+-of-\d+)?\.bin", path.name)]
+    pickles = weights or pickles  # without variants such as pytorch_model.fp16.bin, which repeat the tensors
+    for path in pickles:
         _check_archive(path)
-    return found
+    return pickles
 
 
-def _copy_module(part: Path, weights: list[Path], clean: Path, directory: Path) -> None:
+def _copy_module(module: Path, weights: list[Path], clean: Path, directory: Path) -> None:
     """Copy plain files, and convert pickled weights to safetensors."""
     clean.mkdir()
-    kept = (".json", ".txt", ".model", ".spm", ".jinja") if weights else (".json", ".safetensors")
-    for path in part.iterdir():
-        if path.is_file() and path.suffix in kept:
+    suffixes = (".json", ".txt", ".model", ".spm", ".jinja") if weights else (".json", ".safetensors")
+    for path in module.iterdir():
+        if path.is_file() and path.suffix in suffixes:
             shutil.copy(check_regular_file(path, directory), clean / path.name)
     if weights:
         _convert_in_child(weights, clean / "model.safetensors")
@@ -82,7 +81,7 @@ def _check_archive(path: Path) -> None:
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            size = sum(part.file_size for part in archive.infolist())
+            size = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise ModelError(f"{path}: the pickle was rejected: damaged zip archive ({error}).") from error
     if size > path.stat().st_size:

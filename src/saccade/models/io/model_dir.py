@@ -27,10 +27,10 @@ WINDOWS_RESERVED_NAMES = ("con", "prn", "aux", "nul", *(f"{port}{i}" for port in
 
 def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES, inside: Path | None = None) -> dict[str, Any]:
     """Read a JSON object from a file of limited size."""
-    found = parse_json(read_text(path, max_bytes=max_bytes, inside=inside), str(path))
-    if not isinstance(found, dict):
-        raise ModelError(f"{path}: a JSON object is needed; found {type(found).__name__}.")
-    return found
+    content = parse_json(read_text(path, max_bytes=max_bytes, inside=inside), str(path))
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: a JSON object is needed; found {type(content).__name__}.")
+    return content
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -84,13 +84,13 @@ def _find_variant(directory: Path) -> Path | None:
     """The weights of a variant, such as model.fp16.safetensors or its index, if there are no others."""
     if not directory.is_dir():
         return None
-    found = [path for path in sorted(directory.iterdir()) if re.fullmatch(VARIANT_REGEX, path.name, re.ASCII)]
-    if len(found) > 1:
+    variants = [path for path in sorted(directory.iterdir()) if re.fullmatch(VARIANT_REGEX, path.name, re.ASCII)]
+    if len(variants) > 1:
         raise ModelError(
-            f"{directory}: has {len(found)} variants of its weights ({', '.join(path.name for path in found[:4])}) and no "
+            f"{directory}: has {len(variants)} variants of its weights ({', '.join(path.name for path in variants[:4])}) and no "
             "model.safetensors; keep one of them."
         )
-    return found[0] if found else None
+    return variants[0] if variants else None
 
 
 def stat_files(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:

@@ -40,11 +40,11 @@ def make_preprocessor_config(config: Any) -> dict[str, Any]:
 def describe_preprocessor(directory: Path) -> list[str]:
     """Notes on preprocessing settings of a published directory that saccade ignores."""
     path = directory / PREPROCESSOR_CONFIG_FILE
-    stated = model_dir.read_json(path) if path.exists() else {}
+    config = model_dir.read_json(path) if path.exists() else {}
     ignored = [
-        f"{key} = {stated[key]}"
+        f"{key} = {config[key]}"
         for key in ("image_mean", "image_std")
-        if key in stated and not _is_default_normalization(stated[key])
+        if key in config and not _is_default_normalization(config[key])
     ]
     if not ignored:
         return []

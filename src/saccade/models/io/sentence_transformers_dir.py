@@ -121,18 +121,18 @@ def _read_modes(directory: Path, home: str) -> dict[str, Any]:
             raise ModelError(
                 f"{path}: {key} = {abbreviate(value)} is not supported; supported are {', '.join(POOLING_MODE_FLAGS)} = true."
             )
-    named = raw.get("pooling_mode")
-    if named is None:
+    pooling_mode = raw.get("pooling_mode")
+    if pooling_mode is None:
         modes = [mode for key, mode in POOLING_MODE_FLAGS.items() if flags.get(key)] or ["mean"]
     else:
-        modes = named if isinstance(named, list) else [named]
+        modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]
     if (
         not modes
         or len(modes) > len(POOLING_MODES)
         or not all(isinstance(mode, str) and mode in POOLING_MODES for mode in modes)
     ):
         raise ModelError(
-            f"{path}: pooling_mode = {abbreviate(named)} is not supported; supported are {', '.join(POOLING_MODES)}."
+            f"{path}: pooling_mode = {abbreviate(pooling_mode)} is not supported; supported are {', '.join(POOLING_MODES)}."
         )
     return {"modes": tuple(modes), "include_prompt": _read_flag(raw, "include_prompt", True, path)}
 

@@ -37,15 +37,15 @@ def load_tokenizer(tokenizer_path: str | Path) -> Tokenizer:
     if not path.is_dir():
         raise ModelError(f"{path} does not exist; a directory with tokenizer files is needed.")
     for names, reader in LOADERS:
-        found = [sorted(path.glob(name)) for name in names]
-        if all(found):
-            for files in found:
+        matches = [sorted(path.glob(name)) for name in names]
+        if all(matches):
+            for files in matches:
                 resolve_inside(files[0], path)
             folder = read_tokenizer_files(path)
             if not (reader is _load_json and folder.has_sentencepiece):
-                return reader(folder, *(files[0] for files in found))
-    names = ", ".join(sorted(file.name for file in path.iterdir())[:10]) or "nothing"
-    raise ModelError(f"{path} has no tokenizer files; it contains {names}. Supported are {_list_known_files()}.")
+                return reader(folder, *(files[0] for files in matches))
+    listing = ", ".join(sorted(file.name for file in path.iterdir())[:10]) or "nothing"
+    raise ModelError(f"{path} has no tokenizer files; it contains {listing}. Supported are {_list_known_files()}.")
 
 
 def load_llama2c_tokenizer(path: str | Path) -> Tokenizer:
@@ -93,36 +93,33 @@ def _load_bpe(folder: TokenizerFiles, path: Path, merges_path: Path) -> Tokenize
     check_vocab(vocab, str(path))
     content = read_text(merges_path)
     if content.count("\n") > MAX_MERGES + 1:
-        raise ModelError(
-            f"{merges_path} has {content.count(chr(10)):,} lines; at most {MAX_MERGES:,} merges are supported."
-        )
+        raise ModelError(f"{merges_path} has {content.count(chr(10)):,} lines; the maximum is {MAX_MERGES:,} merges.")
     merges = [line.rstrip("\r").split(" ") for line in content.split("\n") if line.strip() and line[:8] != "#version"]
     check_merges(merges, str(merges_path))
     template = folder.choose_template("roberta" if {"<s>", "</s>"} <= vocab.keys() else "none")
     if template == TEMPLATES["roberta"]:  # bos and eos also serve as cls and sep
         folder = replace(folder, role_tokens={"cls": "<s>", "sep": "</s>"} | folder.role_tokens)
     tokenizer = Built(models.BPE({}, [], continuing_subword_prefix="", end_of_word_suffix="", fuse_unk=False))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
-        add_prefix_space=bool(folder.config.get("add_prefix_space", False))
-    )
+    add_prefix_space = bool(folder.config.get("add_prefix_space", False))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     tokenizer.decoder = decoders.ByteLevel()
     model = {"vocab": vocab, "merges": merges}
     return _build_from_vocab(folder, path, tokenizer, model, template)
 
 
 def _build_from_vocab(
-    folder: TokenizerFiles, path: Path, built: Built, model: dict[str, Any], template: SpecialTokenTemplate
+    folder: TokenizerFiles, path: Path, tokenizer: Built, model: dict[str, Any], template: SpecialTokenTemplate
 ) -> Tokenizer:
     """Add a vocabulary, its special tokens and the special-token template to an empty tokenizer."""
     special = {name: model["vocab"][name] for name in folder.find_special_tokens(model["vocab"])}
     roles = folder.find_role_ids(special)
     missing = sorted(template.list_required_roles() - roles.keys())
     if missing:
-        named = [
+        descriptions = [
             f"{role} ({abbreviate(folder.role_tokens[role])})" if role in folder.role_tokens else role
             for role in missing
         ]
-        raise ModelError(f"{path}: the special tokens {', '.join(named)} are needed, but not in the vocabulary.")
+        raise ModelError(f"{path}: the special tokens {', '.join(descriptions)} are needed, but not in the vocabulary.")
     names = {
         role: next(name for name in special if special[name] == roles[role]) for role in template.list_required_roles()
     }
@@ -130,11 +127,11 @@ def _build_from_vocab(
     with as_model_error(f"{path} cannot be read"):
         if template == TEMPLATES["roberta"]:  # also excludes the space before a word from its offsets
             space = bool(folder.config.get("add_prefix_space", False))
-            built.post_processor = processors.RobertaProcessing(special_ids["eos"], special_ids["bos"], True, space)
+            tokenizer.post_processor = processors.RobertaProcessing(special_ids["eos"], special_ids["bos"], True, space)
         elif special_ids:
             single, pair = template.to_hf_template(names)
-            built.post_processor = processors.TemplateProcessing(single, pair, sorted(set(special_ids.values())))
-    spec = json.loads(built.to_str())
+            tokenizer.post_processor = processors.TemplateProcessing(single, pair, sorted(set(special_ids.values())))
+    spec = json.loads(tokenizer.to_str())
     spec["model"] |= model
     spec["added_tokens"] = [
         _make_added_token(name, id) for name, id in sorted(special.items(), key=lambda pair: pair[1])
@@ -201,15 +198,15 @@ def _find_role_tokens(folder: TokenizerFiles, processor: Any, added_tokens: dict
         "pad": processor.pad_id(),
         "unk": processor.unk_id(),
     }
-    known = {role: processor.id_to_piece(id) for role, id in ids.items() if id >= 0}
+    defaults = {role: processor.id_to_piece(id) for role, id in ids.items() if id >= 0}
     for role in ("mask", "sep", "cls", "pad"):
         for name in ROLE_TOKENS[role]:
             if name in added_tokens or processor.piece_to_id(name) != processor.unk_id():
-                known.setdefault(role, name)
+                defaults.setdefault(role, name)
     stated = {
         role: name for role, name in folder.role_tokens.items() if name in added_tokens or _has_piece(processor, name)
     }
-    return known | stated
+    return defaults | stated
 
 
 def _has_piece(processor: Any, name: str) -> bool:

@@ -61,7 +61,9 @@ class TokenizerFiles:
             for role in self.role_tokens
             if role not in role_ids
         ]
-        note = f"{self.path / CONFIG_FILES[0]} or a file beside it names tokens that do not exist: {', '.join(missing)}."
+        note = (
+            f"{self.path / CONFIG_FILES[0]} or a file beside it names tokens that do not exist: {', '.join(missing)}."
+        )
         return (*self.notes, *([note] if missing else []))
 
     def find_special_tokens(self, vocab: dict[str, int]) -> list[str]:

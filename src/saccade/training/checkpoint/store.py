@@ -81,16 +81,16 @@ class CheckpointStore:
         """
         if step < 0:
             raise ValueError(f"step is {step}; steps are counted from 0.")
-        for group, named in tensors.items():
+        for group, group_tensors in tensors.items():
             if not re.fullmatch(r"[a-z][a-z0-9_-]*", group):
                 raise ValueError(
                     f"{group!r} is not a valid name for a group of tensors; use lower case letters, digits, - and _."
                 )
-            check_tensors(group, named)
+            check_tensors(group, group_tensors)
         content = to_json(facts, indent=1).encode()
         with self._lock_and_check_space(bytes_needed(tensors) + len(content)):
-            part = self._write_files(step, tensors, content, write_group)
-            path = self._commit(part, self.directory / checkpoint_name(step))
+            partial_path = self._write_files(step, tensors, content, write_group)
+            path = self._commit(partial_path, self.directory / checkpoint_name(step))
             if best:
                 mark = {"format": CHECKPOINT_FORMAT, "checkpoint": path.name}
                 replace_file(self.disk, self.directory / "best.json", dump_with_checksum(mark))
@@ -195,31 +195,31 @@ class CheckpointStore:
     def _write_files(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], facts: bytes, write: GroupWriter | None
     ) -> Path:
-        part = self.temporary_path(step)
-        self.disk.mkdir(part)
+        partial_path = self.temporary_path(step)
+        self.disk.mkdir(partial_path)
         files = {}
-        for group, named in tensors.items():
+        for group, group_tensors in tensors.items():
             if write is None:
                 files[f"{group}.safetensors"] = write_file(
-                    self.disk, part / f"{group}.safetensors", safetensors_chunks(named)
+                    self.disk, partial_path / f"{group}.safetensors", safetensors_chunks(group_tensors)
                 )
                 continue
-            self.disk.mkdir(part / group)
-            write(part / group, named)
-            self.disk.sync_directory(part / group)
-            files |= {f"{group}/{path.name}": hash_with_size(path) for path in sorted((part / group).iterdir())}
-        files["facts.json"] = write_file(self.disk, part / "facts.json", [memoryview(facts)])
+            self.disk.mkdir(partial_path / group)
+            write(partial_path / group, group_tensors)
+            self.disk.sync_directory(partial_path / group)
+            files |= {f"{group}/{path.name}": hash_with_size(path) for path in sorted((partial_path / group).iterdir())}
+        files["facts.json"] = write_file(self.disk, partial_path / "facts.json", [memoryview(facts)])
         manifest = dump_with_checksum({"format": CHECKPOINT_FORMAT, "step": step, "files": files})
-        write_file(self.disk, part / "manifest.json", [memoryview(manifest)])
-        self.disk.sync_directory(part)
-        return part
+        write_file(self.disk, partial_path / "manifest.json", [memoryview(manifest)])
+        self.disk.sync_directory(partial_path)
+        return partial_path
 
-    def _commit(self, part: Path, path: Path) -> Path:
+    def _commit(self, partial_path: Path, path: Path) -> Path:
         """Rename a finished checkpoint to its final name; an older one of the same step is kept until that is synced."""
         replaced = path.with_name(f"{REPLACED_PREFIX}{path.name}")
         if os.path.lexists(path):
             self.disk.rename(path, replaced)
-        self.disk.rename(part, path)
+        self.disk.rename(partial_path, path)
         self.disk.sync_directory(self.directory)
         self._corrupt_paths.discard(path)
         if os.path.lexists(replaced):
