@@ -39,18 +39,15 @@ def write_run_report(
 
 
 def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tuple[str, str]]:
-    prepared_run = trainer.prepared_run
+    prepared_run, job = trainer.prepared_run, trainer.prepared_run.job
     count = sum(p.numel() for p in model.parameters())
     return [
         ("task", prepared_run.task.name),
-        ("data", ", ".join(prepared_run.job.data) or f"sample dataset {prepared_run.task.sample}"),
+        ("data", ", ".join(job.data) or f"sample dataset {prepared_run.task.sample}"),
         ("training examples", f"{len(prepared_run.splits.train.examples):,}"),
         ("held-out examples", f"{len(prepared_run.splits.dev.examples):,}"),
         ("model", f"{model.family.name}, {count:,} parameters"),
-        (
-            "initial weights",
-            prepared_run.job.model if prepared_run.job.model and "/" in prepared_run.job.model else "random",
-        ),
+        ("initial weights", job.model if "/" in job.model else "random"),
         ("steps", f"{result.steps:,} of {trainer.learner.total_steps:,}"),
         ("stop reason", result.stop_reason),
         ("minutes", f"{trainer.progress.minutes:.1f}"),

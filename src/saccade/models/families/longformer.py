@@ -105,11 +105,9 @@ def global_columns(sight: Sight) -> Tensor:
     """The columns of the global tokens in the padded batch, (B, G); padding at -1 takes the first column."""
     assert sight.global_tokens is not None
     positions = sight.global_tokens.clamp(min=0)
-    return (
-        positions
-        if sight.keep is None
-        else sight.keep.long().argsort(dim=1, descending=True, stable=True).gather(1, positions)
-    )
+    if sight.keep is None:
+        return positions
+    return sight.keep.long().argsort(dim=1, descending=True, stable=True).gather(1, positions)
 
 
 def layer_windows(config: Config) -> list[int]:
