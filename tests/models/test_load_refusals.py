@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import fields
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ import torch
 import saccade
 from saccade.cli import main
 from saccade.models.build import new
-from saccade.models.families import bert
+from saccade.models.check_weights import MAX_SIZES, check_fields
+from saccade.models.families import bert, bigbird
 from saccade.models.load import load
+from saccade.models.registry import FAMILIES
 
 
 @pytest.fixture
@@ -204,3 +207,16 @@ def _imported(where, tmp_path, capsys):
     assert main(["import", str(where), str(tmp_path / "run")]) == 4
     assert not (tmp_path / "run").exists()
     return capsys.readouterr().err
+
+
+def test_every_size_of_a_family_has_a_limit():
+    """But token ids, and the counts of kernel_regression, which are those of its data."""
+    sizes = {
+        item.name
+        for family in FAMILIES
+        for item in fields(family.config_class)
+        if item.type in (int, int | None) and family.name != "kernel_regression" and not item.name.endswith("_id")
+    }
+    assert sizes <= MAX_SIZES.keys()
+    with pytest.raises(ValueError, match="block_size = 65537; a number from 1 to 65,536 is needed"):
+        check_fields(bigbird.Config(block_size=65_537), "")
