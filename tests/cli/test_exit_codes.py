@@ -108,7 +108,7 @@ CODES = [
     (2, call("models", "gtp2"), "did you mean 'gpt2'?"),
     (2, call("recipes", "show", "dattes"), "did you mean 'dates'?"),
     (2, call("--print-completion", "fihs"), "did you mean 'fish'?"),
-    (2, resume_changed, "name a new directory with --out"),
+    (2, resume_changed, "in another directory with --out"),
     (3, call("train", "label", "--data", "bad.tsv"), "bad.tsv:2"),
     (3, call("find-lr", "label", "--data", "no.tsv"), "no.tsv"),
     (4, call("train", "label", "--data", "reviews.tsv", "--model", "empty"), "empty"),

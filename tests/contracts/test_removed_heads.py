@@ -148,7 +148,7 @@ def test_what_cannot_be_left_is_said():
         ({"stack.layers.0.attention.branch": [0, 3]}, "has 3 heads"),
         ({"stack.layers.0.attention.branch": [-1]}, "has 3 heads"),
         ({"stack.layers.0.attention.branch": [1, 0]}, "numbered from 0 in ascending order"),
-        ({"stack.layers.0.attention.branch": []}, "without a head"),
+        ({"stack.layers.0.attention.branch": []}, "no heads left"),
         ({"stack.layers.0.attention.branch": [True]}, "a list of head indices"),
         ({"stack.layers.7.attention.branch": [0]}, "no attention"),
         ({"stack.layers.0.feedforward.branch": [0]}, "no separate projections"),

@@ -69,7 +69,7 @@ def test_a_config_without_its_family(home, tmp_path, capsys):
     assert main(["import", str(home), str(tmp_path / "run"), "--family", "bert"]) == 0
     assert load(tmp_path / "run").labels == ("a", "b", "c")
     assert main(["import", str(home), str(tmp_path / "other"), "--family", "burt"]) == 4
-    assert "no family 'burt'" in capsys.readouterr().err
+    assert "Unknown family 'burt'" in capsys.readouterr().err
 
 
 def test_a_family_that_contradicts_the_config(home):

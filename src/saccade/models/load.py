@@ -201,7 +201,7 @@ def resolve_model_dir(name_or_path: str | Path, files_to_fetch: Sequence[str] = 
     if path.exists():
         raise ModelError(
             describe_file(path)
-            or f"{path}: a file; a directory with config.json is needed. Use saccade import for single files."
+            or f"{path}: is a file, but a directory with config.json is needed. Use saccade import for single files."
         )
     if isinstance(name_or_path, str) and hub.is_repo_id(name_or_path):
         directory = hub.fetch(name_or_path, files_to_fetch)

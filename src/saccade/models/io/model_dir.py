@@ -109,7 +109,7 @@ def _read_index(directory: Path, index: Path) -> list[Path]:
     """The shards that an index names; raises ModelError if one lacks a tensor that the index assigns to it."""
     names = read_json(index).get("weight_map")
     if not isinstance(names, dict) or not names or not all(isinstance(x, str) for x in names.values()):
-        raise ModelError(f"{index}: needs a `weight_map` from tensor names to file names.")
+        raise ModelError(f"{index}: a `weight_map` from tensor names to file names is needed.")
     shards: dict[str, set[str]] = {}
     for tensor, name in names.items():
         shards.setdefault(name, set()).add(tensor)

@@ -32,7 +32,7 @@ def resolve_inside(path: Path, directory: Path) -> Path:
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelError(f"{path}: cannot be read ({reason[:MAX_ERROR_CHARACTERS]}).") from error
     if not real.is_relative_to(real_home):
-        raise ModelError(f"{path}: links out of the model directory, to {real}; copy the file into it if you trust it.")
+        raise ModelError(f"{path}: leads out of the model directory, to {real}; copy the file into it if you trust it.")
     return real
 
 
@@ -71,7 +71,9 @@ def read_json(path: Path) -> dict[str, Any]:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             surrogate = error.object[error.start]
-            raise ModelError(f"{path} has a lone surrogate, {surrogate!r}; it is not valid text.") from None
+            raise ModelError(
+                f"{path} has a lone surrogate ({surrogate!r}, half a character); it is not valid text."
+            ) from None
     return value
 
 
