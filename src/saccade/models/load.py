@@ -208,7 +208,7 @@ def resolve_model_dir(name_or_path: str | Path, files_to_fetch: Sequence[str] = 
         if not (directory / "config.json").exists():
             raise ModelError(_describe_missing_config(directory))
         return directory
-    raise ModelError(f"{name_or_path}: no such directory, and not a valid name on the hub.")
+    raise ModelError(f"{name_or_path}: there is no such directory, and it is not a valid name on the hub.")
 
 
 def _describe_missing_config(directory: Path) -> str:
