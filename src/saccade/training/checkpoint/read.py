@@ -59,10 +59,10 @@ def _merge_parts(shards: list[tuple[list[int], Tensor]]) -> Tensor:
     if len(shards) == 1:
         return shards[0][1].clone()
     first = shards[0][1]
-    ends = [[first + size for first, size in zip(start, x.shape, strict=True)] for start, x in shards]
+    ends = [[begin + size for begin, size in zip(start, x.shape, strict=True)] for start, x in shards]
     out = first.new_empty([max(sizes) for sizes in zip(*ends, strict=True)])
     for start, x in shards:
-        out[tuple(slice(first, first + size) for first, size in zip(start, x.shape, strict=True))] = x
+        out[tuple(slice(begin, begin + size) for begin, size in zip(start, x.shape, strict=True))] = x
     return out
 
 
