@@ -99,7 +99,7 @@ CODES = [
     (2, call("find-lr", "label", "--model", "bret"), "did you mean 'bert'?"),
     (2, call("train", "label", "--model.widht", "8"), "--model.width"),
     (2, call("train", "label", "--train.wramup", "8"), "--train.warmup"),
-    (2, call("train", "label", "--train.lr", "-1"), "has to be above 0"),
+    (2, call("train", "label", "--train.lr", "-1"), "must be above 0"),
     (2, call("train", "label", "--on-bad-record", "skpi"), "'error', 'skip'"),
     (2, call("find-lr", "label", "--train.wramup", "8"), "saccade find-lr label --help"),
     (2, call("train", "odd.toml"), "did you mean 'warmup'?"),
@@ -176,7 +176,7 @@ def test_what_a_stored_model_drops_can_be_set_and_a_config_runs_again(here, caps
     weights = {name: Path(name, "model", "model.safetensors").read_bytes() for name in ("second", "third", "undropped")}
     assert weights["second"] == weights["third"] != weights["undropped"]
     assert main(["train", "label", "--model", "first", "--model.dropout", "1"]) == 2
-    assert "dropout is 1.0; a share from 0" in capsys.readouterr().err
+    assert "dropout is 1.0; a rate of at least 0" in capsys.readouterr().err
     assert main(["train", "dates-bahdanau", "--model", "first"]) == 2  # whose sizes are for a new model
     assert "first is a trained model with width = 8, which cannot change to 128" in capsys.readouterr().err
 

@@ -81,7 +81,7 @@ def test_a_family_that_contradicts_the_config(home):
 def test_no_guess_at_an_unknown_model_type(home, name):
     change(home, model_type=name)
     said = refusal(home)
-    assert f"model_type = {name!r} is not supported; supported are" in said
+    assert f"model_type = {name!r} is not a supported family" in said
     assert "mean" not in said.lower()
     assert "nearest" not in said.lower()
     assert "senet" not in said  # has no published form

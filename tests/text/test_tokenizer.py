@@ -487,7 +487,7 @@ BOMB = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
     [
         ("", "not JSON"),
         ("[" * 100_000, "nested too deeply"),
-        ("[]", "holds a list"),
+        ("[]", "contains a list"),
         ("{}", "no model with a vocabulary"),
         ('{"model": {"vocab": {}}}', "the vocabulary is empty"),
         ('{"model": {"vocab": {"\\ud800": 0}}}', "half a character"),

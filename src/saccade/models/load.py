@@ -237,7 +237,7 @@ def _family_name(raw: dict, directory: Path, family_name: str | None = None) -> 
         )
     elif isinstance(name, str) and name not in types:
         raise ModelError(
-            f"{path}: model_type = {abbreviate(name)} is not supported; supported are {', '.join(published)}."
+            f"{path}: model_type = {abbreviate(name)} is not a supported family; supported are {', '.join(published)}."
         )
     if not isinstance(name, str):
         raise ModelError(f"{path}: its family (model_type) is {abbreviate(name)}; a string is needed.")

@@ -18,7 +18,7 @@ from saccade.text.tokenizer import Tokenizer
 WORD_PATTERN = re.compile(r"(?<!['’])\b[^\W\d_]+(?:['’][^\W\d_]+)?")  # the s of a lone 's is not a word
 KANA_SCRIPTS = ("HIRAGANA", "KATAKANA")
 MIN_WORD_WEIGHT = 1.0  # minimum total weight of the stopwords of the detected language
-MIN_LEAD_RATIO = 1.3  # minimum ratio of that weight to the weight of the second-best language
+MIN_WEIGHT_RATIO = 1.3  # minimum ratio of that weight to the weight of the second-best language
 UNSPACED_LANGUAGES = ("zh", "ja")  # written without spaces, so words are not counted
 MAX_CHARACTERS_READ = 2_000  # the beginning of a text that is used to detect its language
 
@@ -85,7 +85,7 @@ def detect_language(text: str) -> str:
         codes = _index_stopwords().get(word, ())
         weights.update(dict.fromkeys(codes, 1 / max(1, len(codes))))  # a stopword of many languages is weak evidence
     (best, weight), (_, second_weight) = [*weights.most_common(2), ("", 0.0), ("", 0.0)][:2]
-    return best if weight >= MIN_WORD_WEIGHT and weight >= MIN_LEAD_RATIO * second_weight else ""
+    return best if weight >= MIN_WORD_WEIGHT and weight >= MIN_WEIGHT_RATIO * second_weight else ""
 
 
 @cache

@@ -133,7 +133,7 @@ def normalize_config(raw: dict[str, Any], family: str = "llama") -> dict[str, An
 def read_rope(rope: Any, family: str, kinds: Sequence[str] = tuple(REQUIRED_ROPE_VALUES)) -> dict[str, Any]:
     """Check a table of RoPE settings, and drop the keys that its rope_type does not use."""
     if not isinstance(rope, dict):
-        raise ModelError(f"{family}: the RoPE settings are {rope!r}; a table with `rope_type` is needed.")
+        raise ModelError(f"{family}: the rotary settings (RoPE) are {rope!r}; a table with `rope_type` is needed.")
     kind = str(rope.get("rope_type", rope.get("type", "default")))
     if kind not in kinds:
         raise ModelError(f"{family}: rope_type {kind!r} is not supported; supported are {', '.join(kinds)}.")

@@ -57,8 +57,8 @@ def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
     positions, padding, vocab = (raw[key] for key in ("max_position_embeddings", "pad_token_id", "vocab_size"))
     if not all(isinstance(number, int) for number in (positions, padding, vocab)) or not 0 <= padding < vocab:
         raise ModelError(
-            f"roberta: max_position_embeddings must be a whole number; got {positions!r}. pad_token_id must be an id of the "
-            f"vocabulary of {vocab!r}; got {padding!r}."
+            f"Position ids start after the padding id: pad_token_id = {padding!r} must be one of the {vocab!r} ids, and "
+            f"max_position_embeddings = {positions!r} a whole number."
         )
     return raw | {"max_position_embeddings": positions - padding - 1}
 

@@ -17,8 +17,8 @@ MAX_HEADER_BYTES = 2**24  # a tensor takes about a hundred bytes
 MAX_TENSORS = 100_000
 MAX_NAME_CHARACTERS = 500
 MAX_AXES = 16
-MIN_HOLE_CHECK_BYTES = 2**30  # file size from which sparse files are detected
-MAX_HOLE_FRACTION = 0.9  # fraction of a file that may be holes, which were never written
+MIN_SPARSE_CHECK_BYTES = 2**30  # file size from which sparse files are detected
+MAX_SPARSE_FRACTION = 0.9  # fraction of a file that may be holes, which were never written
 MAX_HOLES = 10_000  # that are examined
 DTYPE_BYTES = {
     "F64": 8,
@@ -98,7 +98,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
 
 def _check_holes(path: Path, handle: int, size: int) -> None:
     """Raise ModelError for a large sparse file, such as an interrupted download that had reserved its space."""
-    if size < MIN_HOLE_CHECK_BYTES or not hasattr(os, "SEEK_DATA"):
+    if size < MIN_SPARSE_CHECK_BYTES or not hasattr(os, "SEEK_DATA"):
         return
     written, offset = 0, 0
     try:
@@ -109,7 +109,7 @@ def _check_holes(path: Path, handle: int, size: int) -> None:
     except OSError:  # no data after the last hole, or not supported by the file system
         pass
     os.lseek(handle, 8, os.SEEK_SET)
-    if offset and written < (1 - MAX_HOLE_FRACTION) * size:
+    if offset and written < (1 - MAX_SPARSE_FRACTION) * size:
         raise ModelError(
             f"{path}: only {written / 1e9:,.3f} GB of {size / 1e9:,.1f} GB were written; "
             "the download is incomplete, or the file is damaged."

@@ -127,7 +127,7 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) < len(pairs):
         seen: set[str] = set()
         duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ModelError(f"duplicate key {abbreviate(duplicate)}")
+        raise ModelError(f"the key {abbreviate(duplicate)} occurs twice")
     return table
 
 

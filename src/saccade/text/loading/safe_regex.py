@@ -9,7 +9,7 @@ MAX_REGEX_CHARACTERS = 2_000  # GPT-4's regular expression has about 150
 MAX_GROUP_DEPTH = 20  # of nested groups
 MAX_REPEATS_IN_ROW = 3  # consecutive unbounded repeats, which may match the same characters; published ones have two
 MAX_REPEAT_COUNT = 10_000
-TOO_MANY_REPEATS = f"has more than {MAX_REPEATS_IN_ROW} consecutive repeats, which can take exponential time"
+_TOO_MANY_REPEATS = f"has more than {MAX_REPEATS_IN_ROW} consecutive repeats, which can take exponential time"
 
 
 def check_regex(regex: str, where: str) -> None:
@@ -87,5 +87,5 @@ def _find_nested_repeat(skeleton: str) -> str | None:
         if len(groups) > MAX_GROUP_DEPTH:
             return f"has groups nested more than {MAX_GROUP_DEPTH} deep"
         if groups[-1].repeats > MAX_REPEATS_IN_ROW:
-            return TOO_MANY_REPEATS
-    return TOO_MANY_REPEATS if groups[0].repeats > MAX_REPEATS_IN_ROW else None
+            return _TOO_MANY_REPEATS
+    return _TOO_MANY_REPEATS if groups[0].repeats > MAX_REPEATS_IN_ROW else None
