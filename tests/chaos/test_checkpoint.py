@@ -398,7 +398,7 @@ def test_files_swapped_within_and_between_checkpoints_are_seen(pair):
         said: list[str] = []
         assert CheckpointStore(pair).read_newest(warn=said.append) is None
         assert len(said) == 3  # both are told, then that nothing is left
-        assert "none of the 2 checkpoints is whole" in said[-1]
+        assert "all 2 checkpoints are corrupt" in said[-1]
         HARM["from the one before"](path)
     swap(pair / "checkpoints" / "step-00000001", pair / "checkpoints" / "step-00000002")
     said = []
@@ -466,7 +466,7 @@ class Small(FaultyDisk):
 def test_no_room_is_said_before_anything_is_written(pair):
     disk = Small()
     disk.room = 12_345
-    with pytest.raises(DiskFull, match=r"Saving needs 0\.\d MB to be free; 0\.0 MB are\. Make room") as caught:
+    with pytest.raises(DiskFull, match=r"Saving needs 0\.\d MB; 0\.0 MB are free\. Free some space") as caught:
         save(CheckpointStore(pair, disk=disk), 3)
     assert (caught.value.errno, caught.value.bytes_free) == (errno.ENOSPC, 12_345)
     assert caught.value.bytes_needed is not None

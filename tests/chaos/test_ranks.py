@@ -84,7 +84,7 @@ def test_any_number_of_processes_reads_what_two_have_saved(home):
     for way in ("copies", "shards"):
         assert found.pop(f"{way} ran") == [["6 steps, train.max_steps = 6"]] * 2
         (again,) = found.pop(f"{way} again")
-        assert again[0].startswith("going on after step 6")
+        assert again[0].startswith("resuming at step 6")
         assert again[1].startswith("saved by 2 processes")
         assert again[-1] == "8 steps, train.max_steps = 8"
     assert len(found) == 12

@@ -99,16 +99,16 @@ CODES = [
     (2, call("find-lr", "label", "--model", "bret"), "did you mean 'bert'?"),
     (2, call("train", "label", "--model.widht", "8"), "--model.width"),
     (2, call("train", "label", "--train.wramup", "8"), "--train.warmup"),
-    (2, call("train", "label", "--train.lr", "-1"), "has to be above 0"),
+    (2, call("train", "label", "--train.lr", "-1"), "must be above 0"),
     (2, call("train", "label", "--on-bad-record", "skpi"), "'error', 'skip'"),
     (2, call("find-lr", "label", "--train.wramup", "8"), "saccade find-lr label --help"),
     (2, call("train", "odd.toml"), "did you mean 'warmup'?"),
     (2, call("train", "none.toml"), "there is no such file"),
-    (2, resized, "run has its sizes already: its width is 8, and 9 is for a new model"),
+    (2, resized, "run is a trained model with width = 8, which cannot change to 9"),
     (2, call("models", "gtp2"), "did you mean 'gpt2'?"),
     (2, call("recipes", "show", "dattes"), "did you mean 'dates'?"),
     (2, call("--print-completion", "fihs"), "did you mean 'fish'?"),
-    (2, resume_changed, "name a new directory with --out"),
+    (2, resume_changed, "in another directory with --out"),
     (3, call("train", "label", "--data", "bad.tsv"), "bad.tsv:2"),
     (3, call("find-lr", "label", "--data", "no.tsv"), "no.tsv"),
     (4, call("train", "label", "--data", "reviews.tsv", "--model", "empty"), "empty"),
@@ -176,9 +176,9 @@ def test_what_a_stored_model_drops_can_be_set_and_a_config_runs_again(here, caps
     weights = {name: Path(name, "model", "model.safetensors").read_bytes() for name in ("second", "third", "undropped")}
     assert weights["second"] == weights["third"] != weights["undropped"]
     assert main(["train", "label", "--model", "first", "--model.dropout", "1"]) == 2
-    assert "dropout is 1.0; a share from 0" in capsys.readouterr().err
+    assert "dropout is 1.0; a rate of at least 0" in capsys.readouterr().err
     assert main(["train", "dates-bahdanau", "--model", "first"]) == 2  # whose sizes are for a new model
-    assert "first has its sizes already: its width is 8, and 128 is for a new model" in capsys.readouterr().err
+    assert "first is a trained model with width = 8, which cannot change to 128" in capsys.readouterr().err
 
 
 def test_of_a_name_on_the_hub_no_more_is_fetched_than_a_wrong_call_needs(here, monkeypatch, capsys):
@@ -194,7 +194,7 @@ def test_of_a_name_on_the_hub_no_more_is_fetched_than_a_wrong_call_needs(here, m
     assert fetched == []
     assert main(["train", "label", "--model", "org/name", "--model.width", "9"]) == 2
     assert fetched == [("org/name", "config.json")]
-    assert "org/name has its sizes already" in capsys.readouterr().err
+    assert "org/name is a trained model" in capsys.readouterr().err
 
 
 MACHINES = [

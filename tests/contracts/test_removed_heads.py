@@ -111,29 +111,31 @@ def test_heads_are_removed_one_after_the_other():
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.name in DRAWN], ids=names)
 def test_what_is_drawn_for_each_head_is_refused_by_name(family):
     model = rough(family)
-    with pytest.raises(ValueError, match=r"draws blocks for each of its 3 heads.*silence"):
+    with pytest.raises(ValueError, match=r"samples random blocks for all of its 3 heads.*ablate"):
         prune_heads(model, list_heads(model)[:1])
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.name in HEADLESS], ids=names)
 def test_what_has_no_heads_is_refused_by_name(family):
     model = new(family, TINY[family.name])
-    with pytest.raises(ValueError, match=r"no attention|no heads with projections"):
+    with pytest.raises(ValueError, match=r"no attention|no separate projections"):
         prune_heads(model, list_heads(model)[:1])
 
 
 def test_what_cannot_be_left_is_said():
     llama = rough(next(f for f in FAMILIES if f.name == "llama"))  # six heads, of which three share a key head
-    with pytest.raises(ValueError, match=r"3 heads at a time share one key head.*Remove whole groups"):
+    with pytest.raises(ValueError, match=r"every 3 heads share a key-value head.*Remove whole groups"):
         prune_heads(llama, [parse_head(llama, "0.1")])
     group = prune_heads(llama, [parse_head(llama, f"0.{head}") for head in (0, 1, 2)])
     assert group.get_submodule("body.stack.layers.0.attention.branch.key").out_features == 2
-    with pytest.raises(ValueError, match="left without a head"):
+    with pytest.raises(ValueError, match="no heads left"):
         prune_heads(llama, [one for one in list_heads(llama) if one.layer == 1])
     with pytest.raises(ValueError, match=r"no head '0.9'; its heads are all.self.0.0, .* to all.self.1.5"):
         parse_head(llama, "0.9")
     t5 = rough(next(f for f in FAMILIES if f.name == "t5"))
-    with pytest.raises(ValueError, match=r"'0.1' can be encoder.self.0.1 or decoder.self.0.1 or decoder.cross.0.1"):
+    with pytest.raises(
+        ValueError, match=r"'0.1' is ambiguous; use encoder.self.0.1 or decoder.self.0.1 or decoder.cross.0.1"
+    ):
         parse_head(t5, "0.1")
     assert parse_head(t5, "cross.0.1").kind == "cross"
 
@@ -142,14 +144,14 @@ def test_what_cannot_be_left_is_said():
     ("kept", "said"),
     [
         ([1], "a table of attentions"),
-        ({"stack.layers.0.attention.branch": "01"}, "a list of heads"),
+        ({"stack.layers.0.attention.branch": "01"}, "a list of head indices"),
         ({"stack.layers.0.attention.branch": [0, 3]}, "has 3 heads"),
         ({"stack.layers.0.attention.branch": [-1]}, "has 3 heads"),
-        ({"stack.layers.0.attention.branch": [1, 0]}, "numbered from 0 and upwards"),
-        ({"stack.layers.0.attention.branch": []}, "without a head"),
-        ({"stack.layers.0.attention.branch": [True]}, "a list of heads"),
+        ({"stack.layers.0.attention.branch": [1, 0]}, "numbered from 0 in ascending order"),
+        ({"stack.layers.0.attention.branch": []}, "no heads left"),
+        ({"stack.layers.0.attention.branch": [True]}, "a list of head indices"),
         ({"stack.layers.7.attention.branch": [0]}, "no attention"),
-        ({"stack.layers.0.feedforward.branch": [0]}, "no heads with projections"),
+        ({"stack.layers.0.feedforward.branch": [0]}, "no separate projections"),
     ],
 )
 def test_a_config_that_lies_about_its_heads_is_refused(tmp_path, kept, said):

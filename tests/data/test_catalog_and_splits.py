@@ -214,7 +214,7 @@ def test_a_download_is_whole_and_tells_how_far_it_is(server, where, tmp_path):
         ("/plain", 10**6, "0" * 64, "its SHA-256 is"),
         ("/cut", 10**6, "", "of 22,000 bytes"),
         ("/gone", 10**6, "", "cannot be downloaded"),
-        ("/away", 10**6, "", "only https is used"),
+        ("/away", 10**6, "", "only https is allowed"),
     ],
 )
 def test_what_is_wrong_is_said_and_leaves_nothing(server, where, most, sha, said, tmp_path):

@@ -43,7 +43,7 @@ def test_the_whole_text_is_there_once(story, small):
 
 def test_shelved_tokens_are_those_of_the_text_in_memory(story, small, tmp_path):
     made = prepare(Job("language", (str(story),), model_fields=TINY, task_fields={"max_tokens": 32}))
-    assert list(made.write_token_shards(tmp_path / "tokens"))[-1].endswith(f"tokens in {tmp_path / 'tokens'}")
+    assert list(made.write_token_shards(tmp_path / "tokens"))[-1].endswith(f"tokens into {tmp_path / 'tokens'}")
     held = list(made.splits.train.examples)
     assert np.array_equal(made.token_shards[0 : len(made.token_shards)], made.task.encode_stream(held, made.model))
     feed = made.make_batches()
@@ -75,7 +75,7 @@ def test_a_run_tokenises_once_and_goes_on(story, small, tmp_path):
     written = (out / "tokens" / "00000.bin").stat().st_mtime_ns
     second = list(run_training(job(5), out))
     assert (out / "tokens" / "00000.bin").stat().st_mtime_ns == written
-    assert any(isinstance(event, Message) and "going on after step 3" in event.text for event in second)
+    assert any(isinstance(event, Message) and "resuming at step 3" in event.text for event in second)
     assert second[-1].steps == 5
 
 

@@ -140,7 +140,7 @@ OURS: dict[str, dict[str, Any]] = {  # families without a published form, in our
 PAIRS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "heads that do not divide the width": ({"num_attention_heads": 7}, ("7 heads", "width")),
     "more layers than tensors": ({"num_hidden_layers": 512}, ("layers", "tensors")),
-    "more words than there are": ({"vocab_size": 2_000_000}, ("fit",)),
+    "more words than there are": ({"vocab_size": 2_000_000}, ("match",)),
     "every size at its largest": ({key: 10_000 if "size" in key else 500 for key in SIZES}, ("layers", "tensors")),
     "a decoder": ({"is_decoder": True}, ("is_decoder",)),
     "a decoder in words": ({"is_decoder": "no"}, ("is_decoder",)),

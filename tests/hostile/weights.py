@@ -181,16 +181,16 @@ PAIRS: dict[str, tuple[dict[str, Any], int, str]] = {  # header, bytes of tensor
     "200,001 tensors of nothing": ({f"t{i}": entry(shape=[0], offsets=[0, 0]) for i in range(200_001)}, 0, "tensors"),
     "no tensor at all": ({}, 0, "another model"),
     "metadata alone": ({"__metadata__": {"format": "pt"}}, 0, "another model"),
-    "a name with control characters": ({"\x1b[31m\0\x07": entry()}, 16, "printed"),
+    "a name with control characters": ({"\x1b[31m\0\x07": entry()}, 16, "printable"),
 }
 WORDS, NORM = "embeddings.word_embeddings.weight", "embeddings.LayerNorm.weight"
 ALTERED: dict[str, tuple[Write, tuple[str, ...]]] = {
-    "words transposed": (rewrite(reshape(lambda s: s[::-1])), ("fit", "is needed")),
-    "words flat": (rewrite(reshape(lambda s: [s[0] * s[1]])), ("fit", "is needed")),
-    "words with an axis more": (rewrite(reshape(lambda s: [*s, 1])), ("fit", "is needed")),
+    "words transposed": (rewrite(reshape(lambda s: s[::-1])), ("match", "instead of")),
+    "words flat": (rewrite(reshape(lambda s: [s[0] * s[1]])), ("match", "instead of")),
+    "words with an axis more": (rewrite(reshape(lambda s: [*s, 1])), ("match", "instead of")),
     "norm under another name": (
         rewrite(rename(NORM, "embeddings.LayerNorm.wait")),
-        ("missing from the files: 1", "LayerNorm.wait"),
+        ("Missing from the files: 1", "LayerNorm.wait"),
     ),
     "norm in a layer that is not there": (rewrite(rename(NORM, "encoder.layer.99.output.dense.weight")), ("missing",)),
     "layer in Arabic digits": (

@@ -58,7 +58,7 @@ def test_a_special_token_beyond_the_model_that_is_used_is_refused(tmp_path: Path
         assert load(tmp_path).report.notes[-1].startswith("unused")  # known to nobody, it does no harm
         (tmp_path / "special_tokens_map.json").write_text('{"mask_token": "[BIG]"}', encoding="utf-8")
         (tmp_path / "tokenizer_config.json").write_text('{"mask_token": "[BIG]"}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"BIG.*another model's"):
+    with pytest.raises(ValueError, match=r"BIG.*another model"):
         load(tmp_path)
 
 

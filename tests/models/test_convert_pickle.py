@@ -73,11 +73,11 @@ def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_error_names_the_file_and_the_reason(tmp_path: Path):
     (tmp_path / "pytorch_model.bin").write_bytes(archive(PROTO + CALLS["subprocess.Popen"] + STOP))
-    said = r"pytorch_model\.bin: the pickle is refused: .*subprocess\.Popen"
+    said = r"pytorch_model\.bin: the pickle was rejected: .*subprocess\.Popen"
     with pytest.raises(ValueError, match=said), convert_pickle.convert_pickles(tmp_path):
         pass
     (tmp_path / "pytorch_model.bin").write_bytes(FILES["archive: a bomb"])
-    said = r"pytorch_model\.bin: the pickle is refused: its parts have 52,"
+    said = r"pytorch_model\.bin: the pickle was rejected: its members have 52,"
     with pytest.raises(ValueError, match=said), convert_pickle.convert_pickles(tmp_path):
         pass
     (tmp_path / "pytorch_model.bin").unlink()

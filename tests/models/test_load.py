@@ -62,12 +62,12 @@ def test_what_is_dropped_can_be_set_anew_and_nothing_else(published, tmp_path):
     save(wet, tmp_path / "wet")
     assert load(tmp_path / "wet").config.dropout == 0.75
     for given, said in [
-        ({"width": 24}, "has its sizes already: its width is 12, and 24 is for a new model"),
+        ({"width": 24}, "is a trained model with width = 12, which cannot change to 24"),
         ({"dropuot": 0.1}, "did you mean 'dropout'"),
-        ({"dropout": -0.5}, "dropout is -0.5; a share from 0"),
-        ({"dropout": True}, "dropout is True; a share from 0"),
-        ({"dropout": "0.3"}, "dropout is '0.3'; a share from 0"),
-        ({"dropout": None}, "dropout is None; a share from 0"),
+        ({"dropout": -0.5}, "dropout is -0.5; a rate of at least 0"),
+        ({"dropout": True}, "dropout is True; a rate of at least 0"),
+        ({"dropout": "0.3"}, "dropout is '0.3'; a rate of at least 0"),
+        ({"dropout": None}, "dropout is None; a rate of at least 0"),
         ({"use_attention_dropout": 0.5}, "use_attention_dropout is 0.5; true or false"),
     ]:
         with pytest.raises(ValueError, match=said):
@@ -82,7 +82,7 @@ def test_the_report_has_three_lines(published):
     home, _ = published
     model = load(home / "masked", head="label", labels=3)
     lines = str(model.report).split("\n")
-    assert [line.split()[0] for line in lines] == ["loaded", "new", "left"]
+    assert [line.split()[0] for line in lines] == ["loaded", "new", "unused"]
     assert "head.score.weight" in lines[1]
     assert "cls.predictions" in lines[2]
     assert model.head.score.weight.shape == (3, 12)
@@ -185,7 +185,7 @@ def test_a_malicious_pickle_runs_nothing(published, tmp_path, capsys):
     (old / "model.safetensors").unlink()
     torch.save({"a": Evil(mark)}, old / "pytorch_model.bin")
     assert main(["import", "--convert-pickle", str(old), str(tmp_path / "new")]) == 4
-    assert "refused" in capsys.readouterr().err
+    assert "rejected" in capsys.readouterr().err
     (old / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Evil(mark)}))
     assert main(["import", "--convert-pickle", str(old), str(tmp_path / "new")]) == 4
     assert not mark.exists()
@@ -202,7 +202,7 @@ def test_what_is_missing_is_listed(published, tmp_path):
     save_file(tensors, copy / "model.safetensors")
     with pytest.raises(
         ValueError,
-        match=r"without a place in the model: none.*missing from the files: 1 \(.*layers\.1\.feedforward\.branch\.down\.bias",
+        match=r"Unexpected in the files: none.*Missing from the files: 1 \(.*layers\.1\.feedforward\.branch\.down\.bias",
     ):
         load(copy)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import fields
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ import torch
 import saccade
 from saccade.cli import main
 from saccade.models.build import new
-from saccade.models.families import bert
+from saccade.models.check_weights import MAX_SIZES, check_fields
+from saccade.models.families import bert, bigbird
 from saccade.models.load import load
+from saccade.models.registry import FAMILIES
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def test_a_number_of_labels_that_is_none(home):
     change(home, num_labels="three")
     assert "num_labels = 'three'" in refusal(home)
     change(home, num_labels=7)
-    assert "do not fit the config" in refusal(home)
+    assert "do not match the config" in refusal(home)
 
 
 def test_a_config_without_its_family(home, tmp_path, capsys):
@@ -66,11 +69,11 @@ def test_a_config_without_its_family(home, tmp_path, capsys):
     assert main(["import", str(home), str(tmp_path / "run"), "--family", "bert"]) == 0
     assert load(tmp_path / "run").labels == ("a", "b", "c")
     assert main(["import", str(home), str(tmp_path / "other"), "--family", "burt"]) == 4
-    assert "no family 'burt'" in capsys.readouterr().err
+    assert "Unknown family 'burt'" in capsys.readouterr().err
 
 
 def test_a_family_that_contradicts_the_config(home):
-    with pytest.raises(ValueError, match="model_type is 'bert'; the family 'roberta' was named"):
+    with pytest.raises(ValueError, match="model_type is 'bert', but family is 'roberta'"):
         load(home, family="roberta")
 
 
@@ -78,7 +81,7 @@ def test_a_family_that_contradicts_the_config(home):
 def test_no_guess_at_an_unknown_model_type(home, name):
     change(home, model_type=name)
     said = refusal(home)
-    assert f"model_type = {name!r} is no family that is built here" in said
+    assert f"model_type = {name!r} is not a supported family" in said
     assert "mean" not in said.lower()
     assert "nearest" not in said.lower()
     assert "senet" not in said  # has no published form
@@ -134,7 +137,7 @@ def test_the_error_of_a_conversion_names_the_directory_itself(home, tmp_path, ca
     change(home, num_labels=50)
     assert main(["import", "--convert-pickle", str(home), str(tmp_path / "run")]) == 4
     said = capsys.readouterr().err
-    assert f"{home}: the weights do not fit the config" in said
+    assert f"{home}: the weights do not match the config" in said
     assert "saccade-convert" not in said
 
 
@@ -177,7 +180,7 @@ def tensorflow(home):
 
 def quantized(home):
     change(home, quantization_config={"quant_method": "gptq", "bits": 4})
-    return ("quantized ('gptq')", "dequantize")
+    return ("quantized weights ('gptq')", "dequantize")
 
 
 @pytest.mark.parametrize("make", [gguf, onnx, lora, ctranslate2, tensorflow, quantized], ids=lambda make: make.__name__)
@@ -204,3 +207,16 @@ def _imported(where, tmp_path, capsys):
     assert main(["import", str(where), str(tmp_path / "run")]) == 4
     assert not (tmp_path / "run").exists()
     return capsys.readouterr().err
+
+
+def test_every_size_of_a_family_has_a_limit():
+    """But token ids, and the counts of kernel_regression, which are those of its data."""
+    sizes = {
+        item.name
+        for family in FAMILIES
+        for item in fields(family.config_class)
+        if item.type in (int, int | None) and family.name != "kernel_regression" and not item.name.endswith("_id")
+    }
+    assert sizes <= MAX_SIZES.keys()
+    with pytest.raises(ValueError, match="block_size = 65537; a number from 1 to 65,536 is needed"):
+        check_fields(bigbird.Config(block_size=65_537), "")

@@ -46,11 +46,11 @@ def test_what_is_allowed_and_chosen(tmp_path):
     [
         (lambda file: file[:20], "20 bytes; a shortlist has from 48"),
         (lambda file: file[:-1], "the file is damaged"),
-        (lambda file: b"\0" * 8 + file[8:], "is no binary shortlist"),
+        (lambda file: b"\0" * 8 + file[8:], "not a binary Marian shortlist"),
         (lambda file: file[:32] + struct.pack("<Q", 2**61) + file[40:], "the file is damaged"),
-        (lambda file: file[:16] + struct.pack("<Q", 24) + file[24:], "out of the vocabulary"),
-        (lambda file: file[:56] + struct.pack("<Q", 2**63) + file[64:], "out of the file"),
-        (lambda file: file[:-4] + struct.pack("<I", 23), "out of the vocabulary"),
+        (lambda file: file[:16] + struct.pack("<Q", 24) + file[24:], "exceed the file or the vocabulary"),
+        (lambda file: file[:56] + struct.pack("<Q", 2**63) + file[64:], "exceed the file or the vocabulary"),
+        (lambda file: file[:-4] + struct.pack("<I", 23), "exceed the file or the vocabulary"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, damage, said):

@@ -448,22 +448,22 @@ SHAPES = NAMES + sum(len(name) + 1 for name, *_ in SMALL)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (changed(0, 2), "does not begin with version 1"),
-        (changed(8, 2**60), "a table of 1,152,921,504,606,846,976 items should take"),
-        (changed(FIRST, 2**63), "a name of 9,223,372,036,854,775,808 bytes"),
-        (changed(FIRST, 0), "a name of 0 bytes"),
-        (changed(FIRST + 8, 0x1101), "is of kind 0x1101.*marian-conv"),
+        (changed(0, 2), "not a Marian .bin file of version 1"),
+        (changed(8, 2**60), "a table of 1,152,921,504,606,846,976 items needs"),
+        (changed(FIRST, 2**63), "a name has 9,223,372,036,854,775,808 bytes"),
+        (changed(FIRST, 0), "a name has 0 bytes"),
+        (changed(FIRST + 8, 0x1101), "has type 0x1101.*marian-conv"),
         (changed(FIRST + 16, 2**40), "has 1,099,511,627,776 axes"),
-        (changed(FIRST + 24, 2**62), "the data of Wemb should take"),
-        (changed(FIRST + 24, 8), "takes 24 bytes, and 8 are its own"),
-        (changed(NAMES, 0x07, "<B"), "is no name"),
-        (changed(SHAPES, -1, "<i"), "sizes are positive"),
-        (changed(SHAPES, 2**31 - 1, "<i"), "takes 25,769,803,764 bytes, and 24 are its own"),
-        (lambda file: file.replace(struct.pack("<f", 127), struct.pack("<f", math.nan)), "was scaled by nan"),
-        (lambda file: file.replace(struct.pack("<f", 127), struct.pack("<f", 0)), "was scaled by 0"),
+        (changed(FIRST + 24, 2**62), "the data of Wemb needs"),
+        (changed(FIRST + 24, 8), "needs 24 bytes, but has 8"),
+        (changed(NAMES, 0x07, "<B"), "is not a valid name"),
+        (changed(SHAPES, -1, "<i"), "sizes must be positive"),
+        (changed(SHAPES, 2**31 - 1, "<i"), "needs 25,769,803,764 bytes, but has 24"),
+        (lambda file: file.replace(struct.pack("<f", 127), struct.pack("<f", math.nan)), "has the scale nan"),
+        (lambda file: file.replace(struct.pack("<f", 127), struct.pack("<f", 0)), "has the scale 0"),
         (lambda file: file.replace(b"type: s2s", b"type: \xff\xfe\xfd"), "is not UTF-8"),
-        (lambda file: file.replace(b"special:model.yml", b"special:model.xml"), "is of kind 0x101"),
-        (lambda file: b"", "the version should take 8 bytes"),
+        (lambda file: file.replace(b"special:model.yml", b"special:model.xml"), "has type 0x101"),
+        (lambda file: b"", "the version needs 8 bytes"),
     ],
 )
 def test_files_that_lie_are_refused(tmp_path, change, said):
@@ -490,9 +490,9 @@ def test_every_cut_is_noticed_and_no_flip_breaks_the_reader(tmp_path):
 
 
 def test_what_stands_twice_or_lacks_settings_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="Wemb stands there twice"):
+    with pytest.raises(ValueError, match="Wemb occurs twice"):
         read_marian_bin(written(tmp_path / "a.bin", [SMALL[0], SMALL[0], SMALL[2]]))
-    with pytest.raises(ValueError, match="how the model is built is not known"):
+    with pytest.raises(ValueError, match="its architecture is unknown"):
         read_marian_bin(written(tmp_path / "b.bin", SMALL[:2]))
 
 
@@ -503,13 +503,13 @@ def test_what_stands_twice_or_lacks_settings_is_refused(tmp_path):
         ("postprocess: dan", "postprocess: da", "transformer-postprocess = 'da'"),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess = 'n'"),
         ("activation: relu", "activation: gelu", "transformer-ffn-activation = 'gelu'"),
-        ("enc-depth: 2", "enc-depth: 999999999", "tensors do not make 999999999 and 3 layers"),
-        ("enc-depth: 2", "enc-depth: 3", "missing: encoder.layers.2.attention"),
-        ("enc-depth: 2", "enc-depth: 1", "have no place: encoder.layers.1.attention"),
+        ("enc-depth: 2", "enc-depth: 999999999", "tensors are too few for 999999999 \\+ 3 layers"),
+        ("enc-depth: 2", "enc-depth: 3", "Missing weights: encoder.layers.2.attention"),
+        ("enc-depth: 2", "enc-depth: 1", "unexpected weights: encoder.layers.1.attention"),
         ("enc-depth: 2", "enc-depth: -2", "layers is '-2' in the settings"),
-        ("dim-emb: 8", "dim-emb: 999999998", "width = 999999998 where a number from 1 to 16,384"),
+        ("dim-emb: 8", "dim-emb: 999999998", "width = 999999998; a number from 1 to 16,384"),
         ("dim-emb: 8", "dim-emb: 7", "A width of 7 is not divisible by 2 heads"),
-        ("ffn: 12", "ffn: 13", r"is \(12, 8\), and by the settings \(13, 8\)"),
+        ("ffn: 12", "ffn: 13", r"has shape \(12, 8\); its settings need \(13, 8\)"),
         ("  - 19\n  - 19", "  - 19\n  - 21", "dim-vocabs has 19, 21"),
     ],
 )

@@ -103,5 +103,5 @@ def test_a_mechanism_that_cannot_keep_texts_apart_says_so(name):
 def test_such_a_row_is_not_continued():
     state = State()
     state.advance((2, 9), None, Text.pack(ROWS).document_ids)
-    with pytest.raises(ValueError, match="read at once"):
+    with pytest.raises(ValueError, match="processed in one pass"):
         state.advance((2, 1))

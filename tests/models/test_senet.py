@@ -138,7 +138,7 @@ def test_it_learns_eight_random_pictures(block):
 def test_errors_say_what_is_needed():
     with pytest.raises(ValueError, match="did you mean 'residual'"):
         SENet(Config(block_type="residul"))
-    with pytest.raises(ValueError, match="choose a multiple of 4"):
+    with pytest.raises(ValueError, match="must be a multiple of 4"):
         SENet(Config(width=10, stages=3))
     with pytest.raises(ValueError, match="width of at least 4; got 3"):
         SENet(Config(block_type="inception", width=3, stages=1))

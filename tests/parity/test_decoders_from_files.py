@@ -119,23 +119,25 @@ def test_what_is_not_built_is_refused_by_name():
         refused(gemma3.FAMILY, {key: 30.0}, f"gemma3: {key} = 30.0 is not supported")
     refused(gemma3.FAMILY, {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is not supported")
     mixed = ["full_attention", "sliding_attention", "full_attention"]
-    refused(gemma3.FAMILY, {"num_hidden_layers": 3, "layer_types": mixed}, "layer_types = .* for 3 layers; one")
-    refused(gemma3.FAMILY, {"rope_parameters": [1]}, "a table for each kind of layer is needed")
+    refused(
+        gemma3.FAMILY, {"num_hidden_layers": 3, "layer_types": mixed}, "layer_types = .* for 3 layers is not supported"
+    )
+    refused(gemma3.FAMILY, {"rope_parameters": [1]}, "a table per layer type is needed")
     near = {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}
-    refused(gemma3.FAMILY, {"rope_parameters": near}, "'linear' are not supported; default are")
+    refused(gemma3.FAMILY, {"rope_parameters": near}, "'linear' is not supported; supported are default")
     for family in (qwen.QWEN2, qwen.QWEN3):
         refused(family, {"use_sliding_window": True}, f"{family.name}: use_sliding_window = True is not supported")
         refused(
             family,
             {"layer_types": ["sliding_attention"]},
-            f"{family.name}: layer_types = .*sliding_attention.* are not built",
+            f"{family.name}: layer_types = .*sliding_attention.* is not supported",
         )
     refused(qwen.QWEN3, {"attention_bias": True}, "attention_bias = True is not supported")
     refused(
-        derived_families.MISTRAL, {"rope_scaling": {"rope_type": "yarn"}}, "mistral: rotary positions of kind 'yarn'"
+        derived_families.MISTRAL, {"rope_scaling": {"rope_type": "yarn"}}, "mistral: rope_type 'yarn' is not supported"
     )
     refused(gpt_neox.FAMILY, {"rope_scaling": {"rope_type": "llama3"}}, "gpt_neox: .* 'llama3' are not supported")
-    with pytest.raises(ValueError, match=r"turns 1 columns of a head of width 4; an even .*rotary_fraction"):
+    with pytest.raises(ValueError, match=r"of head width 4 gives 1 rotary columns; an even .*rotary_fraction"):
         gpt_neox.GPTNeoX(gpt_neox.Config(vocab=9, width=12, layers=1, heads=3, ffn_width=9))
 
 

@@ -440,7 +440,7 @@ def test_unknown_rotary_kinds_are_refused_by_name():
         llama.FAMILY.config_from_hf({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}})
     with pytest.raises(ValueError, match=r"'llama3' need low_freq_factor = 1.0"):
         llama.FAMILY.config_from_hf({"rope_parameters": LLAMA3 | {"low_freq_factor": 2.0}})
-    with pytest.raises(ValueError, match="turn in part"):
+    with pytest.raises(ValueError, match="partial rotary positions"):
         llama.FAMILY.config_from_hf({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})
     for factor in ({}, {"factor": "2"}, {"factor": 0.0}, {"factor": float("nan")}):
         with pytest.raises(ValueError, match=r"'linear' need factor = a number"):

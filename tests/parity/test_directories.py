@@ -163,7 +163,12 @@ def test_labels_asked_for(tmp_path):
     assert torch.equal(named.head.score.weight, stored["classifier.weight"])
     assert "neg, so so, pos to a, b, c" in str(named.report)
     assert load(tmp_path / "theirs", labels=3).labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-    for wrong, words in (("yes", "list of labels"), (("a", "a"), "'a' comes twice"), ((), "from 1 to"), (0, "from 1")):
+    for wrong, words in (
+        ("yes", "list of labels"),
+        (("a", "a"), "'a' occurs more than once"),
+        ((), "from 1 to"),
+        (0, "from 1"),
+    ):
         with pytest.raises(ValueError, match=words):
             load(tmp_path / "theirs", labels=wrong)
 
@@ -187,7 +192,7 @@ def test_labels_that_are_none(id2label, tmp_path):
     made(bert.FAMILY, "label").save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"id2label": id2label}))
-    with pytest.raises(ValueError, match=r"id2label must map 0, 1, 2|do not fit the config"):
+    with pytest.raises(ValueError, match=r"id2label must map 0, 1, 2|do not match the config"):
         load(tmp_path / "theirs")
 
 
@@ -256,5 +261,5 @@ def test_hostile_sizes_are_refused_when_built_too():
         {"image_width": 13},
         {"image_width": 0},
     ):
-        with pytest.raises(ValueError, match="do not tile a side of"):
+        with pytest.raises(ValueError, match="is not a multiple of patch_size"):
             new("vit", replace(tiny, **change))

@@ -286,7 +286,7 @@ def test_files_and_configs_both_ways(family, sizes, tmp_path):
     [
         (roberta.FAMILY, {"is_decoder": True}, "is_decoder = True"),
         (roberta.FAMILY, {"tie_word_embeddings": False}, "tie_word_embeddings = False"),
-        (roberta.FAMILY, {"pad_token_id": None}, "pad_token_id = None one of the 50265 ids"),
+        (roberta.FAMILY, {"pad_token_id": None}, "pad_token_id = None must be one of the 50265 ids"),
         (roberta.FAMILY, {"pad_token_id": 10**18}, "one of the 50265 ids"),
         (electra.FAMILY, {"hidden_act": "mish"}, "'mish' is not supported"),
         (vit.FAMILY, {"patch_size": [16, 8]}, "is not square"),
@@ -299,5 +299,5 @@ def test_what_is_not_built_is_refused_by_name(family, raw, words):
 
 
 def test_patches_must_tile():
-    with pytest.raises(ValueError, match="Patches of 5 pixels do not tile a side of 12"):
+    with pytest.raises(ValueError, match="image size 12 is not a multiple of patch_size 5"):
         vit.ViT(vit.Config(image_height=12, patch_size=5))

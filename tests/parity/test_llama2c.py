@@ -80,15 +80,15 @@ def before_config(tied):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda file: file[:20], "has 20 bytes; the header of llama2.c's file alone takes 28"),
+        (lambda file: file[:20], "has 20 bytes; the header of a llama2.c file alone has 28"),
         (lambda file: file[:-4], "the file is damaged"),
         (lambda file: file + b"\x00" * 4, "the file is damaged"),
         (lambda file: b"24ka" + file[4:], "export it with `--version 0`"),
-        (lambda file: b"\x00" * 28 + file[28:], "sizes are positive"),
-        (lambda file: struct.pack("<i", 13) + file[4:], "do not share a width of 13"),
+        (lambda file: b"\x00" * 28 + file[28:], "sizes below 1"),
+        (lambda file: struct.pack("<i", 13) + file[4:], "width 13 cannot be divided into"),
         (
             lambda file: struct.pack("<7i", *[2**30] * 3, 1, 1, 2**30, 2**30) + file[28:],
-            "vocab = 1073741824 where a number from 1 to",
+            "vocab = 1073741824; a number from 1 to",
         ),
     ],
 )

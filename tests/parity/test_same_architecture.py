@@ -127,5 +127,5 @@ def test_a_sentencepiece_model_alone_is_not_misread(tmp_path):
     """Its ids are shifted by a class of the package; read as LLaMA's they would all be wrong."""
     saved("XLMRobertaModel", tmp_path, **READS)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"anything")
-    with pytest.raises(ValueError, match=r"sentencepiece\.bpe\.model: .*Put a tokenizer\.json beside it"):
+    with pytest.raises(ValueError, match=r"sentencepiece\.bpe\.model: .*Create a tokenizer\.json"):
         saccade.load(tmp_path)

@@ -153,7 +153,5 @@ def test_heads_with_parts_of_their_own_are_cut_off_with_them():
             wanted = body["look"](x, Sight(CAUSAL))
             prune(body, {"look": [0, 2]})
             assert_close(body["look"](x, Sight(CAUSAL)), wanted)
-    with pytest.raises(
-        ValueError, match="normalizes the queries of all heads together, so none can be removed; silence"
-    ):
+    with pytest.raises(ValueError, match="normalizes the queries of all heads together, so none can be pruned; ablate"):
         prune(nn.ModuleDict({"look": made(qk_norm=joined())}), {"look": [0, 2]})

@@ -21,7 +21,7 @@ def twin(family, theirs, prefix=""):
         for name in read.unmapped
         if not any(re.fullmatch(pattern, name) for pattern in (*family.ignored_tensors, *family.pooler_tensors))
     ]
-    assert not left, f"published tensors without a line: {left}"
+    assert not left, f"published tensors without an entry:  {left}"
     missing, unexpected = ours.load_state_dict(read.tensors, strict=False)
     shared = {n for n, p in ours.named_parameters(remove_duplicate=False)} - {n for n, p in ours.named_parameters()}
     assert not unexpected

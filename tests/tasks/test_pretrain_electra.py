@@ -142,7 +142,7 @@ def test_the_loss_is_that_of_a_naive_loop(position, game, narrow):
 def test_any_positions_that_widen_nothing_are_saved_and_read_again(position, tmp_path):
     sizes = Config(**SIZES | {"position": position}, vocab=20)
     if position == "concat":
-        with pytest.raises(ValueError, match="Positions that are concat widen the layers"):
+        with pytest.raises(ValueError, match="does not support position 'concat', which makes the layers wider"):
             new("electra", sizes)
         return
     torch.manual_seed(0)

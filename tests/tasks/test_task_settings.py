@@ -25,7 +25,7 @@ def test_a_metric_that_is_none_is_refused_with_those_that_are(name):
 
 
 def test_paint_learns_from_whole_steps():
-    with pytest.raises(ValueError, match=r"paint learns from whole steps; leave out train\.micro_batches"):
+    with pytest.raises(ValueError, match=r"paint cannot split a step into micro-batches; drop train\.micro_batches"):
         prepare(Job("paint", train_fields={"micro_batches": 2}))
 
 

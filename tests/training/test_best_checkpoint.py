@@ -63,7 +63,7 @@ def test_patience_ends_a_run_and_the_best_is_what_is_written(home, monkeypatch):
     given = {"eval_every": 2, "save_every": 1, "epochs": 6}
     events = list(run_training(ready(home, patience=2, **given), home / "out"))
     result = ended(events)
-    assert (result.steps, result.stop_reason) == (8, "no better score for long")
+    assert (result.steps, result.stop_reason) == (8, "early stopping: 2 evaluations without improvement")
     assert [event.best for event in events if isinstance(event, DevEvaluation)] == [True, True, False, False]
     stored = load_file(home / "out" / "checkpoints" / "step-00000004" / "model.safetensors")
     assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
@@ -117,7 +117,7 @@ def test_of_equal_scores_the_lower_loss_is_kept_and_then_the_later(home, monkeyp
 def test_equal_scores_do_not_renew_patience(home, monkeypatch):
     looks(monkeypatch, [(0.5, 1, 3.0 - step / 10) for step in range(9)])
     result = ended(list(run_training(ready(home, eval_every=2, patience=2, epochs=6), home / "out")))
-    assert (result.steps, result.stop_reason) == (6, "no better score for long")
+    assert (result.steps, result.stop_reason) == (6, "early stopping: 2 evaluations without improvement")
 
 
 def test_the_loss_on_held_out_data_is_written_down(home):

@@ -206,7 +206,7 @@ def test_errors_of_the_network_are_told_from_others(text, is_lost):
 def test_another_number_of_processes_is_said_aloud():
     assert world_change_note({"size": 1}, {"size": 1, "fsdp": False}) == []
     (said,) = world_change_note({"size": 4, "fsdp": True}, {"size": 2, "fsdp": False})
-    assert said.startswith("saved by 4 processes that share the model, going on with 2 processes:")
+    assert said.startswith("saved by 4 processes with FSDP, resuming with 2 processes:")
 
 
 def test_parts_of_tensors_are_put_together(tmp_path):

@@ -119,9 +119,9 @@ def test_a_lengthened_schedule_is_said_and_saved_before_its_first_step(home, clo
         if isinstance(event, Message):
             break
     assert isinstance(next(events), CheckpointSaved)
-    planned = int(event.text.split(" has ")[1].split()[0].replace(",", ""))
+    planned = int(event.text.split(" extended to ")[1].split()[0].replace(",", ""))
     assert planned > STEPS
-    assert f"instead of {STEPS}, fitted to train.max_minutes = 8 minutes" in event.text
+    assert f"from {STEPS}, fitted to train.max_minutes = 8 minutes" in event.text
     events.close()  # killed here
     work = running.Trainer(ready(home, **FIT), home / "out")
     list(work.resume())
@@ -156,7 +156,8 @@ def test_steps_that_become_a_little_slower_do_not_change_a_settled_schedule(home
 
 def _ends_in_time(result, clock, out: Path) -> None:
     """By its schedule, at its lowest rate, with none of the time left over and none missing."""
-    assert result.stop_reason.endswith(f"8 minutes and shortened from {STEPS} steps, as steps and looks took longer")
+    reason = f"8 minutes and shortened from {STEPS} steps, since steps and evaluations were slower than planned"
+    assert result.stop_reason.endswith(reason)
     assert 0.95 * 8 <= clock["seconds"] / 60 <= 8
     assert _rates(out)[-1] < 2e-4
 

@@ -32,13 +32,13 @@ def test_a_full_disk_costs_nothing_but_time(home):
     list(run_training(ready(home), home / "calm"))
     for writes in (0, 5, 31, 44, 70):
         out = home / f"wild{writes}"
-        with pytest.raises(DiskFull, match=r"the disk is full\. Saving needs .* Make room and start again"):
+        with pytest.raises(DiskFull, match=r"the disk is full\. Saving needs .* Free some space and start again"):
             list(run_training(ready(home), out, disk=Full(writes)))
         names = sorted(path.name for path in (out / "checkpoints").iterdir())
         assert not [name for name in names if name.startswith(".")]
         said = [event.text for event in run_training(ready(home), out) if isinstance(event, Message)]
         saved = [int(name[-8:]) for name in names if name.startswith("step-")]
-        assert said == ([f"going on after step {max(saved)} of {learner(home).total_steps}"] if saved else [])
+        assert said == ([f"resuming at step {max(saved)} of {learner(home).total_steps}"] if saved else [])
         assert left(out) == left(home / "calm")
 
 
@@ -48,7 +48,7 @@ def test_a_full_disk_is_exit_code_5(home, monkeypatch, capsys):
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 1000)
     assert cli.main([*args, "--train.max-steps", "2"]) == 5
     said = capsys.readouterr().err
-    assert re.search(r"the disk is full\. Saving needs [\d.]+ MB to be free; 0\.0 MB are\. Make room", said)
+    assert re.search(r"the disk is full\. Saving needs [\d.]+ MB; 0\.0 MB are free\. Free some space", said)
     assert "Traceback" not in said
 
 
@@ -61,10 +61,10 @@ def test_a_torn_checkpoint_is_passed_over_aloud(home, file):
     said = [event.text for event in run_training(ready(home, max_steps=9), home / "wild") if isinstance(event, Message)]
     assert "step-00000009" in said[0]
     assert "Using the one before." in said[0]
-    assert said[1].startswith("going on after step 8 of")
+    assert said[1].startswith("resuming at step 8 of")
     said = [event.text for event in run_training(ready(home), home / "wild") if isinstance(event, Message)]
     assert len(said) == 1  # the torn one has been written again
-    assert said[0].startswith("going on after step 9 of")
+    assert said[0].startswith("resuming at step 9 of")
     assert left(home / "wild") == left(home / "calm")
 
 

@@ -65,7 +65,7 @@ def test_what_comes_after_the_lowest_loss_is_not_asked():
 def test_a_loss_that_never_falls_and_one_that_runs_away_at_once():
     with pytest.raises(ValueError, match=r"does not fall at any learning rate from 1\.0e-06 to 1\.0e\+00"):
         suggest_lr([Trial(rate, 1 + i) for i, rate in enumerate(lr_sweep())])
-    with pytest.raises(DivergedError, match=f"after 3 rates.*{SMOOTHING_STEPS} are needed"):
+    with pytest.raises(DivergedError, match=f"after 3 learning rates.*{SMOOTHING_STEPS} are needed"):
         suggest_lr([Trial(rate, 1.0) for rate in lr_sweep()[:3]])
 
 

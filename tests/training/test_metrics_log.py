@@ -84,7 +84,9 @@ def test_garbage_at_the_end_is_a_torn_end_but_not_in_the_middle(tmp_path):
         assert path.read_bytes() == good
         path.write_bytes(good + garbage + b'\n{"step": 3}\n')
         for act in (MetricsLog(path).read, lambda: MetricsLog(path).truncate(5)):
-            with pytest.raises(ValueError, match=r"metrics\.jsonl:3: not a line of metrics, though whole lines follow"):
+            with pytest.raises(
+                ValueError, match=r"metrics\.jsonl:3: not a line of metrics, although complete lines follow"
+            ):
                 act()
         assert path.read_bytes().endswith(b'{"step": 3}\n')  # nothing readable is thrown away
 

@@ -1,4 +1,4 @@
-"""With train.on_nan = skip a step that is not finite is left out: the weights stay as they are, three times in a run at most."""
+"""With train.on_nan = skip a step with a non-finite loss is skipped: weights unchanged, at most three times per run."""
 
 import copy
 import json
@@ -44,9 +44,9 @@ def test_weights_moments_and_mean_stay_as_they_are(home, monkeypatch, at):
     seen = 0
     for event in run_training(ready(home, on_nan="skip", ema=0.9), home / "out"):
         one = made[-1]
-        if isinstance(event, Message) and "left out" in event.text:
+        if isinstance(event, Message) and "skipped" in event.text:
             seen += 1
-            assert event.text.startswith(f"step {one.step_count} left out ({seen} of at most 3): the loss was nan")
+            assert event.text.startswith(f"step {one.step_count} skipped ({seen} of at most 3): loss nan")
             assert one.step_count - 1 in at
             after = one.checkpoint_tensors()
             assert all(same(before[group], after[group]) for group in before)
@@ -71,9 +71,9 @@ def test_the_fourth_ends_the_run_and_the_count_survives_a_stop(home, monkeypatch
     assert cli.main([*args, "--train.max-steps=7"]) == 0  # two of them are behind us
     assert cli.main(args) == 6
     out, err = capsys.readouterr()
-    assert out.count("left out (3 of at most 3)") == 1
+    assert out.count("skipped (3 of at most 3)") == 1
     assert "step 12: the loss is nan" in err
-    assert "3 steps were left out before, and no run leaves out more." in err
+    assert "3 steps have been skipped already, the maximum per run." in err
     rows = [json.loads(line)["step"] for line in (home / "out" / "diverged.jsonl").read_text().splitlines()]
     assert sorted(set(rows)) == [3, 6, 10, 12]
 

@@ -150,7 +150,7 @@ def test_rates_decay_and_freezing_reach_what_they_should(family):
 
 
 def test_with_everything_frozen_nothing_is_left():
-    with pytest.raises(ValueError, match=r"Nothing is left to learn: .* Lower train.freeze_layers"):
+    with pytest.raises(ValueError, match=r"There is nothing to train: .* Lower train.freeze_layers"):
         make_optimizer(new("gpt2", gpt2.Config(**READER)), Config(freeze_layers=-1))
 
 

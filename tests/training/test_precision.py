@@ -169,9 +169,11 @@ def test_a_graphics_card_that_only_imitates_short_numbers_gets_long_ones(monkeyp
 def test_a_run_is_what_it_was_begun_with_and_another_processor_is_told_so(home, monkeypatch):
     monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: True)
     made = ready(home, precision="auto", max_steps=2, device="cpu")
-    assert made.notes[-1].startswith("products in bfloat16")
+    assert made.notes[-1].startswith("precision: bfloat16")
     list(run_training(made, home / "out"))
     monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: False)
-    with pytest.raises(RunRefused, match=r"was 'bfloat16' and is 'float32'\. --train\.precision bfloat16 goes on"):
+    with pytest.raises(
+        RunRefused, match=r"was 'bfloat16' and is 'float32'\. Pass --train\.precision bfloat16 to resume"
+    ):
         list(run_training(ready(home, precision="auto", device="cpu"), home / "out"))
     list(run_training(ready(home, precision="bfloat16", device="cpu"), home / "out"))

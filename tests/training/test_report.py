@@ -69,7 +69,7 @@ def test_a_whole_page(tmp_path):
     text = write(tmp_path / "new" / "report.html")
     page = Read(text)
     assert text.startswith("<!DOCTYPE html>")
-    heads = ["What was trained", "Score", "Training", "Classes", "Worst examples", "Where it looked"]
+    heads = ["Run", "Scores", "Training curves", "Classes", "Worst examples", "Attention maps"]
     assert [head for head in heads if head in page.text] == heads
     names = [tag for tag, _ in page.tags]
     assert not {"script", "iframe", "object", "form", "base"} & set(names)
@@ -203,8 +203,8 @@ def test_a_long_text_is_cut_and_says_how_long_it_was(tmp_path):
     examples = [{"text": "word " * 5000, "how sure": "0.5"}] * 70
     page = write(tmp_path / "report.html", examples=examples, maps=full()["maps"] * 9)
     assert "(25,000 characters)" in page
-    assert "50 of 70 are shown" in page
-    assert "8 of 9 pictures are shown" in page
+    assert "Shows 50 of 70 examples" in page
+    assert "Shows 8 of 9 attention maps" in page
     assert '<td class="number" data-label="how sure">' in page
 
 

@@ -28,7 +28,7 @@ from support.small_runs import SIZES, TRAIN, ended, left, ready
 def test_a_run_refuses_to_go_on_with_other_settings(home, change, words):
     list(run_training(ready(home, max_steps=4), home / "out"))
     before = (home / "out" / "metrics.jsonl").read_bytes()
-    with pytest.raises(RunRefused, match=f"out cannot go on.*{re.escape(words)}.*--out"):
+    with pytest.raises(RunRefused, match=f"out cannot resume.*{re.escape(words)}.*--out"):
         list(run_training(ready(home, **change), home / "out"))
     assert (home / "out" / "metrics.jsonl").read_bytes() == before
 
@@ -44,7 +44,7 @@ def test_a_checkpoint_that_is_older_than_a_setting_goes_on_where_the_setting_is_
     with pytest.raises(RunRefused, match=r"task\.label_smoothing was 0\.0 and is 0\.1"):
         check_same_run(older, ready(home, of={"label_smoothing": 0.1}), home / "out")
     gone = {**now.resume_facts(), "train.retired": 3}
-    with pytest.raises(RunRefused, match=r"train\.retired was 3 and is 'not there'"):
+    with pytest.raises(RunRefused, match=r"train\.retired was 3 and is 'missing'"):
         check_same_run(gone, now, home / "out")
 
 
@@ -53,7 +53,7 @@ def test_a_run_refuses_other_data_and_other_labels(home, capsys):
     old = path.read_text()
     list(run_training(ready(home, max_steps=4), home / "out"))
     path.write_text(old.replace("\told ", "\tyoung ", 1))
-    with pytest.raises(RunRefused, match=r"has changed: data was '\w+' and is '\w+'\. Go back"):
+    with pytest.raises(RunRefused, match=r"have changed: data was '\w+' and is '\w+'\. Restore the old values"):
         list(run_training(ready(home, max_steps=6), home / "out"))
     path.write_text(old.replace("odd\t", "unlike\t"))
     with pytest.raises(RunRefused, match=r"data was .*; labels was \['even', 'odd'\] and is \['even', 'unlike'\]"):
@@ -64,7 +64,7 @@ def test_a_run_refuses_other_data_and_other_labels(home, capsys):
         cli.main(["train", "label", "--data", str(path), "--model", "transformer", "--out", str(home / "out"), *told])
         == 2
     )
-    assert "cannot go on, since what it learns from has changed" in capsys.readouterr().err
+    assert "cannot resume, since data or settings have changed" in capsys.readouterr().err
     path.write_text(old)
     assert ended(list(run_training(ready(home, max_steps=6), home / "out"))).steps == 6
 

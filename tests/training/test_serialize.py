@@ -144,8 +144,8 @@ def test_loaded_tensors_outlive_their_files(tmp_path):
         ({"model": {"x": torch.zeros(2).to_sparse()}}, {}, "model/x is torch.sparse_coo; a dense tensor"),
         ({"model": {"x": torch.zeros(2, device="meta")}}, {}, r"model/x has no values \(device meta\)"),
         ({"model": {"__metadata__": torch.zeros(2)}}, {}, "cannot name a tensor"),
-        ({"../model": {"x": torch.zeros(2)}}, {}, "'../model' cannot name a group"),
-        ({}, {"a": [1, {"b": torch.zeros(2)}]}, r"facts.a\[1\].b is Tensor; needed are numbers"),
+        ({"../model": {"x": torch.zeros(2)}}, {}, "'../model' is not a valid name for a group"),
+        ({}, {"a": [1, {"b": torch.zeros(2)}]}, r"facts.a\[1\].b is Tensor; expected numbers"),
         ({}, {"a": {1: 2}}, "facts.a: the key 1 is int"),
     ],
 )
@@ -156,7 +156,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path, ten
 
 
 def test_numbers_that_make_no_sense_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="keep is 0; at least 1"):
+    with pytest.raises(ValueError, match="max_to_keep is 0; at least 1"):
         CheckpointStore(tmp_path, max_to_keep=0)
     with pytest.raises(ValueError, match="step is -1"):
         CheckpointStore(tmp_path).save(-1, {}, {})

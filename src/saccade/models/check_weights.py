@@ -37,9 +37,10 @@ MAX_SIZES = {
     "relative_buckets": 65_536,
     "max_relative_distance": 1_000_000,
     "original_max_positions": 1_000_000_000,
-    "block_type": 65_536,
+    "block_size": 65_536,
     "random_blocks": 65_536,
     "rank": 1_000_000,
+    "hash_buckets": 65_536,
     "hash_rounds": 1_024,
     "max_bucket_distance": 65_536,
     "stages": 16,
@@ -67,11 +68,11 @@ def check_fields(config: Any, where: str) -> None:
             valid = valid and (item.name in MAX_SIZES) <= value <= maximum  # False for NaN; the minimum of a size is 1
         if not valid:
             minimum = int(item.name in MAX_SIZES)
-            wanted = (
+            expected = (
                 f"a number from {minimum} to {maximum:,}" if default_type in (int, float) else default_type.__name__
             )
             shown = item.name.replace("_", "-") if where.startswith("--") else item.name
-            raise ModelError(f"{where}{shown} = {abbreviate(value)} where {wanted} is needed.")
+            raise ModelError(f"{where}{shown} = {abbreviate(value)}; {expected} is needed.")
 
 
 def check_decoder_start(config: Any, path: Path) -> None:

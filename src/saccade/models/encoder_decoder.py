@@ -36,7 +36,7 @@ class EncoderDecoder(nn.Module):
     def start(self, batch: Batch) -> tuple[State, Text]:
         """Encode the source; returns the state and the decoder start token, the input of the first step."""
         source = batch.source
-        assert isinstance(source, Text), f"{type(self).__name__} reads text"
+        assert isinstance(source, Text), f"{type(self).__name__} takes text"
         state = State()
         state.put("memory", self.encoder(self.words(source.tokens), Layout(source.keep)), axis=1)
         # stored even without padding, since sources of other lengths may join the batch later

@@ -1,4 +1,4 @@
-"""Models as shapes alone: built without memory and without drawing weights that are about to be replaced."""
+"""Builds models on the meta device: shapes without memory, and without random initialization."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ RANDOM_INIT_FUNCTIONS = {
 
 
 class NoInit(TorchFunctionMode):
-    """Leaves out every draw: on `meta` it would draw nothing, and take two seconds to import what draws nothing."""
+    """Skips random initialization, which has no effect on `meta` but imports modules for two seconds."""
 
     def __torch_function__(
         self,
@@ -35,6 +35,6 @@ class NoInit(TorchFunctionMode):
 
 @contextmanager
 def meta_init() -> Iterator[None]:
-    """What is built inside has shapes and no values."""
+    """Context manager in which modules are built on the meta device."""
     with torch.device("meta"), NoInit():
         yield

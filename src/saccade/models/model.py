@@ -1,4 +1,4 @@
-"""What `load` and `new` hand out: a body, a head if there is one, and what is needed to write both down again."""
+"""`Model`: a body with an optional head, its config, labels and tokenizer; returned by `load` and `new`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from saccade.parts.state import State
 
 @dataclass
 class LoadReport:
-    """What loading found: three lines for a person."""
+    """The load report: what was loaded, which weights are new, which are unused, and notes."""
 
     summary: str
     missing: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class LoadReport:
         lines = [
             f"loaded     {self.summary}",
             f"new        {abbreviate_names(self.missing)}",
-            f"left over  {abbreviate_names(self.unexpected)}",
+            f"unused     {abbreviate_names(self.unexpected)}",
         ]
         return "\n".join(lines + self.notes)
 
@@ -42,12 +42,12 @@ class LoadReport:
 
 
 def abbreviate_names(names: Sequence[str]) -> str:
-    """The first names of a list, and how many more there are."""
+    """The first six names of a list, and the number of the others."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") or "nothing"
 
 
 class Model(nn.Module):
-    """A body and a head; `labels` name what a label or tag head tells apart, `multi_label` says that several hold at once."""
+    """A body and an optional head; `labels` are the label names of a label or tag head, `multi_label` allows several at once."""
 
     def __init__(
         self,
@@ -68,52 +68,44 @@ class Model(nn.Module):
             outputs = int(self.get_submodule("head.score").out_features)  # type: ignore[arg-type]
             self.labels = self.labels or default_labels(outputs)
             if len(self.labels) != outputs:
-                raise ModelError(f"The head tells {outputs} labels apart; got {len(self.labels)} names.")
+                raise ModelError(f"The head has {outputs} outputs; got {len(self.labels)} label names.")
         self.tokenizer: Any = None
         self.pooling = Pooling()
-        self.extra_tensors: dict[
-            str, Tensor
-        ] = {}  # published tensors that our body has no use for, to be written again
-        self.special_token_ids: dict[str, Any] = {}  # of special tokens, as the published config.json names them
-        self.generation_config: dict[str, Any] = {}  # generation_config.json, as it came
-        self.kept_heads: dict[
-            str, tuple[int, ...]
-        ] = {}  # of attentions that heads were removed from, those that are left
-        self.report = LoadReport("built, with new weights")
+        self.extra_tensors: dict[str, Tensor] = {}  # published tensors that the body does not use, kept for saving
+        self.special_token_ids: dict[str, Any] = {}  # from the published config.json
+        self.generation_config: dict[str, Any] = {}  # the published generation_config.json
+        self.kept_heads: dict[str, tuple[int, ...]] = {}  # the remaining heads of each pruned attention
+        self.report = LoadReport("a new model, randomly initialized")
 
     @property
     def width(self) -> int:
-        """The width of the vectors that the body computes."""
+        """The width of the hidden states."""
         return cast(Body, self.body).width
 
     @property
     def max_positions(self) -> int | None:
-        """How many tokens it reads at most, where that is fixed."""
-        places = [m.position for m in self.body.modules() if isinstance(m, Stack)]
-        limits = [
-            place.max_positions
-            for place in places
-            if place.max_positions is not None and not isinstance(place, LearnedGrid)
-        ]
-        return min(limits, default=None)  # the cells of a picture are no tokens
+        """Maximum number of tokens; None if there is no limit."""
+        positions = [m.position for m in self.body.modules() if isinstance(m, Stack)]
+        text_positions = [position for position in positions if not isinstance(position, LearnedGrid)]  # not of images
+        return min((p.max_positions for p in text_positions if p.max_positions is not None), default=None)
 
     @property
     def supports_packing(self) -> bool:
-        """Whether a row that it reads may hold several texts which do not see each other (`Text.pack`)."""
+        """Whether an input row may hold several texts that do not attend to each other (`Text.pack`)."""
         return self.capabilities.supports_packing and all(
             m.supports_packing for m in self.body.modules() if isinstance(m, Mechanism)
         )
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, as its family declares it for its config."""
+        """The capabilities that the family declares for this config."""
         return self.family.capabilities(self.config)
 
     @property
     def autoregressive_body(self) -> AutoregressiveBody:
-        """The body of a model that generates; an encoder is refused by name."""
+        """The body of an autoregressive model; raises ModelError for an encoder."""
         if not self.capabilities.is_autoregressive:
-            raise ModelError(f"{self.family.name} {self.capabilities.describe()}; it does not generate anything.")
+            raise ModelError(f"{self.family.name} {self.capabilities.describe()}; it does not generate.")
         return cast(AutoregressiveBody, self.body)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -128,14 +120,14 @@ class Model(nn.Module):
         return self.autoregressive_body.step(text, state)
 
     def last_logits(self, text: Text, state: State) -> Tensor:
-        """What `step` says after the last real token of each row, (B, V): of a prompt, no other score is needed."""
+        """The logits after the last real token of each row, (B, V): the only ones of a prompt that generation needs."""
         body = self.autoregressive_body
-        if self.capabilities.generates is Generates.IMAGE_CODES:  # what may follow depends on the token
+        if self.capabilities.generates is Generates.IMAGE_CODES:  # the allowed codes depend on the token
             return text.gather_last(body.step(text, state))
         return body.head(text.gather_last(body.hidden_states(text, state)))
 
     def save(self, directory: str | Path) -> Path:
-        """Write config, weights and tokenizer; where the family is published, in the published form."""
-        from saccade.models.save import save  # which knows what a model is
+        """Save config, weights and tokenizer, in the published form if the family has one."""
+        from saccade.models.save import save  # here, since it imports this module
 
         return save(self, Path(directory))

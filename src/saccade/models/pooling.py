@@ -1,4 +1,4 @@
-"""Pooling: how the vectors of a text's tokens become one sentence embedding, as sentence-transformers defines it.
+"""Pooling of token vectors into a sentence embedding, as defined by sentence-transformers.
 
 >>> x = torch.tensor([[[1.0, 4.0], [3.0, 2.0], [9.0, 9.0]]])
 >>> keep = torch.tensor([[True, True, False]])
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from saccade.parts.heads import FirstTokenPool, MeanPool
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {  # of a dense layer, by their names in torch.nn
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {  # of dense layers, by their names in torch.nn
     "Identity": nn.Identity,
     "Tanh": nn.Tanh,
     "ReLU": nn.ReLU,
@@ -32,7 +32,7 @@ class Dense:
     weight: Tensor  # (out, in)
     bias: Tensor | None = None
     activation: str = "Tanh"
-    residual: bool | Tensor = False  # a matrix (out, in) where the widths differ
+    residual: bool | Tensor = False  # a matrix (out, in) if the widths differ
 
     def __call__(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias.to(x.dtype)
@@ -44,7 +44,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Normalize:
-    """Scale a sentence embedding to length one."""
+    """Scale a sentence embedding to unit length."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.normalize(x, dim=-1)
@@ -54,8 +54,8 @@ class Normalize:
 class Pooling:
     """Pooling modes, concatenated in their order, and the layers that follow them.
 
-    `max_tokens` is where a text is truncated (max_seq_length), `lowercase` whether it is lowercased first, and `prompts` are the
-    texts that may be put in front of it; that of the name `default_prompt` always is.
+    Texts are truncated to `max_tokens` (max_seq_length), after lowercasing them if `lowercase`. `prompts` are prefixes by name;
+    the one named `default_prompt` is used by default.
     """
 
     modes: tuple[str, ...] = ("mean",)
@@ -64,23 +64,23 @@ class Pooling:
     lowercase: bool = False
     prompts: tuple[tuple[str, str], ...] = ()
     default_prompt: str | None = None
-    include_prompt: bool = True  # whether the tokens of a prompt are pooled too
-    similarity: str | None = None  # the published similarity function, which is only carried along
+    include_prompt: bool = True  # include the tokens of the prompt in the pooling
+    similarity: str | None = None  # the published similarity function, kept for saving
 
     @property
     def prompt(self) -> str:
-        """What is put in front of every text."""
+        """The default prompt, which precedes every text."""
         return "" if self.default_prompt is None else dict(self.prompts)[self.default_prompt]
 
     def output_width(self, width: int) -> int:
-        """The width of an embedding whose tokens have this width."""
+        """The width of sentence embeddings for token vectors of this width."""
         dense = [layer.weight.size(0) for layer in self.layers if isinstance(layer, Dense)]
         return dense[-1] if dense else len(self.modes) * width
 
     def __call__(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        """Token vectors (B, L, W) and which of them are real (B, L) -> embeddings (B, D)."""
-        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keep is None else keep
-        out = torch.cat([POOLING_MODES[mode](x, real) for mode in self.modes], dim=-1)
+        """Pool token vectors (B, L, W) with a padding mask (B, L) into embeddings (B, D)."""
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keep is None else keep
+        out = torch.cat([POOLING_MODES[mode](x, mask) for mode in self.modes], dim=-1)
         for layer in self.layers:
             out = layer(out)
         return out
@@ -102,8 +102,8 @@ def _weighted_mean(x: Tensor, keep: Tensor) -> Tensor:
 
 
 def _last(x: Tensor, keep: Tensor) -> Tensor:
-    places = torch.arange(keep.size(1), device=keep.device)
-    return x[torch.arange(x.size(0), device=x.device), torch.where(keep, places, 0).amax(1)]
+    positions = torch.arange(keep.size(1), device=keep.device)
+    return x[torch.arange(x.size(0), device=x.device), torch.where(keep, positions, 0).amax(1)]
 
 
 POOLING_MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # in the order in which older files concatenate them

@@ -1,4 +1,4 @@
-"""The heads of readers that were never published: made of the plain parts, as wide as the body they stand on."""
+"""Default heads of the text encoders without a published form: lm, label, tag and span."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,22 +10,22 @@ from saccade.parts.heads import ClassificationHead, LMHead, SpanHead, TokenClass
 
 
 def label_head(config: Any, body: Any, labels: int) -> nn.Module:
-    """The mean of the real tokens, and a score for each label."""
+    """Classification head: mean pooling, then a logit per label."""
     return ClassificationHead(body.width, labels, dropout=config.dropout)
 
 
 def tag_head(config: Any, body: Any, labels: int) -> nn.Module:
-    """A score for each label at each token."""
+    """Token classification head: a logit per label for each token."""
     return TokenClassificationHead(body.width, labels, dropout=config.dropout)
 
 
 def span_head(config: Any, body: Any, labels: int = 0) -> nn.Module:
-    """Where an answer begins and ends."""
+    """Span head: start and end logits for each token."""
     return SpanHead(body.width)
 
 
 def lm_head(config: Any, body: Any, labels: int = 0) -> nn.Module:
-    """A score for each word, by the words' own vectors where the config ties them."""
+    """Language model head, tied to the token embeddings if the config says so."""
     tied = body.words.vectors if config.tie_embeddings else None
     return LMHead(body.width, config.vocab, tied_embedding=tied, bias=True)
 

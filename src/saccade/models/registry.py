@@ -70,7 +70,7 @@ FAMILIES: list[Family] = [
     kernel_regression.FAMILY,
 ]
 
-# The type is what matters here: a body that lacks a member of the protocol is an error of the type checker in this table.
+# Lets the type checker verify that these classes implement the protocol.
 AUTOREGRESSIVE_MODELS: tuple[type[AutoregressiveBody], ...] = (
     DecoderOnly,
     EncoderDecoder,
@@ -84,8 +84,8 @@ AUTOREGRESSIVE_MODELS: tuple[type[AutoregressiveBody], ...] = (
 
 
 def get_family(name: str) -> Family:
-    """Return the family of that name; an unknown name is an error that suggests the nearest one."""
+    """Return the family with this name; the error for an unknown name suggests the nearest one."""
     for entry in FAMILIES:
         if name in (entry.name, entry.required_values.get("model_type")):
             return entry
-    raise ModelError(f"There is no family {name!r}; {suggest(name, [entry.name for entry in FAMILIES])}")
+    raise ModelError(f"Unknown family {name!r}; {suggest(name, [entry.name for entry in FAMILIES])}")

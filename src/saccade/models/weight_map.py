@@ -1,8 +1,8 @@
-"""Published names to ours and back: one dictionary per family, read in both directions.
+"""Weight maps from published tensor names to saccade's names and back: one dictionary per family, used in both directions.
 
-A line maps a module (its weight and bias with it) or a single tensor; `{}` stands for a number. Where the published layout
-differs, the value is a `WeightTransform` that says how, and can be undone. Nothing is guessed from shapes: a name without a line,
-or a parameter that stays empty, is an error that lists both.
+An entry maps a module (with its weight and bias) or a single tensor; `{}` stands for a number. If the published layout differs,
+the value is an invertible `WeightTransform`. Nothing is guessed from shapes: unmapped names and missing parameters are errors
+that list them.
 
 >>> names = {"h.{}.attn.c_attn": Split("layers.{}.", "query", "key", "value", transposed=True), "wte": "words"}
 >>> theirs = {"wte.weight": torch.zeros(5, 2), "h.0.attn.c_attn.weight": torch.arange(12.0).view(2, 6)}
@@ -28,20 +28,20 @@ from saccade.errors import ModelError
 
 @dataclass(frozen=True)
 class WeightTransform:
-    """Same tensor under another name."""
+    """The same tensor under another name."""
 
     our_name: str
 
     def our_names(self) -> tuple[str, ...]:
-        """Our names for what is one tensor of theirs."""
+        """Saccade's names for one published tensor."""
         return (self.our_name,)
 
     def to_ours(self, x: Tensor) -> list[Tensor]:
-        """Theirs to ours, one tensor for each name."""
+        """From a published tensor to saccade's tensors, one for each of `our_names`."""
         return [x]
 
     def to_theirs(self, xs: list[Tensor]) -> Tensor:
-        """Ours to theirs."""
+        """From saccade's tensors to the published one."""
         return xs[0]
 
 
@@ -57,7 +57,7 @@ class Transpose(WeightTransform):
 
 
 class Split(WeightTransform):
-    """Several matrices stored as one, side by side: `Split("attention.", "query", "key", "value")`."""
+    """Several matrices stored as one concatenated matrix: `Split("attention.", "query", "key", "value")`."""
 
     def __init__(self, our_name: str, *suffixes: str, transposed: bool = False):
         super().__init__(our_name)
@@ -68,7 +68,7 @@ class Split(WeightTransform):
     transposed: bool
 
     def our_names(self) -> tuple[str, ...]:
-        return tuple(self.our_name + part for part in self.suffixes)
+        return tuple(self.our_name + suffix for suffix in self.suffixes)
 
     def to_ours(self, x: Tensor) -> list[Tensor]:
         return list((x.T if self.transposed and x.dim() == 2 else x).chunk(len(self.suffixes)))
@@ -80,7 +80,7 @@ class Split(WeightTransform):
 
 @dataclass(frozen=True)
 class RotaryPermutation(WeightTransform):
-    """Rows of query or key in the other order of rotary pairs: neighbours in theirs, halves in ours."""
+    """Reorders rows of query or key for rotary positions: published pairs are neighbours, saccade's are halves."""
 
     heads: int
 
@@ -92,7 +92,7 @@ class RotaryPermutation(WeightTransform):
 
 
 class SplitHeads(Split):
-    """Queries, keys and values stored as one matrix, head after head: the query of the first head, its key, its value, and so on.
+    """Queries, keys and values stored as one matrix, interleaved by head: query, key, value of the first head, and so on.
 
     >>> step = SplitHeads("branch.", "query", "key", "value", heads=2)
     >>> [x.tolist() for x in step.to_ours(torch.arange(6.0))]
@@ -106,7 +106,7 @@ class SplitHeads(Split):
         object.__setattr__(self, "heads", heads)
 
     def to_ours(self, x: Tensor) -> list[Tensor]:
-        return [part.flatten(0, 1) for part in x.unflatten(0, (self.heads, len(self.suffixes), -1)).unbind(1)]
+        return [piece.flatten(0, 1) for piece in x.unflatten(0, (self.heads, len(self.suffixes), -1)).unbind(1)]
 
     def to_theirs(self, xs: list[Tensor]) -> Tensor:
         return torch.stack([x.unflatten(0, (self.heads, -1)) for x in xs], dim=1).flatten(0, 2)
@@ -128,59 +128,59 @@ WeightMap = Mapping[str, str | WeightTransform]
 
 @dataclass
 class MappedTensors:
-    """What came of a set of published tensors."""
+    """The result of renaming published tensors."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    unmapped: list[str] = field(default_factory=list)  # their names that have no line
-    sources: dict[str, str] = field(default_factory=dict)  # our name -> theirs
+    unmapped: list[str] = field(default_factory=list)  # published names without an entry
+    sources: dict[str, str] = field(default_factory=dict)  # saccade's name -> published name
 
 
 def to_ours(tensors: Mapping[str, Tensor], weight_map: WeightMap) -> MappedTensors:
-    """Rename and reshape published tensors; those without a line are listed, not guessed at."""
-    lines = [(_name_regex(theirs), _as_transform(ours)) for theirs, ours in weight_map.items()]
-    read = MappedTensors()
+    """Rename and reshape published tensors; those without an entry are listed in `unmapped`."""
+    entries = [(_name_regex(theirs), _as_transform(ours)) for theirs, ours in weight_map.items()]
+    mapped = MappedTensors()
     for name, tensor in tensors.items():
-        for pattern, step in lines:
+        for pattern, transform in entries:
             match = pattern.fullmatch(name)
             if match is None:
                 continue
             *numbers, leaf = match.groups()
-            for ours, part in zip(step.our_names(), step.to_ours(tensor), strict=True):
-                own = _fill_numbers(ours, numbers) + (leaf or "")
-                read.tensors[own], read.sources[own] = part, name
+            for ours, piece in zip(transform.our_names(), transform.to_ours(tensor), strict=True):
+                our_name = _fill_numbers(ours, numbers) + (leaf or "")
+                mapped.tensors[our_name], mapped.sources[our_name] = piece, name
             break
         else:
-            read.unmapped.append(name)
-    return read
+            mapped.unmapped.append(name)
+    return mapped
 
 
 def is_mapped(name: str, weight_map: WeightMap) -> bool:
-    """Whether a published name is among those of a map."""
+    """Whether a weight map has an entry for a published name."""
     return any(_name_regex(theirs).fullmatch(name) for theirs in weight_map)
 
 
 def to_theirs(tensors: Mapping[str, Tensor], weight_map: WeightMap) -> dict[str, Tensor]:
-    """The way back; a tensor of ours without a line is an error."""
-    lines = [(theirs, _as_transform(ours)) for theirs, ours in weight_map.items()]
+    """The inverse of `to_ours`; a tensor without an entry is an error."""
+    entries = [(theirs, _as_transform(ours)) for theirs, ours in weight_map.items()]
     out: dict[str, Tensor] = {}
     unknown = []
     for name in tensors:
-        for theirs, step in lines:
-            first, *others = step.our_names()
+        for theirs, transform in entries:
+            first, *others = transform.our_names()
             match = _name_regex(first).fullmatch(name)
             if match is not None:
                 *numbers, leaf = match.groups()
-                same = [tensors[_fill_numbers(other, numbers) + (leaf or "")] for other in others]
-                out[_fill_numbers(theirs, numbers) + (leaf or "")] = step.to_theirs([tensors[name], *same]).contiguous()
+                siblings = [tensors[_fill_numbers(other, numbers) + (leaf or "")] for other in others]
+                out[_fill_numbers(theirs, numbers) + (leaf or "")] = transform.to_theirs(
+                    [tensors[name], *siblings]
+                ).contiguous()
                 break
             if any(_name_regex(other).fullmatch(name) for other in others):
-                break  # goes out with the first of its line
+                break  # written with the first name of its entry
         else:
             unknown.append(name)
     if unknown:
-        raise ModelError(
-            f"No published name is known for {', '.join(unknown[:8])}; add them to the family's weight map."
-        )
+        raise ModelError(f"No published names for {', '.join(unknown[:8])}; add them to the family's weight map.")
     return out
 
 
@@ -189,7 +189,7 @@ def _as_transform(ours: str | WeightTransform) -> WeightTransform:
 
 
 def _name_regex(template: str) -> re.Pattern[str]:
-    """Numbers for `{}`, and an optional leaf (weight, bias) at the end."""
+    """A pattern for names with numbers in place of `{}` and an optional suffix (weight, bias)."""
     return re.compile(re.escape(template).replace(r"\{\}", r"(\d+)") + r"(\.(?:weight|bias))?")
 
 

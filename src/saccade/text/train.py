@@ -75,7 +75,7 @@ def train_tokenizer(
 
 
 def _train_bpe(texts: Iterator[str], vocab: int | None, special_tokens: list[str]) -> Built:
-    """Byte-level BPE: merge the most frequent pair of tokens again and again (Sennrich et al. 2016; bytes: Radford et al. 2019)."""
+    """Byte-level BPE: merge the most frequent pair of tokens repeatedly (Sennrich et al. 2016; bytes: Radford et al. 2019)."""
     built = Built(models.BPE())
     words = pre_tokenizers.ByteLevel(add_prefix_space=False)
     built.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(MAX_WORD_CHARACTERS)])

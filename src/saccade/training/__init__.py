@@ -1,1 +1,1 @@
-"""Training that can be killed at any moment and resumes exactly where it stopped."""
+"""Training: configuration, loop, evaluation, crash-safe checkpoints with exact resume, and distributed training."""

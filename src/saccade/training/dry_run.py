@@ -15,7 +15,7 @@ MAX_TIMED_STEPS = 3
 
 def dry_run(prepared_run: PreparedRun) -> str:
     """The size of the model and of the data, and the estimated time, memory and disk, as lines of text."""
-    config = prepared_run.config
+    config, splits = prepared_run.config, prepared_run.splits
     model = copy.deepcopy(prepared_run.model)
     batches = prepared_run.make_batches(model)
     learner = Learner(model, prepared_run.task, batches, config)
@@ -28,8 +28,7 @@ def dry_run(prepared_run: PreparedRun) -> str:
     size = sum(x.numel() * x.element_size() for group in learner.checkpoint_tensors().values() for x in group.values())
     lines = [
         f"model        {model.family.name}, {count:,} parameters, {trainable:,} of them trainable",
-        f"data         {len(prepared_run.splits.train.examples):,} training examples, "
-        f"{len(prepared_run.splits.dev.examples):,} held out",
+        f"data         {len(splits.train.examples):,} training examples, {len(splits.dev.examples):,} held out",
         f"padding      {batches.plan.measure_padding(0):.1%}",
         f"steps        {learner.total_steps:,} in {config.epochs} epochs of about {config.batch_tokens:,} tokens each"
         + (f", stopped after {config.max_steps:,}" if config.max_steps else "")

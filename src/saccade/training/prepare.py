@@ -1,4 +1,4 @@
-"""A training as a person asks for it, and everything that has to be there before it begins: data, task, model, settings."""
+"""Prepares a training run from a `Job`: reads the data, fits the task, builds or loads the model, resolves the settings."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,27 +31,27 @@ from saccade.text.tokenizer import MAX_TEXT_CHARACTERS
 from saccade.training.autocast import resolve_precision
 from saccade.training.config import CHANGEABLE_ON_RESUME, Config
 
-SECONDS_BETWEEN_MESSAGES = 5.0  # seconds between words about a long piece of work
+SECONDS_BETWEEN_MESSAGES = 5.0  # between progress messages
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained on what. The three tables hold what was said; all else is chosen."""
+    """What to train, on what data. The three `*_fields` tables hold the settings given by the user; all others have defaults."""
 
     task: str
-    data: tuple[str, ...] = ()  # files or directories; none: the task's own sample
-    model: str = ""  # a family, a run or a name on the hub; none: what the task would choose
+    data: tuple[str, ...] = ()  # files or directories; empty: the sample dataset of the task
+    model: str = ""  # a family, a run or a name on the hub; empty: the default of the task
     columns: Mapping[str, str] = field(default_factory=dict)
     on_bad: str = "error"
     model_fields: Mapping[str, Any] = field(default_factory=dict)
     task_fields: Mapping[str, Any] = field(default_factory=dict)
     train_fields: Mapping[str, Any] = field(default_factory=dict)
-    max_bad_fraction: float = 0.01  # the share of bad records that may be skipped
+    max_bad_fraction: float = 0.01  # maximum fraction of bad records that may be skipped
 
 
 @dataclass
 class PreparedRun:
-    """All that a training needs, and what was said while it was brought together."""
+    """Everything that a training run needs, and the notes made while preparing it."""
 
     job: Job
     task: Task
@@ -60,48 +60,48 @@ class PreparedRun:
     config: Config
     defaults: Defaults
     notes: list[str]
-    token_shards: TokenShards | None = None  # the tokens of a text that is too large to be held
+    token_shards: TokenShards | None = None  # tokens on disk, of a text that is too large for memory
     augmented_examples: AugmentedExamples | None = (
-        None  # the training examples with their twins, where the settings ask for them
+        None  # training examples with counterfactual augmentation, if switched on
     )
 
     @property
     def train_examples(self) -> Sequence[Example]:
-        """What is learnt from."""
+        """The training examples, augmented if switched on."""
         return self.splits.train.examples if self.augmented_examples is None else self.augmented_examples.examples
 
     def make_batches(self, model: Model | None = None) -> BatchSource:
-        """The training examples in batches, for its own model or for a copy of it.
+        """The training batches, for the prepared model or for a copy of it.
 
-        Of a text that is too large to be held these are the tokens that `shelve` wrote, or, before that, some of the text.
+        A text that is too large for memory is read from the token shards, or, before they are written, from a sample of it.
         """
         config, examples = self.config, self.train_examples
         rows = config.batch_size or None
         if isinstance(examples, StreamedExamples) and self.token_shards is None:
             examples = examples.sample
-        read = examples if self.token_shards is None else self.token_shards
+        source = examples if self.token_shards is None else self.token_shards
         return make_batches(
-            self.task, read, model or self.model, batch_tokens=config.batch_tokens, batch_size=rows, seed=config.seed
+            self.task, source, model or self.model, batch_tokens=config.batch_tokens, batch_size=rows, seed=config.seed
         )
 
     def write_token_shards(self, directory: Path) -> Iterator[str]:
-        """Tokenise a text that is too large to be held, once, into files from which `feed` reads; says how far it is."""
+        """Tokenize a text that is too large for memory into shards, which `make_batches` reads; yields progress messages."""
         texts = self.train_examples
         if not isinstance(texts, StreamedExamples):
             return
-        work = write_token_shards(self.task, texts, self.model, directory, digest=self.splits.digest)
-        told = time.monotonic()
-        yield f"tokenising {len(texts):,} lines, once, into {directory}"
-        for tokens in work:
+        progress = write_token_shards(self.task, texts, self.model, directory, digest=self.splits.digest)
+        last_message_at = time.monotonic()
+        yield f"tokenizing {len(texts):,} lines into {directory} (done once)"
+        for tokens in progress:
             if isinstance(tokens, TokenShards):
                 self.token_shards = tokens
-                yield f"{len(tokens):,} tokens in {directory}"
-            elif time.monotonic() - told > SECONDS_BETWEEN_MESSAGES:
-                told = time.monotonic()
-                yield f"{tokens:,} tokens so far"
+                yield f"tokenized {len(tokens):,} tokens into {directory}"
+            elif time.monotonic() - last_message_at > SECONDS_BETWEEN_MESSAGES:
+                last_message_at = time.monotonic()
+                yield f"tokenized {tokens:,} tokens so far"
 
     def resume_facts(self) -> dict[str, Any]:
-        """What has to be the same when a run goes on, by name."""
+        """What must be unchanged when a run resumes, by name."""
         facts: dict[str, Any] = {"task": self.task.name, "data": self.splits.digest, "family": self.model.family.name}
         facts |= {f"task.{key}": value for key, value in asdict(self.task.config).items()}
         facts |= {f"model.{key}": value for key, value in asdict(self.model.config).items()}
@@ -113,65 +113,63 @@ class PreparedRun:
 
 
 def prepare(job: Job) -> PreparedRun:
-    """Read the data, fit the task to it, and build or load the model; the same job gives the same model."""
+    """Read the data, fit the task to it, and build or load the model; deterministic for the same job."""
     kind = task_class(job.task)
     task: Task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
-    stored = is_stored_model(job.model)
+    is_stored = is_stored_model(job.model)
     _check_model(job, task)
     splits = read_splits(task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction)
     task.fit(splits.train.examples)
     splits = drop_unlabeled(task, splits)
-    _check_model(job, task)  # again, since the data decide whether texts or images are read
-    learnt = augment_examples(task, splits.train.examples)
-    chosen = task.defaults(splits.train.examples, stored)
-    config = resolve_precision(make_config(Config, {**chosen.train, **job.train_fields}, "train"))
+    _check_model(job, task)  # again, since the data decide whether the inputs are texts or images
+    augmented = augment_examples(task, splits.train.examples)
+    defaults = task.defaults(splits.train.examples, is_stored)
+    config = resolve_precision(make_config(Config, {**defaults.train, **job.train_fields}, "train"))
     if task.needs_unsplit_batch and config.micro_batches > 1:
         raise UsageError(
-            f"{task.name} learns from whole steps; leave out train.micro_batches, or lower train.batch_size instead."
+            f"{task.name} cannot split a step into micro-batches; drop train.micro_batches, or lower train.batch_size instead."
         )
     torch.manual_seed(config.seed)
-    said: list[str] = []
-    if stored:
+    notes: list[str] = []
+    if is_stored:
         model = copy_weights(
             load(job.model, head=task.needs.head, labels=task.labels or None, overrides=job.model_fields)
         )
-        said += str(model.report).split("\n")
+        notes += str(model.report).split("\n")
     else:
-        model = _build_model(job, task, chosen, splits.train.examples if learnt is None else learnt.examples)
-        said.append(f"a new {model.family.name} of {sum(p.numel() for p in model.parameters()):,} parameters")
+        model = _build_model(job, task, defaults, splits.train.examples if augmented is None else augmented.examples)
+        notes.append(f"new {model.family.name} model with {sum(p.numel() for p in model.parameters()):,} parameters")
     model.multi_label = task.multi_label
     task.attach_training_modules(model)
-    twins = [] if learnt is None else [learnt.note]
+    augmentation_notes = [] if augmented is None else [augmented.note]
     if job.train_fields.get("precision") == "auto":
-        said.append(f"products in {config.precision}: bfloat16 where the machine has instructions for it, else float32")
-    said = [*_report_data(task, model, splits, job), *task.notes, *twins, *said]
-    return PreparedRun(job, task, model, splits, config, chosen, said, augmented_examples=learnt)
+        notes.append(f"precision: {config.precision} (auto takes bfloat16 if the hardware supports it, else float32)")
+    notes = [*_report_data(task, model, splits, job), *task.notes, *augmentation_notes, *notes]
+    return PreparedRun(job, task, model, splits, config, defaults, notes, augmented_examples=augmented)
 
 
 def _report_data(task: Task, model: Model, splits: Splits, job: Job) -> list[str]:
-    """What there is to know of the data, in lines: counts, labels, lengths, repeats, and what will be cut."""
+    """The lines of the data report: counts, labels, lengths, duplicates, and how many texts will be truncated."""
     roles, tokenizer = task.roles(job.data), model.tokenizer
     if tokenizer is None or task.is_text_stream or not any(role.kind in ("text", "texts", "words") for role in roles):
         return inspect_data(splits, roles).to_lines()
     name = next(role.name for role in roles if role.kind in ("text", "texts", "words"))
-    several = any(role.kind == "texts" for role in roles)
+    has_multiple_texts = any(role.kind == "texts" for role in roles)
 
     def length(example: Example) -> int:
-        if several:  # the longest of several captions
-            found = [example[name]] if isinstance(example[name], str) else example[name]
-            return max(len(tokenizer.encode(text, max_tokens=MAX_TEXT_CHARACTERS)) for text in found)
+        if has_multiple_texts:  # the longest of several captions
+            texts = [example[name]] if isinstance(example[name], str) else example[name]
+            return max(len(tokenizer.encode(text, max_tokens=MAX_TEXT_CHARACTERS)) for text in texts)
         value, pair = example[name], next((example[key] for key in ("second", "question") if key in example), None)
         text = value if isinstance(value, str) else " ".join(value)
-        return len(
-            tokenizer.encode(text, pair, max_tokens=MAX_TEXT_CHARACTERS)
-        )  # of a text beyond that, at least so many
+        return len(tokenizer.encode(text, pair, max_tokens=MAX_TEXT_CHARACTERS))  # a lower bound for longer texts
 
     limit = min(task.token_limit, model.max_positions or task.token_limit)
     return inspect_data(splits, roles, measure_length=length, max_length=limit if task.truncates else None).to_lines()
 
 
 def make_config(config_class: type, values: Mapping[str, Any], config_name: str) -> Any:
-    """A config with some of its fields set; a name that it does not have fails with the nearest that it has."""
+    """A config with some of its fields set; an unknown name raises UsageError with the nearest known one."""
     known = [item.name for item in fields(config_class)]
     for name in values:
         if name not in known:
@@ -180,9 +178,9 @@ def make_config(config_class: type, values: Mapping[str, Any], config_name: str)
 
 
 def make_model_config(family: Family, task: Task, defaults: Defaults, values: Mapping[str, Any]) -> Any:
-    """The config of a new model: the given values over the sizes that the task chooses, over the defaults of the family."""
-    suited = defaults.model if family.config_class is find_family(defaults.family, task).config_class else {}
-    config = make_config(family.config_class, {**suited, **values}, f"model {family.name}")
+    """The config of a new model: the given values, then the task's defaults for its family, then the defaults of the family."""
+    task_defaults = defaults.model if family.config_class is find_family(defaults.family, task).config_class else {}
+    config = make_config(family.config_class, {**task_defaults, **values}, f"model {family.name}")
     has_limit = "max_positions" in {item.name for item in fields(family.config_class)}
     if has_limit and "max_positions" not in values and config.max_positions < task.token_limit:
         config = replace(config, max_positions=task.token_limit)
@@ -190,7 +188,7 @@ def make_model_config(family: Family, task: Task, defaults: Defaults, values: Ma
 
 
 def _check_model(job: Job, task: Task) -> None:
-    """Refuse a family, or a stored model, that cannot do the task; of a model on the hub nothing but its config is fetched."""
+    """Raise if the family or the stored model does not fit the task; of a model on the hub, only the config is downloaded."""
     if is_stored_model(job.model):
         check_fit(task, *read_family_and_config(job.model))
     else:
@@ -198,35 +196,34 @@ def _check_model(job: Job, task: Task) -> None:
 
 
 def is_stored_model(model: str) -> bool:
-    """A directory, or a name on the hub; anything else is the name of a family."""
+    """Whether this is a directory or a name on the hub; anything else is the name of a family."""
     return bool(model) and (Path(model).exists() or "/" in model)
 
 
 def _build_model(job: Job, task: Task, defaults: Defaults, examples: Sequence[Example]) -> Model:
     family = find_family(job.model or defaults.family, task)
-    given = dict(job.model_fields)
+    values = dict(job.model_fields)
     tokenizer = None
     known = {item.name for item in fields(family.config_class)}
     if "vocab" in known:
-        shown = examples.sample if isinstance(examples, StreamedExamples) else examples
-        texts = list(task.tokenizer_texts(shown))
-        frame = (
-            family.token_template if task.token_template == "bos_eos" and family.token_template else task.token_template
-        )
+        texts = list(task.tokenizer_texts(examples.sample if isinstance(examples, StreamedExamples) else examples))
+        template = task.token_template
+        if template == "bos_eos" and family.token_template:
+            template = family.token_template
         tokenizer = learn_tokenizer(
             texts,
             task.config.tokenizer,
-            given.get("vocab"),
-            token_template=frame,
+            values.get("vocab"),
+            token_template=template,
             is_text_stream=task.is_text_stream,
             extra_special_tokens=task.extra_special_tokens,
         )
-        given |= {"vocab": tokenizer.vocab}
+        values |= {"vocab": tokenizer.vocab}
         if "pad_id" in known:
-            given["pad_id"] = tokenizer.pad_id
+            values["pad_id"] = tokenizer.pad_id
         if "decoder_start_id" in known:
-            given["decoder_start_id"] = tokenizer.bos_id
-    config = make_model_config(family, task, defaults, given)
+            values["decoder_start_id"] = tokenizer.bos_id
+    config = make_model_config(family, task, defaults, values)
     model = new(family, config, head=task.needs.head, labels=task.labels)
     model.tokenizer = tokenizer
     task.prepare_model(model, examples)

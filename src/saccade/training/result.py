@@ -1,4 +1,4 @@
-"""result.json: how a run ended, for programs: why, after how many steps, with which scores. It is the same for the same run."""
+"""result.json, the machine-readable outcome of a run: stop reason, steps and scores. Equal runs write equal files."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
-    """Write it in one stroke."""
+    """Write result.json atomically."""
     facts = {
         "version": __version__,
         "stop_reason": result.stop_reason,
@@ -24,6 +24,6 @@ def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
     } | ({"notes": list(result.notes)} if result.notes else {})
     path = trainer.out / "result.json"
-    beside = path.with_suffix(".part")
-    beside.write_text(to_json(facts) + "\n", encoding="utf-8")
-    beside.rename(path)
+    temporary = path.with_suffix(".part")
+    temporary.write_text(to_json(facts) + "\n", encoding="utf-8")
+    temporary.rename(path)

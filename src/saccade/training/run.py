@@ -1,10 +1,10 @@
-"""A run from its first step to its report: it goes on where it stopped, looks at held-out data, saves, and never loses a step.
+"""A training run: resumes from its newest checkpoint, trains, evaluates on the dev set, saves checkpoints, writes the report.
 
-    for event in run(ready, Path("RUN")):      # steps, looks, saves and, at last, the result
+    for event in run_training(prepared_run, Path("RUN")):      # steps, evaluations, checkpoints and, at the end, the result
         ...
 
-A run directory holds config.toml, metrics.jsonl (what was learnt: the same bytes for the same run), speed.jsonl (how fast),
-checkpoints/, report.html and model/.
+A run directory holds config.toml, metrics.jsonl (losses and scores, byte for byte the same for equal runs), speed.jsonl
+(throughput), checkpoints/, report.html and model/.
 """
 
 import os
@@ -48,7 +48,7 @@ from saccade.training.signals import StopSignals
 
 
 class Trainer:
-    """One run at work."""
+    """Runs the training loop with evaluations, checkpoints and logs."""
 
     def __init__(self, prepared_run: PreparedRun, out: Path, world: World | None = None, *, disk: Disk | None = None):
         self.prepared_run, self.out = prepared_run, out
@@ -60,54 +60,52 @@ class Trainer:
         self.metrics_log, self.speed_log = MetricsLog(out / "metrics.jsonl"), MetricsLog(out / "speed.jsonl")
         self.progress = RunProgress()
         self.dev_subset = dev_subset(prepared_run)
-        self.last_saved_step: int | None = None  # the step of the newest whole checkpoint
+        self.last_saved_step: int | None = None  # of the newest checkpoint
         self.clock_started_at = self.last_saved_at = time.monotonic()
         self.last_cpu_time = time.process_time()
-        self.seconds_on_clock = self.seconds_unsaved = 0.0  # seconds since then, as all processes last agreed upon
-        self.start_step = 0  # the step after which this call goes on
+        self.seconds_on_clock = self.seconds_unsaved = 0.0  # since then, by the clock of rank 0
+        self.start_step = 0  # the step from which this call resumes
         self.schedule_fitter = ScheduleFitter()
 
     def resume(self) -> Iterator[Event]:
-        """Be where the newest whole checkpoint was, or at the beginning."""
+        """Restore the newest valid checkpoint, if there is one."""
         warnings: list[str] = []
-        found = self._read_newest_checkpoint(warnings)
+        checkpoint = self._read_newest_checkpoint(warnings)
         yield from map(Message, warnings)
-        if found is None:
+        if checkpoint is None:
             self._truncate_logs(0)
             return
-        check_same_run(found.facts["resume_facts"], self.prepared_run, self.out)
-        self.learner.restore({group: found.read_tensors(group) for group in found.groups}, found.step)
-        self.progress = progress = RunProgress(**found.facts["progress"])
-        progress.planned_steps = progress.planned_steps or progress.fitted_steps  # which older checkpoints do not say
-        if (
-            self.prepared_run.config.max_minutes > progress.fitted_minutes
-        ):  # whatever shortened it, there is more time now
+        check_same_run(checkpoint.facts["resume_facts"], self.prepared_run, self.out)
+        self.learner.restore({group: checkpoint.read_tensors(group) for group in checkpoint.groups}, checkpoint.step)
+        self.progress = progress = RunProgress(**checkpoint.facts["progress"])
+        progress.planned_steps = progress.planned_steps or progress.fitted_steps  # missing in older checkpoints
+        if self.prepared_run.config.max_minutes > progress.fitted_minutes:  # more time now, so undo any shortening
             progress.fitted_steps = progress.planned_steps
         self.learner.total_steps = progress.fitted_steps or self.learner.total_steps
-        self.last_saved_step = self.start_step = found.step
-        # a look that came after the checkpoint is taken again
-        self._truncate_logs(found.step, without_key="" if progress.last_eval_step == found.step else "dev")
-        yield Message(f"going on after step {found.step:,} of {self.learner.total_steps:,}")
-        yield from map(Message, world_change_note(found.facts.get("world", {"size": 1}), self._world_facts()))
-        self.world.barrier()  # all have read it, so it may be replaced
-        best = self.world.run_on_first(
+        self.last_saved_step = self.start_step = checkpoint.step
+        # an evaluation after the checkpoint is repeated
+        self._truncate_logs(checkpoint.step, without_key="" if progress.last_eval_step == checkpoint.step else "dev")
+        yield Message(f"resuming at step {checkpoint.step:,} of {self.learner.total_steps:,}")
+        yield from map(Message, world_change_note(checkpoint.facts.get("world", {"size": 1}), self._world_facts()))
+        self.world.barrier()  # every process has read it, so it may be replaced
+        best_step = self.world.run_on_first(
             lambda: getattr(self.checkpoints.read_best(warn=lambda text: None), "step", None)
         )
-        if progress.last_eval_step == progress.best_step == found.step != best:
-            yield self.save(best=True)  # it was the best, but its writer died before it was marked
+        if progress.last_eval_step == progress.best_step == checkpoint.step != best_step:
+            yield self.save(best=True)  # it was the best, but the process died before marking it
 
     def _read_newest_checkpoint(self, warnings: list[str]) -> Checkpoint | None:
-        """The newest whole checkpoint that the first process finds; all go on from the same."""
-        found = self.checkpoints.read_newest(warn=warnings.append) if self.world.is_first else None
-        path = self.world.run_on_first(lambda: found and str(found.path))
-        if path is None or found is not None:
-            return found
+        """The newest valid checkpoint as rank 0 sees it, so that all processes resume from the same one."""
+        checkpoint = self.checkpoints.read_newest(warn=warnings.append) if self.world.is_first else None
+        path = self.world.run_on_first(lambda: checkpoint and str(checkpoint.path))
+        if path is None or checkpoint is not None:
+            return checkpoint
         try:
             return read_checkpoint(Path(path))
         except (CorruptCheckpoint, OSError) as error:
             raise RunRefused(
-                f"rank {self.world.rank} cannot read {path}, which the first process has read: {error}. "
-                "All machines have to see the same directory; use one that they share."
+                f"rank {self.world.rank} cannot read {path}, which rank 0 has read: {error}. "
+                "All machines need the same run directory; use a shared file system."
             ) from error
 
     def _truncate_logs(self, step: int, *, without_key: str = "") -> None:
@@ -116,11 +114,11 @@ class Trainer:
             self.speed_log.truncate(step)
 
     def _world_facts(self) -> dict[str, Any]:
-        """How the work is shared out, which does not change what is learnt but for the last bits."""
+        """The number of processes and FSDP, which change the results only by rounding."""
         return {"size": self.world.size, "fsdp": self.prepared_run.config.fsdp and self.world.size > 1}
 
     def save(self, *, best: bool = False) -> CheckpointSaved:
-        """Everything, at this step."""
+        """Save a checkpoint of the current step."""
         now = time.monotonic()
         self.progress.minutes += self.world.run_on_first(lambda: now - self.clock_started_at) / 60
         self.clock_started_at = self.last_saved_at = now
@@ -139,39 +137,36 @@ class Trainer:
         return CheckpointSaved(self.learner.step_count, path)
 
     def evaluate(self, stop_signals: StopSignals) -> DevEvaluation:
-        """The scores on some of the held-out data, written down by the first process; the others hear of them."""
+        """Evaluate on the dev subset on rank 0, which logs the scores and sends them to the other processes."""
         with self.learner.with_ema() as model:
-            told = self.world.run_on_first(lambda: self._score_dev_subset(model, stop_signals))
-        if told is None:
+            result = self.world.run_on_first(lambda: self._score_dev_subset(model, stop_signals))
+        if result is None:
             raise StopRequested
-        scores = [Score(**score) for score in told["scores"]]
+        scores = [Score(**score) for score in result["scores"]]
         return DevEvaluation(
-            self.learner.step_count, scores, self.progress.record_eval(self.learner.step_count, scores, told["loss"])
+            self.learner.step_count, scores, self.progress.record_eval(self.learner.step_count, scores, result["loss"])
         )
 
     def _score_dev_subset(self, model: Model, stop_signals: StopSignals) -> dict[str, Any] | None:
         items, examples = self.dev_subset
-        task = self.prepared_run.task
+        task, on_progress = self.prepared_run.task, stop_callback(stop_signals)
         try:
-            found = task.merge_answers(
-                predict_items(task, model, items, on_progress=stop_callback(stop_signals)), items
-            )
-            loss = (
-                mean_loss(task, model, items, on_progress=stop_callback(stop_signals)) if task.tracks_dev_loss else None
-            )
+            outputs = predict_items(task, model, items, on_progress=on_progress)
+            answers = task.merge_answers(outputs, items)
+            loss = mean_loss(task, model, items, on_progress=on_progress) if task.tracks_dev_loss else None
         except StopRequested:
             return None
-        task.tune(found, examples)
-        scores = score_answers(task, model, found, examples)
-        measured = {score.name: score.value for score in scores} | ({} if loss is None else {"loss": loss})
-        self.metrics_log.append(step=self.learner.step_count, dev=measured)
+        task.tune(answers, examples)
+        scores = score_answers(task, model, answers, examples)
+        dev_metrics = {score.name: score.value for score in scores} | ({} if loss is None else {"loss": loss})
+        self.metrics_log.append(step=self.learner.step_count, dev=dev_metrics)
         return {"scores": [vars(score) for score in scores], "loss": loss}
 
     def train(self, stop_signals: StopSignals) -> Iterator[Event]:
-        """Learn until there is a reason to stop: `finish_reason`, `pause_reason` or the signal in `stop_signals`."""
+        """Train until there is a reason to stop: `finish_reason`, `pause_reason` or a signal in `stop_signals`."""
         learner = self.learner
-        self.world.barrier()  # some read and tokenise longer than others; from here on they go in step
-        if learner.step_count:  # there may be a look that a signal kept from taking place
+        self.world.barrier()  # processes differ in preparation time; from here on they are in step
+        if learner.step_count:  # an evaluation may be due that a signal prevented
             yield from self._evaluate_and_save(stop_signals)
         while not (self.sync_stop_signal(stop_signals) or self.finish_reason() or self.pause_reason()):
             yield from self._fit_schedule()
@@ -187,31 +182,31 @@ class Trainer:
             yield self.save()
 
     def sync_stop_signal(self, stop_signals: StopSignals) -> int | None:
-        """The signal that any process was sent, which then counts for all; and the clock of the first."""
+        """Share a signal that any process received with all of them, and the clock of rank 0; returns the signal."""
         now = time.monotonic()
-        told = self.world.all_gather(
+        by_rank = self.world.all_gather(
             stop_signals.signal_number or 0, now - self.clock_started_at, now - self.last_saved_at
         )
-        self.seconds_on_clock, self.seconds_unsaved = told[0][1:]
-        asked = int(max(one[0] for one in told))
-        if asked:  # never taken back: one may have come just now, and will be heard of the next time
-            stop_signals.signal_number = asked
-        return asked or None
+        self.seconds_on_clock, self.seconds_unsaved = by_rank[0][1:]
+        signal_number = int(max(row[0] for row in by_rank))
+        if signal_number:  # never reset to None, since a signal may just have arrived, to be shared the next time
+            stop_signals.signal_number = signal_number
+        return signal_number or None
 
     def _fit_schedule(self) -> Iterator[Event]:
-        """Where train.fit_schedule is on, a schedule of as many steps as the time holds; one that becomes longer is saved at once."""
+        """With train.fit_schedule, fit the number of steps to the time limit; a longer schedule is saved at once."""
         config, learner, progress = self.prepared_run.config, self.learner, self.progress
         if not config.fit_schedule or learner.step_count == self.start_step:
             return
-        before, minutes = progress.fitted_steps, progress.minutes + self.seconds_on_clock / 60
-        longest = learner.batch_source.count_steps(config.epochs)
-        grown = self.schedule_fitter.plan(
-            progress, learner.step_count, minutes, max_minutes=config.max_minutes, max_steps=longest
+        old_steps, minutes = progress.fitted_steps, progress.minutes + self.seconds_on_clock / 60
+        max_steps = learner.batch_source.count_steps(config.epochs)
+        is_longer = self.schedule_fitter.plan(
+            progress, learner.step_count, minutes, max_minutes=config.max_minutes, max_steps=max_steps
         )
         learner.total_steps = progress.fitted_steps or learner.total_steps
-        if grown:
+        if is_longer:
             yield Message(
-                f"steps are faster than planned: the schedule has {progress.fitted_steps:,} steps instead of {before:,}, "
+                f"steps are faster than planned: schedule extended to {progress.fitted_steps:,} steps from {old_steps:,}, "
                 f"fitted to train.max_minutes = {progress.fitted_minutes:g} minutes"
             )
             yield self.save()
@@ -225,11 +220,11 @@ class Trainer:
             )
 
     def _skip_step(self, error: NonFiniteLoss) -> Message:
-        """Leave a step out of which nothing can be learnt, where that was asked for and has not happened too often."""
+        """Skip a step with a non-finite loss if train.on_nan is `skip`, up to MAX_SKIPPED_STEPS times; otherwise raise."""
         if self.prepared_run.config.on_nan == "stop":
             raise error
         if self.progress.skipped_steps >= MAX_SKIPPED_STEPS:
-            error.args = (f"{error} {MAX_SKIPPED_STEPS} steps were left out before, and no run leaves out more.",)
+            error.args = (f"{error} {MAX_SKIPPED_STEPS} steps have been skipped already, the maximum per run.",)
             raise error
         self.progress.skipped_steps += 1
         if self.world.is_first:
@@ -237,49 +232,53 @@ class Trainer:
             self.metrics_log.append(step=error.step, skipped_steps=self.progress.skipped_steps)
         self.learner.skip_step()
         return Message(
-            f"step {error.step:,} left out ({self.progress.skipped_steps} of at most {MAX_SKIPPED_STEPS}): the loss was {error.loss} and the "
-            f"gradient {error.grad_norm}; its examples are in {self.out / 'diverged.jsonl'}"
+            f"step {error.step:,} skipped ({self.progress.skipped_steps} of at most {MAX_SKIPPED_STEPS}): loss {error.loss}, "
+            f"gradient norm {error.grad_norm}; its examples are in {self.out / 'diverged.jsonl'}"
         )
 
     def _evaluate_and_save(self, stop_signals: StopSignals) -> Iterator[Event]:
-        """What follows a step: a look and a save, where they are due; whoever is asked to stop looks when going on."""
+        """Evaluate and save after a step if due; after a stop signal, the evaluation takes place when the run resumes."""
         best = False
         if self._should_evaluate() and not self.sync_stop_signal(stop_signals):
             try:
-                looked = self.evaluate(stop_signals)
+                evaluation = self.evaluate(stop_signals)
             except StopRequested:
                 return
-            best = looked.best
-            yield looked
+            best = evaluation.best
+            yield evaluation
         if best or (self.last_saved_step != self.learner.step_count and (self.finish_reason() or self._should_save())):
             yield self.save(best=best)
 
     def _should_evaluate(self) -> bool:
-        every, done, feed = self.prepared_run.config.eval_every, self.learner.step_count, self.learner.batch_source
-        if self.progress.last_eval_step == done:
+        every, step = self.prepared_run.config.eval_every, self.learner.step_count
+        epoch_at = self.learner.batch_source.epoch_at
+        if self.progress.last_eval_step == step:
             return False
-        if done >= self.learner.total_steps:
+        if step >= self.learner.total_steps:
             return True
-        return done % every == 0 if every else feed.epoch_at(done - 1) != feed.epoch_at(done)
+        return step % every == 0 if every else epoch_at(step - 1) != epoch_at(step)
 
     def _should_save(self) -> bool:
         every, minutes = self.prepared_run.config.save_every, self.prepared_run.config.save_minutes
-        due = self.seconds_unsaved > 60 * minutes if minutes else False
-        return due or (every > 0 and self.learner.step_count % every == 0)
+        is_time_due = self.seconds_unsaved > 60 * minutes if minutes else False
+        return is_time_due or (every > 0 and self.learner.step_count % every == 0)
 
     def finish_reason(self) -> str:
-        """Why the run is finished, if it is."""
-        patience = self.prepared_run.config.patience
-        progress = self.progress
+        """Why the run is finished: end of schedule or early stopping; empty if it is not."""
+        config, progress = self.prepared_run.config, self.progress
         if self.learner.step_count >= self.learner.total_steps:
-            short = 0 < progress.fitted_steps < self.learner.batch_source.count_steps(self.prepared_run.config.epochs)
-            fitted = f", fitted to train.max_minutes = {progress.fitted_minutes:g} minutes" if short else ""
-            slow = f" and shortened from {progress.planned_steps:,} steps, as steps and looks took longer"
-            return f"the end of the schedule{fitted}{slow if progress.fitted_steps < progress.planned_steps else ''}"
-        return "no better score for long" if patience and progress.evals_since_best >= patience else ""
+            reason, full_steps = "the end of the schedule", self.learner.batch_source.count_steps(config.epochs)
+            if 0 < progress.fitted_steps < full_steps:
+                reason += f", fitted to train.max_minutes = {progress.fitted_minutes:g} minutes"
+            if progress.fitted_steps < progress.planned_steps:
+                slow = "since steps and evaluations were slower than planned"
+                reason += f" and shortened from {progress.planned_steps:,} steps, {slow}"
+            return reason
+        is_early = 0 < config.patience <= progress.evals_since_best
+        return f"early stopping: {config.patience} evaluations without improvement" if is_early else ""
 
     def pause_reason(self) -> str:
-        """Why to stop for now, if there is a reason: a later call may go on."""
+        """Why to stop for now, train.max_steps or train.max_minutes, so that a later call may resume; empty if there is none."""
         config, minutes = self.prepared_run.config, self.progress.minutes + self.seconds_on_clock / 60
         if config.max_steps and self.learner.step_count >= config.max_steps:
             return f"train.max_steps = {config.max_steps}"
@@ -289,55 +288,53 @@ class Trainer:
 
 
 def _check_unicode_path(out: Path) -> None:
-    """Refuse a directory whose name is not Unicode, before anything is learnt: safetensors cannot write there."""
+    """Raise RunRefused, before training, if the path is not Unicode: safetensors cannot write there."""
     try:
         str(out).encode()
     except UnicodeEncodeError:
         shown = os.fsencode(out).decode("utf-8", "backslashreplace")
-        raise RunRefused(
-            f"{shown}: the name of this directory is not Unicode (UTF-8); give another with --out."
-        ) from None
+        raise RunRefused(f"{shown}: this path is not valid UTF-8; choose another directory with --out.") from None
 
 
 def _lock_on_first(out: Path, world: World) -> AbstractContextManager[str]:
-    """The run directory, which the first process owns for all."""
+    """Lock the run directory on rank 0, on behalf of all processes."""
     return lock_run(out) if world.is_first else nullcontext("")
 
 
 def run_training(prepared_run: PreparedRun, out: Path, *, disk: Disk | None = None) -> Generator[Event, None, None]:
-    """Train, or go on training; then write the best model and the report. Every process of a launcher runs this."""
+    """Train or resume training, then save the best model and the report. Every process of a distributed run calls it."""
     _check_unicode_path(out)
     with (
         disk_full_errors(out),
-        StopSignals() as stops,
+        StopSignals() as stop_signals,
         join_world(prepared_run.config.device) as world,
         _lock_on_first(out, world) as warning,
     ):
         if warning:
             yield Message(warning)
         check_ranks_agree(prepared_run, world)
-        out.mkdir(parents=True, exist_ok=True)  # of a process on another machine
+        out.mkdir(parents=True, exist_ok=True)  # for a process on another machine
         if prepared_run.splits.rejects and world.is_first:
             write_rejects(prepared_run.splits.rejects, out / "bad_records.jsonl")
         yield from map(Message, write_shards_once(prepared_run, out / "tokens", world))
-        work = Trainer(prepared_run, out, world, disk=disk)
-        yield from work.resume()
-        if not work.start_step and (warning := check_example_count(prepared_run)):
+        trainer = Trainer(prepared_run, out, world, disk=disk)
+        yield from trainer.resume()
+        if not trainer.start_step and (warning := check_example_count(prepared_run)):
             yield Message(warning)
-        # weights and two moments of each, and while one checkpoint is written the one before is there
-        room = 2 * 3 * bytes_needed({"model": work.learner.checkpoint_tensors()["model"]})
-        if not (work.finish_reason() or work.pause_reason()):
-            world.run_on_first(partial(work.checkpoints.check_free_space, room))
+        # weights and two moments of each, twice, since the previous checkpoint stays until the next one is complete
+        space = 2 * 3 * bytes_needed({"model": trainer.learner.checkpoint_tensors()["model"]})
+        if not (trainer.finish_reason() or trainer.pause_reason()):
+            world.run_on_first(partial(trainer.checkpoints.check_free_space, space))
         world.run_on_first(partial(write_settings, out / "config.toml", prepared_run))
         try:
-            yield from work.train(stops)
-            if not work.sync_stop_signal(stops):
-                yield from finish(work, stops)
+            yield from trainer.train(stop_signals)
+            if not trainer.sync_stop_signal(stop_signals):
+                yield from finish(trainer, stop_signals)
                 return
         except NonFiniteLoss as error:
             if world.is_first:
-                write_bad_batch(error, out, prepared_run.model, overwrite=not work.progress.skipped_steps)
+                write_bad_batch(error, out, prepared_run.model, overwrite=not trainer.progress.skipped_steps)
             raise
         except StopRequested:
             pass
-        yield RunResult("a signal", work.learner.step_count, {}, stops.signal_number)
+        yield RunResult("a signal", trainer.learner.step_count, {}, stop_signals.signal_number)

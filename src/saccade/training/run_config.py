@@ -1,4 +1,4 @@
-"""The settings of a run as a file: three small tables, each value as it was used, and where the data came from."""
+"""config.toml: the resolved settings of a run in the tables [model], [task] and [train], and its data in [run]."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def collect_settings(prepared_run: "PreparedRun") -> dict[str, Any]:
-    """The resolved run; TOML has no nothing, so what is not set is left out."""
+    """The tables of config.toml; values of None are dropped, since TOML has no null."""
     tables = {
         "run": {
             "task": prepared_run.task.name,
@@ -36,7 +36,7 @@ def collect_settings(prepared_run: "PreparedRun") -> dict[str, Any]:
 
 
 def write_settings(path: Path, prepared_run: "PreparedRun") -> None:
-    """config.toml, in one stroke."""
+    """Write config.toml atomically."""
     text = tomli_w.dumps(collect_settings(prepared_run))
     temporary = path.with_suffix(".part")
     temporary.write_text(text, encoding="utf-8")

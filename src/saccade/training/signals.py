@@ -1,4 +1,4 @@
-"""The first request to stop is a flag, so that the loop can finish its step and save; the second acts at once."""
+"""Handles SIGINT and SIGTERM: the first signal sets a flag, so that the loop finishes its step and saves; a second one kills."""
 
 import signal
 import threading
@@ -6,13 +6,13 @@ from time import monotonic
 from types import FrameType, TracebackType
 from typing import Any
 
-ECHO_SECONDS = 1.0  # seconds in which a launcher passes on what the terminal has already sent to everyone
+ECHO_SECONDS = 1.0  # in which a launcher may forward a signal that the terminal has already sent to all processes
 
 
 class StopSignals:
-    """Hears SIGINT and SIGTERM while it is open; outside the main thread, where nobody can, it does nothing.
+    """A context manager that catches SIGINT and SIGTERM; outside the main thread, where Python cannot, it does nothing.
 
-    A signal that was ignored before stays ignored: a shell starts its background jobs so, and Ctrl-C is not meant for them.
+    A signal that was ignored before stays ignored: shells start background jobs that way, so that Ctrl-C does not stop them.
 
     >>> with StopSignals() as stops:
     ...     signal.raise_signal(signal.SIGTERM)
@@ -21,7 +21,7 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        self.signal_number: int | None = None  # the number of the signal
+        self.signal_number: int | None = None  # of the first signal received
         self._received_at = 0.0
         self._previous_handlers: dict[int, Any] = {}
 
@@ -43,5 +43,5 @@ class StopSignals:
         if self.signal_number is None:
             self.signal_number, self._received_at = number, monotonic()
         elif number == self.signal_number or monotonic() - self._received_at > ECHO_SECONDS:
-            signal.signal(number, signal.SIG_DFL)  # the process ends here, as one that never listened would
+            signal.signal(number, signal.SIG_DFL)  # the process ends here, as without a handler
             signal.raise_signal(number)

@@ -1,4 +1,4 @@
-"""The report of a run, made of what it left: curves, scores, what was mistaken for what, the worst answers, a few pictures."""
+"""Collects the content of report.html from a finished run: facts, curves, scores, confusions, worst examples, attention maps."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
 MAX_WORST_EXAMPLES = 20
 MAX_MAP_EXAMPLES = 3
-MAX_WINDOW_TOKENS = 32  # tokens of a running text in a picture
+MAX_WINDOW_TOKENS = 32  # tokens of a window of running text in an attention map
 
 
 def write_run_report(
     trainer: "Trainer", model: Model, result: "RunResult", answered: dict[str, tuple[list[Any], list[Example]]]
 ) -> None:
-    """Write report.html of a run that has ended."""
-    ready = trainer.prepared_run
+    """Write report.html of a finished run."""
+    prepared_run = trainer.prepared_run
     split = "test" if "test" in answered else "dev"
-    found, examples = answered.get(split, ([], []))
+    answers, examples = answered.get(split, ([], []))
     write_report(
         trainer.out / "report.html",
-        title=f"{ready.task.name}: {trainer.out.name}",
+        title=f"{prepared_run.task.name}: {trainer.out.name}",
         facts=_run_facts(trainer, model, result),
         metrics=[*trainer.metrics_log.read(), *_throughput_rows(trainer.speed_log.read())],
         scores=[*(f"{name}: {score}" for name, scores in result.scores.items() for score in scores), *result.notes],
-        confusion=_count_confusions(ready.task, found, examples),
-        examples=_worst_examples(ready.task, found, examples),
-        maps=_attention_heatmaps(ready.task, model, examples),
+        confusion=_count_confusions(prepared_run.task, answers, examples),
+        examples=_worst_examples(prepared_run.task, answers, examples),
+        maps=_attention_heatmaps(prepared_run.task, model, examples),
     )
 
 
 def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tuple[str, str]]:
-    ready = trainer.prepared_run
+    prepared_run, job = trainer.prepared_run, trainer.prepared_run.job
     count = sum(p.numel() for p in model.parameters())
     return [
-        ("task", ready.task.name),
-        ("data", ", ".join(ready.job.data) or f"the sample {ready.task.sample}"),
-        ("training examples", f"{len(ready.splits.train.examples):,}"),
-        ("held-out examples", f"{len(ready.splits.dev.examples):,}"),
+        ("task", prepared_run.task.name),
+        ("data", ", ".join(job.data) or f"sample dataset {prepared_run.task.sample}"),
+        ("training examples", f"{len(prepared_run.splits.train.examples):,}"),
+        ("held-out examples", f"{len(prepared_run.splits.dev.examples):,}"),
         ("model", f"{model.family.name}, {count:,} parameters"),
-        ("begun from", ready.job.model if ready.job.model and "/" in ready.job.model else "new weights"),
+        ("initial weights", job.model if "/" in job.model else "random"),
         ("steps", f"{result.steps:,} of {trainer.learner.total_steps:,}"),
-        ("ended by", result.stop_reason),
+        ("stop reason", result.stop_reason),
         ("minutes", f"{trainer.progress.minutes:.1f}"),
-        ("seed", str(ready.config.seed)),
+        ("seed", str(prepared_run.config.seed)),
     ]
 
 
@@ -62,27 +62,27 @@ def _throughput_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _count_confusions(
-    task: Task, found: Sequence[Any], examples: Sequence[Example]
+    task: Task, answers: Sequence[Any], examples: Sequence[Example]
 ) -> tuple[list[str], list[list[int]]] | None:
-    """What was mistaken for what, where answers are classes."""
-    pairs = [task.confusion_pair(answer, example) for answer, example in zip(found, examples, strict=True)]
-    told = [pair for pair in pairs if pair is not None]
-    if not told:
+    """Class names and confusion counts; None if the predictions are not classes."""
+    pairs = [task.confusion_pair(answer, example) for answer, example in zip(answers, examples, strict=True)]
+    classes = [pair for pair in pairs if pair is not None]
+    if not classes:
         return None
-    counts = confusion_matrix([gold for gold, _ in told], [said for _, said in told])
+    counts = confusion_matrix([gold for gold, _ in classes], [predicted for _, predicted in classes])
     return [str(name) for name in counts.labels], [list(map(int, row)) for row in counts.counts]
 
 
-def _worst_examples(task: Task, found: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:
-    """Wrong answers, the surest first; for what has no sureness, in their order."""
-    wrong = (task.error_row(answer, example) for answer, example in zip(found, examples, strict=True))
-    rows = sorted((one for one in wrong if one is not None), key=lambda one: -one.confidence)
-    return [one.cells for one in rows[:MAX_WORST_EXAMPLES]]
+def _worst_examples(task: Task, answers: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:
+    """Wrong predictions, most confident first; in their original order if the task has no confidence."""
+    wrong = (task.error_row(answer, example) for answer, example in zip(answers, examples, strict=True))
+    rows = sorted((row for row in wrong if row is not None), key=lambda row: -row.confidence)
+    return [row.cells for row in rows[:MAX_WORST_EXAMPLES]]
 
 
 def _attention_heatmaps(task: Task, model: Model, examples: Sequence[Example]) -> list[HeatmapData]:
-    """The last attention that tells something, over the first few short examples."""
-    if task.is_text_stream:  # an example is a window, and a few of its tokens are enough to be read
+    """Attention maps of the last layer, cross-attention if there is any, for a few short examples."""
+    if task.is_text_stream:  # an example is a window of the text; its first tokens are enough for a map
         windows = [example["ids"] for example in examples[:MAX_MAP_EXAMPLES] if "ids" in example]
         items = [Item(Example({}), ids[:MAX_WINDOW_TOKENS], gold=ids[1 : MAX_WINDOW_TOKENS + 1]) for ids in windows]
     else:
@@ -92,8 +92,8 @@ def _attention_heatmaps(task: Task, model: Model, examples: Sequence[Example]) -
     out: list[HeatmapData] = []
     for item in items:
         looks = collect_attention_maps(task, model, item)
-        across = [look for look in looks if "across" in look.name]
-        for look in (across or looks)[-1:]:
+        cross = [look for look in looks if "across" in look.name]
+        for look in (cross or looks)[-1:]:
             out.append(_heatmap_data(look))
     return out
 

@@ -1,4 +1,4 @@
-"""BART: an encoder and a decoder with learned positions, norm after each branch (Lewis et al. 2020, arXiv 1910.13461)."""
+"""BART: an encoder-decoder with learned positions and post-norm (Lewis et al. 2020, arXiv 1910.13461)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,7 @@ class Config:
 
 
 class Bart(EncoderDecoder):
-    """One table of words for both sides and the output; what enters a stack is normalised and dropped."""
+    """One embedding matrix for encoder, decoder and output; LayerNorm and dropout follow the embeddings."""
 
     def __init__(self, config: Config):
         words = TokenEmbedding(config.vocab, config.width, scale_embeddings=config.scale_embeddings)
@@ -62,25 +62,25 @@ class Bart(EncoderDecoder):
 
 
 def encoder_layers(config: Config) -> list[Layer]:
-    """Look around, think; norm after each."""
+    """Post-norm layers of self-attention and feed-forward."""
 
-    def one() -> Layer:
-        think = FeedForward(config.width, config.ffn_width, config.activation, dropout=config.ffn_dropout)
-        look = _make_attention(config, config.heads)
-        return make_layer(look, think, width=config.width, norm_first=False, dropout=config.dropout)
+    def make_encoder_layer() -> Layer:
+        feedforward = FeedForward(config.width, config.ffn_width, config.activation, dropout=config.ffn_dropout)
+        attention = _make_attention(config, config.heads)
+        return make_layer(attention, feedforward, width=config.width, norm_first=False, dropout=config.dropout)
 
-    return [one() for _ in range(config.layers)]
+    return [make_encoder_layer() for _ in range(config.layers)]
 
 
 def decoder_layers(config: Config) -> list[Layer]:
-    """Look back, look across, think; norm after each."""
+    """Post-norm layers of causal self-attention, cross-attention and feed-forward."""
 
-    def one() -> Layer:
-        think = FeedForward(config.width, config.decoder_ffn_width, config.activation, dropout=config.ffn_dropout)
-        back, across = _make_attention(config, config.decoder_heads), _make_attention(config, config.decoder_heads)
-        return make_layer(back, think, across, width=config.width, norm_first=False, dropout=config.dropout)
+    def make_decoder_layer() -> Layer:
+        feedforward = FeedForward(config.width, config.decoder_ffn_width, config.activation, dropout=config.ffn_dropout)
+        attention, cross = _make_attention(config, config.decoder_heads), _make_attention(config, config.decoder_heads)
+        return make_layer(attention, feedforward, cross, width=config.width, norm_first=False, dropout=config.dropout)
 
-    return [one() for _ in range(config.decoder_layers)]
+    return [make_decoder_layer() for _ in range(config.decoder_layers)]
 
 
 def _make_attention(config: Config, heads: int) -> Attention:
@@ -157,7 +157,7 @@ FAMILY = Family(
     weight_map=lambda config: {**SHARED_EMBEDDING_WEIGHT_MAP, **INPUT_WEIGHT_MAP, **LAYER_WEIGHT_MAP},
     config_keys=CONFIG_KEYS,
     required_values=REQUIRED_VALUES | {"normalize_embedding": True, "static_position_embeddings": False},
-    derived_keys=lambda config: {"forced_eos_token_id": None},  # the published class would take 2
+    derived_keys=lambda config: {"forced_eos_token_id": None},  # the default of the published class is 2
     prefix="model.",
     unprefixed=("final_logits_bias", r"lm_head\.weight"),
     optional_tensors=("head.shift",),

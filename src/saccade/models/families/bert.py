@@ -1,4 +1,4 @@
-"""BERT: an encoder of words, segments and learned positions, norm after each branch (Devlin et al. 2019, arXiv 1810.04805)."""
+"""BERT: an encoder with segment embeddings, learned positions and post-norm (Devlin et al. 2019, arXiv 1810.04805)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from saccade.parts.multihead_attention import Attention
 from saccade.parts.position import Learned, Position
 from saccade.parts.stack import Stack
 
-AttentionFactory = Callable[[int], nn.Module]  # the number of a layer -> its attention
+AttentionFactory = Callable[[int], nn.Module]  # layer index -> attention module
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Config:
 
 
 class Bert(nn.Module):
-    """Words, segments and positions, summed and normalised; then the stack."""
+    """The sum of token, segment and position embeddings, LayerNorm, then the encoder stack."""
 
     def __init__(self, config: Config, position: Learned | None = None, make_attention: AttentionFactory | None = None):
         super().__init__()
@@ -54,28 +54,28 @@ class Bert(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
-        assert isinstance(text, Text), "BERT reads text"
+        assert isinstance(text, Text), "BERT takes text"
         return self.stack(self.segments(self.words(text.tokens), text.segment_ids), text.layout)
 
 
 def make_encoder_stack(config, position: Position, make_attention: AttentionFactory | None = None) -> Stack:
-    """BERT's encoder, for all who have it: what enters is normalised and dropped, every branch is normalised after.
+    """BERT's encoder stack, shared by several families: LayerNorm and dropout after the embeddings, then post-norm layers.
 
-    `look` makes the attention of each layer where it is another than BERT's.
+    `make_attention` makes the attention of each layer; the default is BERT's.
     """
     norm = partial(nn.LayerNorm, eps=config.eps)
     drop = config.attention_dropout if config.use_attention_dropout else 0.0
-    make_attention = make_attention or (lambda number: Attention(config.width, config.heads, ScaledDot(dropout=drop)))
+    make_attention = make_attention or (lambda index: Attention(config.width, config.heads, ScaledDot(dropout=drop)))
     layers = [
         make_layer(
-            make_attention(number),
+            make_attention(index),
             FeedForward(config.width, config.ffn_width, config.activation),
             width=config.width,
             norm_first=False,
             norm=norm,
             dropout=config.dropout,
         )
-        for number in range(config.layers)
+        for index in range(config.layers)
     ]
     return Stack(layers, FULL, position, enter=nn.Sequential(norm(config.width), Dropout(config.dropout)))
 
@@ -113,7 +113,7 @@ CONFIG_KEYS = {
 
 
 class Activation(nn.Module):
-    """A named activation between two layers of a head."""
+    """An activation function by name, as a module."""
 
     def __init__(self, name: str):
         super().__init__()
@@ -124,12 +124,12 @@ class Activation(nn.Module):
 
 
 def classifier_dropout(config) -> float:
-    """How much is dropped before the scores of labels and tags."""
+    """The dropout rate before the output layer of classification and tagging heads."""
     return config.dropout if config.classifier_dropout is None else config.classifier_dropout
 
 
 def lm_head(config, body, labels: int = 0) -> LMHead:
-    """A dense layer and a norm, then the words' own vectors."""
+    """The masked-LM head: a dense layer, activation and LayerNorm, then logits tied to the token embeddings."""
     between = nn.Sequential(
         nn.Linear(config.width, config.width), Activation(config.activation), nn.LayerNorm(config.width, eps=config.eps)
     )
@@ -137,7 +137,7 @@ def lm_head(config, body, labels: int = 0) -> LMHead:
 
 
 def label_head(config: Config, body: Bert, labels: int) -> ClassificationHead:
-    """The first token, through a dense layer and tanh."""
+    """The classification head: the first token, through a dense layer and tanh."""
     between = nn.Sequential(nn.Linear(config.width, config.width), nn.Tanh())
     return ClassificationHead(
         config.width, labels, pool=FirstTokenPool(), between=between, dropout=classifier_dropout(config)
@@ -145,7 +145,7 @@ def label_head(config: Config, body: Bert, labels: int) -> ClassificationHead:
 
 
 def unused_pooler(config) -> ExtraTensors:
-    """A dense layer that the published body has for its summary; here it belongs to the head that uses it."""
+    """The pooler of the published body, which it has with any head; here it is part of the classification head."""
     return extra_dense("pooler.dense", config.width)
 
 

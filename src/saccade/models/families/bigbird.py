@@ -1,6 +1,6 @@
-"""BigBird: BERT for long texts; blocks of tokens see their neighbours, the first and the last block, and a few at random.
+"""BigBird: BERT for long texts with block-sparse attention to neighbouring, first and last, and random blocks.
 
-Zaheer et al. 2020, arXiv 2007.14062. A text that is hardly longer than what each token would see is seen whole.
+Zaheer et al. 2020, arXiv 2007.14062. A text hardly longer than what each token would attend to gets full attention.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Config(bert.Config):
 
 
 class BigBird(Bert):
-    """BERT with sparse looks; dropout stands before the first norm."""
+    """BERT with block-sparse attention; after the embeddings, dropout comes before LayerNorm."""
 
     def __init__(self, config: Config):
         super().__init__(
@@ -48,23 +48,23 @@ class BigBird(Bert):
 
 
 def layer_mechanism(config: Config, number: int) -> Mechanism:
-    """How layer `number` looks; each layer draws random blocks of its own, the same for every text."""
+    """The attention mechanism of layer `number`; each layer has its own random blocks, the same for every text."""
     drop = config.attention_dropout if config.use_attention_dropout else 0.0
     if not config.block_sparse:
         return ScaledDot(dropout=drop)
     if config.block_size < 1 or config.random_blocks < 0:
         raise ModelError(
-            f"A block has 1 token or more, random blocks are 0 or more; got {config.block_size}, {config.random_blocks}."
+            f"block_size must be 1 or more and random_blocks 0 or more; got {config.block_size} and {config.random_blocks}."
         )
     random = RandomBlocks(number, config.block_size, config.random_blocks, config.heads)
-    # three neighbours, two ends, and room for twice the random ones
+    # a text of up to this many blocks gets full attention: three neighbours, two ends, and twice the random blocks
     return BlockSparse(
         config.heads, pattern=BigBirdPattern(random, max_full_blocks=5 + 2 * config.random_blocks), dropout=drop
     )
 
 
 def label_head(config: Config, body: Bert, labels: int) -> ClassificationHead:
-    """The first token, through a dense layer and the model's own activation, with dropout on both sides."""
+    """The classification head: the first token, through a dense layer and the activation, with dropout before and after."""
     dense = nn.Linear(config.width, config.width)
     between = nn.Sequential(Dropout(classifier_dropout(config)), dense, Activation(config.activation))
     return ClassificationHead(
@@ -73,15 +73,14 @@ def label_head(config: Config, body: Bert, labels: int) -> ClassificationHead:
 
 
 class DeepSpanHead(nn.Module):
-    """One more feed-forward, then where the answer begins and where it ends."""
+    """A span head with a feed-forward layer before the start and end scores."""
 
     def __init__(self, config: Config):
         super().__init__()
-        think = nn.Sequential(
-            Dropout(config.dropout), FeedForward(config.width, config.ffn_width, config.activation)
-        )  # the residual connection goes past both
+        feedforward = FeedForward(config.width, config.ffn_width, config.activation)
+        branch = nn.Sequential(Dropout(config.dropout), feedforward)  # the residual connection bypasses both
         norm = nn.LayerNorm(config.width, eps=config.eps)
-        self.think = Sublayer(think, norm, norm_first=False, dropout=config.dropout)
+        self.think = Sublayer(branch, norm, norm_first=False, dropout=config.dropout)
         self.read = SpanHead(config.width)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -92,11 +91,11 @@ ATTENTION_TYPES = {True: "block_sparse", False: "original_full"}
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """The published name of the attention as yes or no."""
+    """Turn the published `attention_type` into a bool."""
     kind = raw.get("attention_type", "block_sparse")
     if kind not in ATTENTION_TYPES.values():
         raise ModelError(
-            f"bigbird: attention_type = {kind!r} is not known; it is {' or '.join(ATTENTION_TYPES.values())}."
+            f"bigbird: unknown attention_type = {kind!r}; expected {' or '.join(ATTENTION_TYPES.values())}."
         )
     return raw | {"attention_type": kind == ATTENTION_TYPES[True]}
 

@@ -1,17 +1,17 @@
-"""Captioners: words out of a picture, in three ways that differ in what sees and in what writes.
+"""Image captioning models: three encoder-decoders.
 
-- `captioner_rnn`: convolutions make a grid of features, and a recurrent decoder looks at the grid before each word (Show,
-  Attend and Tell, Xu et al. 2015, arXiv 1502.03044). The look is soft, or hard (`hard_attention`): one cell, drawn by
-  chance, learnt from reward.
-- `captioner_transformer`: the same convolutions, then a transformer's encoder and decoder.
-- `captioner_vit`: a transformer alone, on squares of pixels.
+- `captioner_rnn`: a CNN makes a grid of features, and a recurrent decoder attends to the grid before each token (Show,
+  Attend and Tell, Xu et al. 2015, arXiv 1502.03044). Attention is soft, or hard (`hard_attention`): one sampled cell, trained
+  by reinforcement learning.
+- `captioner_transformer`: the same CNN, then a transformer encoder and decoder.
+- `captioner_vit`: a transformer on image patches, without a CNN.
 
-Hard attention learns with `record_draws` and `reinforce_loss`; the reward is what the caption gained in probability:
+Hard attention is trained with `record_draws` and `reinforce_loss`; the reward is the log-probability of the caption:
 
     with record_draws(model) as log:
         scores = teacher_forced_logits(model, batch)
-    likely = -cross_entropy(scores, ...)                         # (B,), of each caption
-    loss = -likely.mean() + reinforce_loss(log, likely.detach(), baseline=running_mean)
+    log_probs = -cross_entropy(scores, ...)                      # (B,), of each caption
+    loss = -log_probs.mean() + reinforce_loss(log, log_probs.detach(), baseline=running_mean)
 """
 
 from dataclasses import dataclass, replace
@@ -50,22 +50,24 @@ class Config:
 
     @property
     def grid_size(self) -> int:
-        """Rows and columns of the grid."""
+        """Number of rows and columns of the feature grid."""
         if self.image_size % self.cell_size:
             raise ModelError(
-                f"Cells of {self.cell_size} pixels do not tile a picture of {self.image_size}; choose a divisor."
+                f"cell_size {self.cell_size} does not divide image_size {self.image_size}; choose a divisor."
             )
         return self.image_size // self.cell_size
 
 
 class ConvEncoder(nn.Module):
-    """A grid of features: each stage halves the picture, until a cell is one vector, (B, rows, columns, W)."""
+    """A CNN that makes a grid of features (B, rows, columns, W); each stage halves the resolution."""
 
     def __init__(self, config: Config):
         super().__init__()
         stages = config.cell_size.bit_length() - 1
         if 2**stages != config.cell_size:
-            raise ModelError(f"Each stage halves the picture, so a cell is a power of two; got {config.cell_size}.")
+            raise ModelError(
+                f"cell_size must be a power of two, since each stage halves the image; got {config.cell_size}."
+            )
         sizes = senet.Config(
             block_type=config.block_type,
             channels=config.channels,
@@ -80,7 +82,7 @@ class ConvEncoder(nn.Module):
 
 
 class RNNCaptioner(nn.Module):
-    """A recurrent decoder that starts from the mean of the grid and looks at its cells before each word."""
+    """A recurrent decoder whose first state is the mean of the grid, and which attends to its cells before each token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -88,8 +90,8 @@ class RNNCaptioner(nn.Module):
         sizes = rnn.Config(config.vocab, config.width, dropout=config.dropout, decoder_start_id=config.decoder_start_id)
         self.eye = ConvEncoder(config)
         self.bridge = rnn.Bridge(sizes, config.width)
-        look = Spatial(Additive(config.width, normalizer=Hard() if config.hard_attention else None))
-        self.decoder = rnn.RNNDecoder(sizes, look)
+        attention = Spatial(Additive(config.width, normalizer=Hard() if config.hard_attention else None))
+        self.decoder = rnn.RNNDecoder(sizes, attention)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         grid = self.eye(_pixels(batch))
@@ -107,7 +109,7 @@ class RNNCaptioner(nn.Module):
 
 
 class TransformerCaptioner(EncoderDecoder):
-    """A transformer's encoder on vectors of a picture, which `eye` makes, and its decoder on words."""
+    """A transformer encoder on the image features from `eye`, and a transformer decoder."""
 
     def __init__(self, config: Config, eye: nn.Module):
         sizes = transformer.Config(
@@ -132,9 +134,9 @@ class TransformerCaptioner(EncoderDecoder):
     def start(self, batch: Batch) -> tuple[State, Text]:
         pixels = _pixels(batch)
         rows, columns = pixels.shape[-2:]
-        if rows != self.image_size or columns != self.image_size:  # its grid of positions has one size
+        if rows != self.image_size or columns != self.image_size:  # the grid of learned positions has a fixed size
             raise ModelError(
-                f"This captioner reads {self.image_size} x {self.image_size} pixels; got {rows} x {columns}. Resize them."
+                f"This model takes images of {self.image_size} x {self.image_size} pixels; got {rows} x {columns}. Resize them."
             )
         state = State()
         memory = state.put("memory", self.encoder(self.eye(pixels)), axis=1)
@@ -143,24 +145,24 @@ class TransformerCaptioner(EncoderDecoder):
 
 
 class FlattenGrid(nn.Module):
-    """A grid as a sequence, row by row."""
+    """Flattens a grid into a sequence, row by row."""
 
     def forward(self, grid: Tensor) -> Tensor:
         return grid.flatten(1, 2)
 
 
 def build_conv_captioner(config: Config) -> TransformerCaptioner:
-    """Convolutions, then a transformer."""
+    """Build `captioner_transformer`."""
     return TransformerCaptioner(config, nn.Sequential(ConvEncoder(config), FlattenGrid()))
 
 
 def build_vit_captioner(config: Config) -> TransformerCaptioner:
-    """A transformer alone."""
+    """Build `captioner_vit`."""
     return TransformerCaptioner(config, PatchEmbedding(config.cell_size, config.channels, config.width))
 
 
 def _pixels(batch: Batch) -> Tensor:
-    assert isinstance(batch.source, Image), "a captioner looks at pictures"
+    assert isinstance(batch.source, Image), "a captioner takes images"
     return batch.source.pixels
 
 

@@ -1,7 +1,7 @@
-"""DALL-E: a picture as the continuation of a text, one code after the other (Ramesh et al. 2021, arXiv 2102.12092).
+"""DALL-E: text-to-image generation with a decoder that continues a text with image codes (Ramesh et al. 2021, arXiv 2102.12092).
 
-An autoencoder turns pictures into codes; a decoder then learns text and codes as one sequence over one vocabulary: the words,
-a token that begins the picture, and the codes. After that token only codes are possible.
+An autoencoder turns images into codes; a decoder then models text and codes as one sequence over one vocabulary: the text
+tokens, a token that starts the image, and the codes. After that token only codes are possible.
 
     rows = generate(model.eval(), Batch(text), stop_ids=None, max_new_tokens=model.codes_per_image)
     pixels = model.decode_images(rows)                   # (B, channels, size, size)
@@ -47,7 +47,7 @@ class Config:
 
 
 class DallE(nn.Module):
-    """Text in, codes out; `autoencoder` is trained first and then left as it is."""
+    """A decoder from text to image codes; `autoencoder` is trained first and then frozen."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -55,17 +55,16 @@ class DallE(nn.Module):
             raise ModelError(f"Unknown quantizer {config.quantizer!r}; {suggest(config.quantizer, list(QUANTIZERS))}")
         if config.image_size % config.cell_size:
             raise ModelError(
-                f"Squares of {config.cell_size} do not tile a picture of {config.image_size}; choose a divisor."
+                f"cell_size {config.cell_size} does not divide image_size {config.image_size}; choose a divisor."
             )
         self.width, self.grid_size = config.width, config.image_size // config.cell_size
-        self.image_start_id = config.vocab  # words come first, then this, then the codes
-        choice = QUANTIZERS[config.quantizer](config.codebook_size, config.code_width)
-        self.autoencoder = DiscreteAutoencoder(choice, channels=config.channels, cell_size=config.cell_size)
-        every = config.vocab + 1 + config.codebook_size
-        self.words = TokenEmbedding(every, config.width)
-        self.place = LearnedGrid(
-            self.grid_size, self.grid_size, config.width
-        )  # besides its number in the text, a code has a row and column
+        self.image_start_id = config.vocab  # after the text tokens and before the codes
+        quantizer = QUANTIZERS[config.quantizer](config.codebook_size, config.code_width)
+        self.autoencoder = DiscreteAutoencoder(quantizer, channels=config.channels, cell_size=config.cell_size)
+        joint_vocab = config.vocab + 1 + config.codebook_size
+        self.words = TokenEmbedding(joint_vocab, config.width)
+        # row and column of a code, in addition to its position in the sequence
+        self.place = LearnedGrid(self.grid_size, self.grid_size, config.width)
         sizes = transformer.Config(
             width=config.width,
             layers=config.layers,
@@ -76,54 +75,56 @@ class DallE(nn.Module):
         self.stack = transformer.make_stack(
             sizes, CAUSAL, Learned(config.max_positions + 1 + self.codes_per_image, config.width)
         )
-        self.head = LMHead(config.width, every, tied_embedding=self.words.vectors)
+        self.head = LMHead(config.width, joint_vocab, tied_embedding=self.words.vectors)
 
     @property
     def codes_per_image(self) -> int:
-        """How many codes make a picture."""
+        """Number of codes per image."""
         return self.grid_size**2
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         text = batch.source
-        assert isinstance(text, Text), "a painter reads text"
-        begin = torch.full_like(text.tokens[:, :1], self.image_start_id)
-        keep = None if text.keep is None else torch.cat([text.keep, torch.ones_like(begin, dtype=torch.bool)], dim=1)
-        return State(), Text(torch.cat([text.tokens, begin], dim=1), keep)
+        assert isinstance(text, Text), "DALL-E takes text"
+        image_start = torch.full_like(text.tokens[:, :1], self.image_start_id)
+        keep = (
+            None if text.keep is None else torch.cat([text.keep, torch.ones_like(image_start, dtype=torch.bool)], dim=1)
+        )
+        return State(), Text(torch.cat([text.tokens, image_start], dim=1), keep)
 
     def hidden_states(self, text: Text, state: State) -> Tensor:
         return self.stack(self._embed(text, state), Layout(text.keep), state)
 
     def step(self, text: Text, state: State) -> Tensor:
         scores = self.head(self.hidden_states(text, state))
-        painting = (text.tokens >= self.image_start_id).unsqueeze(-1)  # once it has begun, only codes follow
-        codes = torch.arange(scores.size(-1), device=scores.device) > self.image_start_id
-        return scores.masked_fill(painting & ~codes, -torch.inf)
+        in_image = (text.tokens >= self.image_start_id).unsqueeze(-1)  # after the start token only codes may follow
+        is_code = torch.arange(scores.size(-1), device=scores.device) > self.image_start_id
+        return scores.masked_fill(in_image & ~is_code, -torch.inf)
 
     def encode_image(self, pixels: Tensor) -> Text:
-        """A picture as what the painter should write."""
+        """Turn images (B, channels, rows, columns) into their codes, as target sequences."""
         with torch.no_grad():
             return Text(self.autoencoder.encode(pixels).flatten(1) + self.image_start_id + 1)
 
     def decode_images(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """What was written, as pixels."""
-        short = [len(row) for row in rows if len(row) != self.codes_per_image]
-        if short:
+        """Turn generated codes into pixels."""
+        wrong_lengths = [len(row) for row in rows if len(row) != self.codes_per_image]
+        if wrong_lengths:
             raise ModelError(
-                f"A picture has {self.codes_per_image} codes; got {short[0]}. "
+                f"An image has {self.codes_per_image} codes; got {wrong_lengths[0]}. "
                 f"Generate with max_new_tokens={self.codes_per_image}."
             )
         codes = torch.tensor(rows, device=self.words.vectors.weight.device) - self.image_start_id - 1
         return self.autoencoder.decode(codes.view(-1, self.grid_size, self.grid_size))
 
     def _embed(self, text: Text, state: State) -> Tensor:
-        """Words and codes as vectors; a code is told its row and column, counted from what was painted before."""
+        """Embed tokens and codes; a code also gets the embedding of its row and column, counted from the codes before it."""
         vectors = self.words(text.tokens)
-        code = text.tokens > self.image_start_id
-        code = code if text.keep is None else code & text.keep
-        before = state.get_or_make("painted", lambda: code.new_zeros(len(code), dtype=torch.long), axis=None)
-        painted = before[:, None] + code.long().cumsum(1)
-        state.put("painted", painted[:, -1])
-        return torch.where(code.unsqueeze(-1), self.place.add_to_input(vectors, painted - 1), vectors)
+        is_code = text.tokens > self.image_start_id
+        is_code = is_code if text.keep is None else is_code & text.keep
+        previous = state.get_or_make("painted", lambda: is_code.new_zeros(len(is_code), dtype=torch.long), axis=None)
+        count = previous[:, None] + is_code.long().cumsum(1)
+        state.put("painted", count[:, -1])
+        return torch.where(is_code.unsqueeze(-1), self.place.add_to_input(vectors, count - 1), vectors)
 
 
 IMAGE_GENERATOR = Capabilities(Modality.TEXT, Generates.IMAGE_CODES)

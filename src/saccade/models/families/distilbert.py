@@ -1,4 +1,4 @@
-"""DistilBERT: BERT with half the layers and no segments, taught by BERT itself (Sanh et al. 2019, arXiv 1910.01108)."""
+"""DistilBERT: BERT with half the layers and no segments, trained by distillation (Sanh et al. 2019, arXiv 1910.01108)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,11 +30,11 @@ class Config:
     span_dropout: float = 0.1  # Dropout rate before a question-answering head.
     attention_dropout: float = 0.1  # Dropout rate of attention weights; needs `use_attention_dropout`.
     use_attention_dropout: bool = False  # Apply attention dropout in training; off: attention weights get no dropout.
-    eps: ClassVar[float] = 1e-12  # the published form leaves no choice
+    eps: ClassVar[float] = 1e-12  # fixed in the published model
 
 
 class DistilBert(nn.Module):
-    """Words and positions, summed and normalised; then the stack."""
+    """The sum of token and position embeddings, LayerNorm, then the encoder stack."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -44,12 +44,12 @@ class DistilBert(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
-        assert isinstance(text, Text), "DistilBERT reads text"
+        assert isinstance(text, Text), "DistilBERT takes text"
         return self.stack(self.words(text.tokens), text.layout)
 
 
 def label_head(config: Config, body: DistilBert, labels: int) -> ClassificationHead:
-    """The first token, through a dense layer and ReLU."""
+    """The classification head: the first token, through a dense layer and ReLU."""
     between = nn.Sequential(nn.Linear(config.width, config.width), nn.ReLU())
     return ClassificationHead(
         config.width, labels, pool=FirstTokenPool(), between=between, dropout=config.label_dropout

@@ -1,8 +1,7 @@
-"""ELECTRA: a small generator fills gaps, a discriminator spots which words are not the original ones (Clark et al. 2020, arXiv
-2003.10555).
+"""ELECTRA: pretraining by replaced token detection, with a generator and a discriminator (Clark et al. 2020, arXiv 2003.10555).
 
-Both are BERTs whose word vectors are narrower than their layers, with a projection in between. What is kept for other tasks
-is the discriminator.
+A small generator fills in masked tokens, and the discriminator predicts which tokens were replaced. Both are BERTs whose token
+embeddings are narrower than their layers, with a projection in between. Fine-tuning starts from the discriminator.
 """
 
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Config(bert.Config):
 
 
 class Electra(nn.Module):
-    """Words, segments and positions, summed, normalised and made as wide as the layers; then BERT's stack."""
+    """The sum of token, segment and position embeddings, LayerNorm, a projection to the model width, then BERT's stack."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -46,25 +45,25 @@ class Electra(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
-        assert isinstance(text, Text), "ELECTRA reads text"
+        assert isinstance(text, Text), "ELECTRA takes text"
         return self.stack(self.segments(self.words(text.tokens), text.segment_ids), text.layout)
 
 
 def make_position(config: Config) -> Position:
-    """What is added is as wide as the words, what the layers do as wide as they."""
+    """The position scheme: of embedding width if it is added to the input, otherwise of model width."""
     entry = get_position(config.position)
-    found = entry.make(
+    position = entry.make(
         config.embedding_width if entry.is_added_to_input else config.width, config.heads, config.max_positions
     )
-    if found.extra_width:
+    if position.extra_width:
         raise ModelError(
-            f"Positions that are {config.position} widen the layers of an ELECTRA: take rotary or learned ones."
+            f"electra does not support position {config.position!r}, which makes the layers wider; use rotary or learned."
         )
-    return found
+    return position
 
 
 class ReplacedTokenHead(nn.Module):
-    """How much each token looks replaced, (B, L): above zero is more likely than not."""
+    """The logit of each token for having been replaced, (B, L)."""
 
     def __init__(self, width: int, activation: str):
         super().__init__()
@@ -76,19 +75,19 @@ class ReplacedTokenHead(nn.Module):
 
 
 def lm_head(config: Config, body: Electra, labels: int = 0) -> LMHead:
-    """The generator's: back to the width of the words, whose own vectors do the scoring."""
+    """The masked-LM head of the generator: a projection to the embedding width, then logits tied to the token embeddings."""
     narrow = config.embedding_width
     between = nn.Sequential(nn.Linear(config.width, narrow), Activation("gelu"), nn.LayerNorm(narrow, eps=config.eps))
     return LMHead(narrow, config.vocab, tied_embedding=body.words.vectors, between=between, bias=True)
 
 
 def replaced_token_head(config: Config, body: Electra, labels: int = 0) -> ReplacedTokenHead:
-    """The discriminator's."""
+    """The head of the discriminator."""
     return ReplacedTokenHead(config.width, config.activation)
 
 
 def label_head(config: Config, body: Electra, labels: int) -> ClassificationHead:
-    """The first token, through a dense layer and GELU, with dropout on both sides."""
+    """The classification head: the first token, through a dense layer and GELU, with dropout before and after."""
     between = nn.Sequential(Dropout(classifier_dropout(config)), nn.Linear(config.width, config.width), nn.GELU())
     return ClassificationHead(
         config.width, labels, pool=FirstTokenPool(), between=between, dropout=classifier_dropout(config)
@@ -96,7 +95,7 @@ def label_head(config: Config, body: Electra, labels: int) -> ClassificationHead
 
 
 def share_embeddings(source: Electra, target: Electra) -> None:
-    """Let the other read with the vectors and the norm of the one; each keeps its own projection, and how its heads turn."""
+    """Share embeddings and embedding norm of `source` with `target`; projection and rotary positions stay separate."""
     target.words, target.segments = source.words, source.segments
     if isinstance(source.stack.position, AdditivePosition):
         target.stack.position = source.stack.position

@@ -1,5 +1,5 @@
-"""Gemma 3, its text model: a decoder in which most layers see a sliding window and every sixth sees all, each kind with rotary
-positions of its own, and with norms before and after every branch (Gemma Team 2025, arXiv 2503.19786)."""
+"""Gemma 3, text model: a decoder with sliding-window attention, full attention in every sixth layer, separate RoPE settings for
+both kinds of layers, and norms before and after every branch (Gemma Team 2025, arXiv 2503.19786)."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -49,20 +49,18 @@ class Config:
 
 
 class Gemma3(DecoderOnly):
-    """Scaled words in; a pattern and a rotary base for each layer."""
+    """Scaled token embeddings, then a stack with an attention pattern and a RoPE base for each layer."""
 
     def __init__(self, config: Config):
-        near, far = (
-            Rotary(config.head_width, base=config.local_rope_base),
-            Rotary(config.head_width, base=config.rope_base),
-        )
+        local_rope = Rotary(config.head_width, base=config.local_rope_base)
+        full_rope = Rotary(config.head_width, base=config.rope_base)
         if config.rope_factor != 1.0:
-            far.waves = llama.ScaledFrequencies(far.waves, config.rope_factor)
-        whole = full_attention_layers(config)
+            full_rope.waves = llama.ScaledFrequencies(full_rope.waves, config.rope_factor)
+        is_full = full_attention_layers(config)
         stack = Stack(
             [make_layer(config) for _ in range(config.layers)],
-            [CAUSAL if sees_all else Window(config.sliding_window - 1, 0) for sees_all in whole],
-            [far if sees_all else near for sees_all in whole],
+            [CAUSAL if full else Window(config.sliding_window - 1, 0) for full in is_full],
+            [full_rope if full else local_rope for full in is_full],
             leave=OffsetRMSNorm(config.width, eps=config.eps),
         )
         super().__init__(
@@ -73,12 +71,12 @@ class Gemma3(DecoderOnly):
 
 
 def full_attention_layers(config: Config) -> list[bool]:
-    """Which layers see all that came before."""
-    return [(number + 1) % config.full_attention_every == 0 for number in range(config.layers)]
+    """For each layer, whether it has full causal attention."""
+    return [(index + 1) % config.full_attention_every == 0 for index in range(config.layers)]
 
 
 def make_layer(config: Config) -> Layer:
-    """Each branch between two norms."""
+    """A decoder layer with a norm before and after each branch."""
     norm = partial(OffsetRMSNorm, eps=config.eps)
     attention = Attention(
         config.width,
@@ -90,33 +88,33 @@ def make_layer(config: Config) -> Layer:
     )
     feedforward = FeedForward(config.width, config.ffn_width, "gelu_tanh", gated=True, bias=False)
 
-    def around(branch: nn.Module) -> Sublayer:
+    def wrap(branch: nn.Module) -> Sublayer:
         before, after = norm(config.width), norm(config.width)
         return Sublayer(branch, before, norm_first=True, post_norm=after, dropout=config.dropout)
 
-    return Layer(around(attention), around(feedforward))
+    return Layer(wrap(attention), wrap(feedforward))
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """Rotary settings for both kinds of layers, and which layers are which, under their older and their newer names."""
-    both = raw.get("rope_parameters") or {}
-    if not isinstance(both, dict):
-        raise ModelError(
-            f"gemma3: the rotary settings are {abbreviate(both)}; a table for each kind of layer is needed."
-        )
-    far = llama.read_rope(both.get(FULL_ATTENTION) or raw.get("rope_scaling") or {}, "gemma3", ("default", "linear"))
-    near = llama.read_rope(both.get(SLIDING_ATTENTION) or {}, "gemma3", ("default",))
+    """Read the RoPE settings and types of the layers from their older or newer config keys."""
+    rope_parameters = raw.get("rope_parameters") or {}
+    if not isinstance(rope_parameters, dict):
+        raise ModelError(f"gemma3: rope_parameters = {abbreviate(rope_parameters)}; a table per layer type is needed.")
+    full = llama.read_rope(
+        rope_parameters.get(FULL_ATTENTION) or raw.get("rope_scaling") or {}, "gemma3", ("default", "linear")
+    )
+    local = llama.read_rope(rope_parameters.get(SLIDING_ATTENTION) or {}, "gemma3", ("default",))
     return raw | {
         "use_bidirectional_attention": raw.get("use_bidirectional_attention") or False,
-        "rope_theta": far.get("rope_theta", raw.get("rope_theta", Config.rope_base)),
-        "rope_local_base_freq": near.get("rope_theta", raw.get("rope_local_base_freq", Config.local_rope_base)),
-        "rope.factor": far.get("factor", 1.0),
+        "rope_theta": full.get("rope_theta", raw.get("rope_theta", Config.rope_base)),
+        "rope_local_base_freq": local.get("rope_theta", raw.get("rope_local_base_freq", Config.local_rope_base)),
+        "rope.factor": full.get("factor", 1.0),
         "layers.full_every": _full_attention_every(raw),
     }
 
 
 def _full_attention_every(raw: dict[str, Any]) -> int:
-    """After how many layers one sees all; the published config may list every layer."""
+    """The interval between full-attention layers; newer configs list the type of every layer instead."""
     kinds = raw.get("layer_types")
     if kinds is None:
         return raw.get("sliding_window_pattern", Config.full_attention_every)
@@ -126,15 +124,15 @@ def _full_attention_every(raw: dict[str, Any]) -> int:
         if kinds == [SLIDING_ATTENTION if (number + 1) % every else FULL_ATTENTION for number in range(count)]:
             return every
     raise ModelError(
-        f"gemma3: layer_types = {abbreviate(kinds)} for {abbreviate(count)} layers; one {FULL_ATTENTION!r} after every so "
-        f"many {SLIDING_ATTENTION!r} is built here."
+        f"gemma3: layer_types = {abbreviate(kinds)} for {abbreviate(count)} layers is not supported; expected "
+        f"{FULL_ATTENTION!r} at regular intervals and {SLIDING_ATTENTION!r} for all other layers."
     )
 
 
 def derived_keys(config: Config) -> dict[str, Any]:
-    """The same settings under their older names, which newer packages read too."""
+    """The settings under their older config keys, which newer versions of transformers read too."""
     scaling = None if config.rope_factor == 1.0 else {"rope_type": "linear", "factor": config.rope_factor}
-    kinds = [FULL_ATTENTION if sees_all else SLIDING_ATTENTION for sees_all in full_attention_layers(config)]
+    kinds = [FULL_ATTENTION if full else SLIDING_ATTENTION for full in full_attention_layers(config)]
     return {"rope_scaling": scaling, "layer_types": kinds}
 
 

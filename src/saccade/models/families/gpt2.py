@@ -1,4 +1,4 @@
-"""GPT-2: a decoder of words and learned positions, norm before each branch and at the end (Radford et al. 2019)."""
+"""GPT-2: a decoder with learned positions and pre-norm (Radford et al. 2019)."""
 
 import math
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Config:
 
 
 class GPT2(nn.Module):
-    """Words in, scores of the next word out, with one table for both."""
+    """A causal language model with tied input and output embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -86,12 +86,12 @@ WEIGHT_MAP: WeightMap = {
 
 
 def init_weights(model: nn.Module, config: Config) -> None:
-    """As BERT's, with what is added to the residual stream made smaller, the more so the more layers add to it."""
+    """Initialize like BERT, but scale the output layer of each branch by 1 / √(2 · layers)."""
     init_normal(model, config)
     for module in model.modules():
         if isinstance(module, Layer):
-            for last in (module.attention.branch.output, module.feedforward.branch.down):
-                nn.init.normal_(last.weight, std=INIT_STD / math.sqrt(2 * config.layers))  # type: ignore[arg-type]
+            for linear in (module.attention.branch.output, module.feedforward.branch.down):
+                nn.init.normal_(linear.weight, std=INIT_STD / math.sqrt(2 * config.layers))  # type: ignore[arg-type]
 
 
 FAMILY = Family(

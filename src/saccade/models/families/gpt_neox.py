@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia: a decoder whose attention and feed-forward stand side by side in a parallel layer, and in which a quarter
-of each head turns (Black et al. 2022, arXiv 2204.06745; Biderman et al. 2023, arXiv 2304.01373)."""
+"""GPT-NeoX and Pythia: a decoder with parallel attention and feed-forward, and rotary positions in a quarter of each head
+(Black et al. 2022, arXiv 2204.06745; Biderman et al. 2023, arXiv 2304.01373)."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +46,7 @@ class Config:
 
 
 class GPTNeoX(DecoderOnly):
-    """Words and no positions in the input, parallel layers with two norms each, and an output table of its own."""
+    """Token embeddings, parallel layers with two norms each, and untied output embeddings."""
 
     def __init__(self, config: Config):
         width, norm = config.width, partial(nn.LayerNorm, eps=config.eps)
@@ -59,34 +59,34 @@ class GPTNeoX(DecoderOnly):
 
 
 def rotary_width(config: Config) -> int:
-    """How many columns of a head turn."""
+    """Number of columns of a head that get rotary positions."""
     head_width = config.width // config.heads
     width = int(head_width * config.rotary_fraction)
     if width % 2 or not 0 < width <= head_width:
         raise ModelError(
-            f"gpt_neox: a rotary_fraction of {config.rotary_fraction} turns {width} columns of a head of width {head_width}; an "
-            "even number of them is needed. Choose another rotary_fraction, such as 0.5 or 1.0, or fewer heads."
+            f"gpt_neox: rotary_fraction {config.rotary_fraction} of head width {head_width} gives {width} rotary columns; an "
+            "even number is needed. Choose another rotary_fraction, such as 0.5 or 1.0, or fewer heads."
         )
     return width
 
 
 def make_layer(config: Config) -> Layer:
-    """Two branches, each with a norm of its own."""
+    """A pre-norm layer, parallel or sequential."""
     drop = config.attention_dropout if config.use_attention_dropout else 0.0
-    biases = Projections(bias=config.attention_bias)
+    projections = Projections(bias=config.attention_bias)
 
-    def around(branch: nn.Module) -> Sublayer:
+    def wrap(branch: nn.Module) -> Sublayer:
         norm = nn.LayerNorm(config.width, eps=config.eps)
         return Sublayer(branch, norm, norm_first=True, dropout=config.dropout)
 
     return (ParallelLayer if config.parallel_residual else Layer)(
-        around(Attention(config.width, config.heads, ScaledDot(dropout=drop), projections=biases)),
-        around(FeedForward(config.width, config.ffn_width, config.activation)),
+        wrap(Attention(config.width, config.heads, ScaledDot(dropout=drop), projections=projections)),
+        wrap(FeedForward(config.width, config.ffn_width, config.activation)),
     )
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """Rotary settings under their older and their newer names."""
+    """Read the RoPE settings from their older or newer config keys."""
     rope = llama.read_rope(
         raw.get("rope_parameters") or raw.get("rope_scaling") or {}, "gpt_neox", ("default", "linear")
     )
@@ -98,14 +98,14 @@ def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def derived_keys(config: Config) -> dict[str, Any]:
-    """The same settings under their older names, which newer packages read too."""
+    """The settings under their older config keys, which newer versions of transformers read too."""
     return {
         "rope_scaling": None if config.rope_factor == 1.0 else {"rope_type": "linear", "factor": config.rope_factor}
     }
 
 
 def weight_map(config: Config) -> WeightMap:
-    lines: dict[str, Any] = {
+    mapping: dict[str, Any] = {
         "embed_in": "words.vectors",
         "layers.{}.input_layernorm": "stack.layers.{}.attention.norm",
         "layers.{}.attention.query_key_value": SplitHeads(
@@ -117,8 +117,8 @@ def weight_map(config: Config) -> WeightMap:
         "layers.{}.mlp.dense_4h_to_h": "stack.layers.{}.feedforward.branch.down",
         "final_layer_norm": "stack.leave",
     }
-    # `transformers` 5 calls the output lm_head in memory and embed_out in its files; read under both names, written as embed_out
-    return lines if config.tie_embeddings else {**lines, "embed_out": "head.score", "lm_head": "head.score"}
+    # transformers 5 names the output lm_head in memory and embed_out in files; both are read, embed_out is written
+    return mapping if config.tie_embeddings else {**mapping, "embed_out": "head.score", "lm_head": "head.score"}
 
 
 FAMILY = Family(

@@ -1,7 +1,7 @@
-"""Kernel pooling: keep the data, and answer with a weighted mean of it (Nadaraya 1964, Watson 1964).
+"""Kernel regression: predicts a weighted mean of the stored training data (Nadaraya 1964, Watson 1964).
 
-The first attention there was: a query looks at all remembered points, the nearer the more. Its one parameter, the width of
-the kernel, is learnt by asking for each remembered point from all the others.
+The earliest form of attention: a query attends to all stored points, more to nearer ones. Its only parameter, the bandwidth of
+the kernel, is trained by leave-one-out prediction of the stored points.
 """
 
 import math
@@ -26,7 +26,7 @@ class Config:
 
 
 class KernelRegression(nn.Module):
-    """Remembered points and their answers; features are brought to one spread first, so that one width suits all."""
+    """Stores points and their targets; features are standardized, so that one bandwidth suits them all."""
 
     keys: Tensor
     values: Tensor
@@ -44,7 +44,7 @@ class KernelRegression(nn.Module):
 
     @torch.no_grad()
     def fit(self, points: Tensor, values: Tensor) -> None:
-        """Keep points (n, D) with their answers (n, E), and begin with the width of the rule of thumb."""
+        """Store points (n, D) with their targets (n, E), and initialize the bandwidth by Silverman's rule of thumb."""
         self.centre.copy_(points.mean(0))
         self.spread.copy_(points.std(0).clamp(min=1e-12) if len(points) > 1 else torch.ones_like(self.spread))
         self.keys.copy_((points - self.centre) / self.spread)
@@ -52,19 +52,19 @@ class KernelRegression(nn.Module):
         self.kernel.log_width.fill_(math.log(max(1e-6, silverman_bandwidth(self.keys))))
 
     def forward(self, batch: Batch) -> Tensor:
-        """An answer for each point, (B, E)."""
-        assert isinstance(batch.source, Features), "kernel pooling reads numbers"
+        """The prediction for each point, (B, E)."""
+        assert isinstance(batch.source, Features), "kernel regression takes numeric features"
         queries = (batch.source.values - self.centre) / self.spread
         return self._regress(AttentionPool(self.kernel), queries)
 
     def leave_one_out(self) -> Tensor:
-        """An answer for each remembered point from all the others, (n, E): what the width is learnt from."""
+        """The prediction for each stored point from all others, (n, E); its loss trains the bandwidth."""
         return self._regress(AttentionPool(self.kernel, pattern=LeaveOneOut()), self.keys)
 
     def _regress(self, pool: AttentionPool, queries: Tensor) -> Tensor:
-        answers, weights = pool(queries, self.keys, self.values)
-        alone = weights.sum(-1, keepdim=True) == 0  # nobody inside the kernel: the best guess is the mean
-        return torch.where(alone, self.values.mean(0, keepdim=True), answers)
+        predictions, weights = pool(queries, self.keys, self.values)
+        is_isolated = weights.sum(-1, keepdim=True) == 0  # no point inside the kernel: predict the mean
+        return torch.where(is_isolated, self.values.mean(0, keepdim=True), predictions)
 
 
 FAMILY = Family(

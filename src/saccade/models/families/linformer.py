@@ -1,6 +1,6 @@
-"""Linformer: an encoder that looks at a few mixtures of its tokens, at a cost of n (Wang et al. 2020, arXiv 2006.04768).
+"""Linformer: an encoder with low-rank attention, linear in the sequence length (Wang et al. 2020, arXiv 2006.04768).
 
-BERT's assembly with low-rank attention; there are no published weights. The sizes below train on two cores.
+BERT with low-rank attention; there are no published weights. The default sizes can be trained on two CPU cores.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Config(bert.Config):
 
 
 def build(config: Config) -> Bert:
-    """BERT, with every layer looking at `rank` mixtures of the tokens; the heads of a layer share them."""
+    """BERT in which keys and values are projected to `rank` positions; the heads of a layer share the projection."""
     drop = config.attention_dropout if config.use_attention_dropout else 0.0
     return Bert(
         config,

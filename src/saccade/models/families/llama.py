@@ -1,4 +1,4 @@
-"""LLaMA: a decoder with rotary positions, RMS norms and a gated feed-forward, in which several heads may share their keys
+"""LLaMA: a decoder with rotary positions, RMSNorm, gated feed-forward and grouped-query attention
 (Touvron et al. 2023, arXiv 2302.13971; Ainslie et al. 2023, arXiv 2305.13245)."""
 
 import math
@@ -45,9 +45,9 @@ class Config:
 
 
 class Llama(DecoderOnly):
-    """Nothing has a bias, and order is in the turning of queries and keys alone.
+    """Pre-norm layers without biases, with rotary positions.
 
-    Its relatives have another `attention` (a function of the config) or another `pattern`.
+    Derived families pass another `attention` (a function of the config) or another `pattern`.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ def head_width(config: Config) -> int:
 
 
 def unbiased_attention(config: Config) -> Attention:
-    plain = Projections(head_width=head_width(config), bias=False)
-    return Attention(config.width, config.heads, kv_heads=config.kv_heads, projections=plain)
+    projections = Projections(head_width=head_width(config), bias=False)
+    return Attention(config.width, config.heads, kv_heads=config.kv_heads, projections=projections)
 
 
 class ScaledFrequencies(Sinusoidal):
-    """Slower turns, so that a longer text covers the angles that a shorter one was trained on.
+    """RoPE scaling: lower frequencies, so that a longer context covers the angles seen in training.
 
-    All turns alike (Chen et al. 2023, arXiv 2306.15595), or, given the length of the first training, only those that made
-    less than four turns in it: between four turns and one the stretch sets in (LLaMA 3.1, arXiv 2407.21783).
+    Divides all frequencies by the factor (Chen et al. 2023, arXiv 2306.15595), or, given the original context length, only those
+    with fewer than four turns in it, with a smooth transition between four turns and one (LLaMA 3.1, arXiv 2407.21783).
     """
 
     def __init__(self, unscaled: Sinusoidal, rope_factor: float, original_max_positions: int | None = None):
@@ -99,15 +99,13 @@ class ScaledFrequencies(Sinusoidal):
         if self.original_max_positions is None:
             return plain / self.rope_factor
         turns = self.original_max_positions * plain / (2 * math.pi)
-        kept = ((turns - LOW_FREQ_FACTOR) / (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR)).clamp(0, 1)
-        return plain * (kept + (1 - kept) / self.rope_factor)
+        unscaled_share = ((turns - LOW_FREQ_FACTOR) / (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR)).clamp(0, 1)
+        return plain * (unscaled_share + (1 - unscaled_share) / self.rope_factor)
 
 
 LOW_FREQ_FACTOR, HIGH_FREQ_FACTOR = 1.0, 4.0
 ORIGINAL_MAX_POSITIONS_KEY = "original_max_position_embeddings"
-REQUIRED_ROPE_VALUES: dict[
-    str, dict[str, float | None]
-] = {  # what a kind of rotary positions must say; None: any number
+REQUIRED_ROPE_VALUES: dict[str, dict[str, float | None]] = {  # required settings by rope_type; None: any number above 0
     "default": {},
     "linear": {"factor": None},
     "llama3": {
@@ -120,11 +118,11 @@ REQUIRED_ROPE_VALUES: dict[
 
 
 def normalize_config(raw: dict[str, Any], family: str = "llama") -> dict[str, Any]:
-    """Rotary settings stand in one table of the published config in newer files, in two keys in older ones."""
+    """Read the RoPE settings, which newer files have in one table and older ones in two keys."""
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     rope = read_rope(rope, family)
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ModelError(f"{family}: heads that turn in part are not supported; got {rope}.")
+        raise ModelError(f"{family}: partial rotary positions are not supported; got {rope}.")
     return raw | {
         "rope_theta": rope.get("rope_theta", raw.get("rope_theta", Config.rope_base)),
         "rope.factor": rope.get("factor", 1.0),
@@ -133,17 +131,15 @@ def normalize_config(raw: dict[str, Any], family: str = "llama") -> dict[str, An
 
 
 def read_rope(rope: Any, family: str, kinds: Sequence[str] = tuple(REQUIRED_ROPE_VALUES)) -> dict[str, Any]:
-    """One table of rotary settings without what its kind does not read; what is not supported is refused by name."""
+    """Check a table of RoPE settings, and drop the keys that its rope_type does not use."""
     if not isinstance(rope, dict):
-        raise ModelError(f"{family}: the rotary settings are {rope!r}; a table with `rope_type` is needed.")
+        raise ModelError(f"{family}: the rotary settings (RoPE) are {rope!r}; a table with `rope_type` is needed.")
     kind = str(rope.get("rope_type", rope.get("type", "default")))
     if kind not in kinds:
-        raise ModelError(f"{family}: rotary positions of kind {kind!r} are not supported; {', '.join(kinds)} are.")
+        raise ModelError(f"{family}: rope_type {kind!r} is not supported; supported are {', '.join(kinds)}.")
     for key, value in REQUIRED_ROPE_VALUES[kind].items():
         if type(rope.get(key)) not in (int, float) or value not in (None, rope[key]) or not rope[key] > 0:
-            raise ModelError(
-                f"{family}: rotary positions of kind {kind!r} need {key} = {value or 'a number above 0'}; got {rope}."
-            )
+            raise ModelError(f"{family}: rope_type {kind!r} needs {key} = {value or 'a number above 0'}; got {rope}.")
     return {
         key: value
         for key, value in rope.items()
@@ -152,7 +148,7 @@ def read_rope(rope: Any, family: str, kinds: Sequence[str] = tuple(REQUIRED_ROPE
 
 
 def derived_keys(config: Config) -> dict[str, Any]:
-    """The same settings in the older published form, which newer packages read too."""
+    """The RoPE settings under their older config keys, which newer versions of transformers read too."""
     rope: dict[str, Any] | None = None if config.rope_factor == 1.0 else {"rope_type": "linear"}
     if rope is not None and config.original_max_positions is not None:
         rope = REQUIRED_ROPE_VALUES["llama3"] | {

@@ -1,7 +1,7 @@
-"""Longformer: RoBERTa for long texts; a token sees its neighbours and a few global tokens, and only these see all.
+"""Longformer: RoBERTa for long texts; a token attends to its neighbours and to a few global tokens, which attend to all tokens.
 
-Beltagy et al. 2020, arXiv 2004.05150. Which tokens are global is data: those of the batch's `global_mask` (a question, say).
-Where nothing is said it is the first token of each text, and under the heads for words and tags none, as published.
+Beltagy et al. 2020, arXiv 2004.05150. The global tokens are those of the batch's `global_mask`, for example a question. Without
+a mask it is the first token of each text, or none under the lm and tag heads, as published.
 """
 
 from dataclasses import dataclass, replace
@@ -33,21 +33,21 @@ class Config(roberta.Config):
 
 
 class Longformer(Bert):
-    """RoBERTa's words and positions; in every layer two looks."""
+    """RoBERTa with local and global attention in every layer."""
 
     def __init__(self, config: Config):
         drop = config.attention_dropout if config.use_attention_dropout else 0.0
-        reach = [window // 2 for window in layer_windows(config)]
+        radii = [window // 2 for window in layer_windows(config)]
         super().__init__(
             config,
             Learned(config.max_positions, config.width, offset=config.pad_id + 1),
-            lambda number: LocalGlobalAttention(config.width, config.heads, reach[number], dropout=drop),
+            lambda index: LocalGlobalAttention(config.width, config.heads, radii[index], dropout=drop),
         )
-        self.first_is_global = True  # whether the first token is global where the batch does not say; a head may decide
+        self.first_is_global = True  # without a `global_mask`, the first token is global; set by some heads
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
-        assert isinstance(text, Text), "Longformer reads text"
+        assert isinstance(text, Text), "Longformer takes text"
         x = self.segments(self.words(text.tokens), text.segment_ids)
         return self.stack(
             x, Layout(text.keep, global_tokens=global_positions(text, first_is_global=self.first_is_global))
@@ -55,69 +55,70 @@ class Longformer(Bert):
 
 
 class LocalGlobalAttention(nn.Module):
-    """All tokens look near, the marked ones look far, each with projections of its own; one output joins them.
+    """Sliding-window attention for all tokens, full attention for the global ones, with separate projections and one output.
 
-    A marked token sees nothing near, so what it sees far is simply added in its place.
+    The local attention of a global token is zero, so its global attention is simply added.
     """
 
     def __init__(self, width: int, heads: int, reach: int, *, dropout: float = 0.0):
         super().__init__()
-        joined = Projections(has_output_projection=False)
-        self.near = Attention(width, heads, WindowedWithGlobals(reach, dropout=dropout), projections=joined)
-        self.far = Attention(width, heads, ScaledDot(dropout=dropout), projections=joined)
+        projections = Projections(has_output_projection=False)
+        self.near = Attention(width, heads, WindowedWithGlobals(reach, dropout=dropout), projections=projections)
+        self.far = Attention(width, heads, ScaledDot(dropout=dropout), projections=projections)
         self.output = nn.Linear(width, width)
 
     def forward(
         self, x: Tensor, sight: Sight, *, rotation: Rotation | None = None, state: State | None = None
     ) -> Tensor:
-        seen = self.near(x, sight, rotation=rotation, state=state)  # (B, L, W)
+        out = self.near(x, sight, rotation=rotation, state=state)  # (B, L, W)
         if sight.global_tokens is not None:
-            at = (
-                sight.get_or_make("places", lambda: global_columns(sight)).unsqueeze(-1).expand(-1, -1, x.size(-1))
-            )  # (B, G, W)
-            far = sight.get_or_make(
+            columns = sight.get_or_make("places", lambda: global_columns(sight))
+            columns = columns.unsqueeze(-1).expand(-1, -1, x.size(-1))  # (B, G, W)
+            global_sight = sight.get_or_make(
                 "far", lambda: Sight(RealPositions(), q_pos=sight.global_tokens, keep=sight.keep, cross=True)
             )
-            looked = self.far(x.gather(1, at), far, memory=x)  # narrower than x where heads were cut off
-            seen = seen.scatter_add(1, at[..., : looked.size(-1)], looked)
-        return self.output(seen)
+            global_out = self.far(x.gather(1, columns), global_sight, memory=x)  # narrower than x if heads were pruned
+            out = out.scatter_add(1, columns[..., : global_out.size(-1)], global_out)
+        return self.output(out)
 
 
 @dataclass(frozen=True)
 class RealPositions(Pattern):
-    """Whoever has a position sees all; a filler at -1 sees nothing."""
+    """Real positions attend to all others; padding at -1 attends to nothing."""
 
     def allows(self, q: Tensor, k: Tensor) -> Tensor:
         return (q >= 0) & (k >= 0)
 
 
 def global_positions(text: Text, *, first_is_global: bool = True) -> Tensor | None:
-    """The positions of the global tokens in their texts, (B, G), -1 where a text has fewer; None if there is none at all."""
+    """The positions of the global tokens in their texts, (B, G), padded with -1; None if no text has any."""
     if text.global_mask is None:
-        return text.tokens.new_zeros(len(text.tokens), 1) if first_is_global else None  # the first of each
-    real = torch.ones_like(text.global_mask) if text.keep is None else text.keep
-    marked, beyond = text.global_mask & real, text.tokens.size(1)
-    count = int(marked.sum(1).amax())
-    at = make_positions(real).masked_fill(~marked, beyond).sort(1).values[:, :count]
-    return at.masked_fill(at == beyond, -1) if count else None
+        return text.tokens.new_zeros(len(text.tokens), 1) if first_is_global else None  # the first token of each text
+    keep = torch.ones_like(text.global_mask) if text.keep is None else text.keep
+    is_global, sentinel = text.global_mask & keep, text.tokens.size(1)
+    count = int(is_global.sum(1).amax())
+    positions = make_positions(keep).masked_fill(~is_global, sentinel).sort(1).values[:, :count]
+    return positions.masked_fill(positions == sentinel, -1) if count else None
 
 
 def global_columns(sight: Sight) -> Tensor:
-    """In which columns of the batch the marked positions stand, (B, G); a filler borrows the first."""
+    """The columns of the global tokens in the padded batch, (B, G); padding at -1 takes the first column."""
     assert sight.global_tokens is not None
-    at = sight.global_tokens.clamp(min=0)
-    return at if sight.keep is None else sight.keep.long().argsort(dim=1, descending=True, stable=True).gather(1, at)
+    positions = sight.global_tokens.clamp(min=0)
+    if sight.keep is None:
+        return positions
+    return sight.keep.long().argsort(dim=1, descending=True, stable=True).gather(1, positions)
 
 
 def layer_windows(config: Config) -> list[int]:
-    """The window of each layer."""
-    each = list(config.attention_windows) * (config.layers if len(config.attention_windows) == 1 else 1)
-    if len(each) != config.layers or any(window < 2 or window % 2 for window in each):
+    """The attention window of each layer."""
+    windows = list(config.attention_windows) * (config.layers if len(config.attention_windows) == 1 else 1)
+    if len(windows) != config.layers or any(window < 2 or window % 2 for window in windows):
         raise ModelError(
-            f"{config.layers} layers need one window for all or {config.layers} of them, each even (half of it lies on "
-            f"either side); got {config.attention_windows}."
+            f"longformer: attention_windows needs one even window for all layers, or {config.layers} even windows, half of "
+            f"each on either side; got {config.attention_windows}."
         )
-    return each
+    return windows
 
 
 ATTENTION_WEIGHT_MAP: WeightMap = {
@@ -131,19 +132,19 @@ ATTENTION_WEIGHT_MAP: WeightMap = {
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """As RoBERTa's, with the window as one number for all layers or a list."""
+    """As in RoBERTa; the window is one number for all layers, or a list."""
     raw = roberta.normalize_config({"vocab_size": 30522, "attention_window": 512, "num_hidden_layers": 12} | raw)
     window = raw["attention_window"]
-    each = list(window) if isinstance(window, list | tuple) else [window]
-    if any(type(one) is not int for one in each):
-        raise ModelError(f"longformer: attention_window is a whole number, or one for each layer; got {window!r}.")
-    same = len(each) == raw["num_hidden_layers"] and len(set(each)) == 1
-    raw["attention_window"] = tuple(each[:1] if same else each)
+    windows = list(window) if isinstance(window, list | tuple) else [window]
+    if any(type(size) is not int for size in windows):
+        raise ModelError(f"longformer: attention_window must be a whole number, or one per layer; got {window!r}.")
+    is_uniform = len(windows) == raw["num_hidden_layers"] and len(set(windows)) == 1
+    raw["attention_window"] = tuple(windows[:1] if is_uniform else windows)
     return raw
 
 
 def longformer_head(name: str, head: HeadSpec) -> HeadSpec:
-    """RoBERTa's head on a Longformer; the published classes for words and tags make no token global by themselves."""
+    """RoBERTa's head on a Longformer; with the lm and tag heads, no token is global by default, as published."""
 
     def build(config: Config, body: Longformer, labels: int) -> nn.Module:
         body.first_is_global = name not in ("lm", "tag")

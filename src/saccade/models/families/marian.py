@@ -1,4 +1,4 @@
-"""Marian as Hugging Face lays it out: BART's layers on fixed sinusoidal positions, with words scaled and not normalised
+"""Marian in its Hugging Face form: BART's layers with sinusoidal positions and scaled embeddings, without embedding LayerNorm
 (Junczys-Dowmunt et al. 2018, arXiv 1804.00344; the models of OPUS-MT)."""
 
 from dataclasses import dataclass
@@ -38,16 +38,14 @@ class Config(bart.Config):
 
 
 class Marian(EncoderDecoder):
-    """Words are scaled and placed by sines and cosines, all sines first; a target begins with the padding token."""
+    """Scaled embeddings and sinusoidal positions, all sines first; the padding token starts the decoder."""
 
     def __init__(self, config: Config):
         words = TokenEmbedding(config.vocab, config.width, scale_embeddings=config.scale_embeddings)
         vocab = config.vocab if config.share_embeddings else config.target_vocab or config.vocab
-        target = (
-            None
-            if config.share_embeddings
-            else TokenEmbedding(vocab, config.width, scale_embeddings=config.scale_embeddings)
-        )
+        target = None
+        if not config.share_embeddings:
+            target = TokenEmbedding(vocab, config.width, scale_embeddings=config.scale_embeddings)
 
         def position() -> Sinusoidal:
             return Sinusoidal(config.width, sines_first=True)
@@ -70,7 +68,7 @@ SEPARATE_EMBEDDING_WEIGHT_MAP: WeightMap = {
 
 
 def position_tables(config: Config) -> ExtraTensors:
-    """The published form stores what `Sinusoidal` computes, once for each side."""
+    """The sinusoidal position tables that the published form stores for encoder and decoder."""
 
     def table() -> Tensor:
         return Sinusoidal(config.width, sines_first=True).encode(
@@ -80,7 +78,7 @@ def position_tables(config: Config) -> ExtraTensors:
     return {f"{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
 
 
-PUBLISHED_DEFAULTS = {  # what a published config means when it says nothing: the sizes of a larger model than most
+PUBLISHED_DEFAULTS = {  # of keys that are missing in a published config
     "d_model": 1024,
     "encoder_layers": 12,
     "decoder_layers": 12,
@@ -106,14 +104,12 @@ FAMILY = Family(
     | {"decoder_vocab_size": "target_vocab", "share_encoder_decoder_embeddings": "share_embeddings"},
     required_values=bart.REQUIRED_VALUES | {"normalize_embedding": False, "static_position_embeddings": True},
     normalize_config=lambda raw: PUBLISHED_DEFAULTS | raw,
-    # unless a tokenizer pads otherwise
+    # overridden by the padding token of a tokenizer
     derived_keys=lambda config: {"pad_token_id": config.decoder_start_id, "forced_eos_token_id": None},
     prefix="model.",
     unprefixed=("final_logits_bias", r"lm_head\.weight"),
     optional_tensors=("head.shift",),
-    ignored_tensors=(
-        r"(encoder|decoder)\.embed_positions\.weight",
-    ),  # the published table is what `Sinusoidal` computes
+    ignored_tensors=(r"(encoder|decoder)\.embed_positions\.weight",),  # `Sinusoidal` computes them
     architecture="MarianMTModel",
     extra_tensors=position_tables,
     init_weights=init_normal,

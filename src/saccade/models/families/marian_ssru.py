@@ -1,5 +1,5 @@
-"""Marian's students (Bergamot, Firefox): a transformer reads, and a small decoder with an SSRU in place of self-attention
-writes, so that a laptop translates (Kim et al. 2019, aclanthology.org/D19-5632).
+"""Marian's distilled student models (Bergamot, Firefox): a transformer encoder, and a small decoder with an SSRU instead of
+self-attention, for fast translation on CPUs (Kim et al. 2019, aclanthology.org/D19-5632).
 """
 
 import re
@@ -45,10 +45,10 @@ class Config:
 
 
 class TargetEmbedding(TokenEmbedding):
-    """The words of the source as a decoder reads them: the one that begins a target is no word, so its vector is zero."""
+    """The shared token embedding for the decoder input: the token that starts the decoder gets a zero vector."""
 
     def __init__(self, words: TokenEmbedding, decoder_start_id: int):
-        nn.Module.__init__(self)  # a table of its own is what it does without
+        nn.Module.__init__(self)  # skips TokenEmbedding.__init__, which would make another matrix
         self.vectors, self.scale, self.decoder_start_id = words.vectors, words.scale, decoder_start_id
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class TargetEmbedding(TokenEmbedding):
 
 
 class MarianSSRU(EncoderDecoder):
-    """One table of words for source, target and output; norm after each branch."""
+    """One embedding matrix for source, target and output; post-norm layers."""
 
     def __init__(self, config: Config):
         words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
@@ -75,60 +75,59 @@ class MarianSSRU(EncoderDecoder):
 
 
 def make_position(width: int) -> Sinusoidal:
-    """Marian's positions: all sines first, and the slowest wave is 1/10,000 exactly, where others only come near it."""
+    """Marian's sinusoidal positions: all sines first, and a lowest frequency of exactly 1/10,000."""
     if width < 4:
-        raise ModelError(
-            f"Positions that go from the fastest wave to the slowest need a width of 4 or more; got {width}."
-        )
+        raise ModelError(f"Marian's sinusoidal positions need a width of 4 or more; got {width}.")
     return Sinusoidal(width, base=10_000.0 ** (width / (width - 2)), sines_first=True)
 
 
 def _make_encoder_layer(config: Config) -> Layer:
-    """Look around, think."""
-    look, think = Attention(config.width, config.heads), FeedForward(config.width, config.ffn_width, config.activation)
-    return make_layer(look, think, width=config.width, norm_first=False, norm=make_norm, dropout=config.dropout)
+    """Self-attention and feed-forward."""
+    attention = Attention(config.width, config.heads)
+    feedforward = FeedForward(config.width, config.ffn_width, config.activation)
+    return make_layer(
+        attention, feedforward, width=config.width, norm_first=False, norm=make_norm, dropout=config.dropout
+    )
 
 
 def _make_decoder_layer(config: Config) -> Layer:
-    """Remember, look across, think."""
-    across, think = (
-        Attention(config.width, config.heads),
-        FeedForward(config.width, config.ffn_width, config.activation),
-    )
+    """SSRU, cross-attention and feed-forward."""
+    cross, width = Attention(config.width, config.heads), config.width
+    feedforward = FeedForward(width, config.ffn_width, config.activation)
     return make_layer(
-        SSRU(config.width), think, across, width=config.width, norm_first=False, norm=make_norm, dropout=config.dropout
+        SSRU(width), feedforward, cross, width=width, norm_first=False, norm=make_norm, dropout=config.dropout
     )
 
 
 def read_marian_ssru(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
-    """The config and the weights, in our names, of a student in Marian's own file; what is built otherwise is refused."""
+    """Read config and weights, renamed to saccade's names, from Marian's .bin file; raises ModelError for other architectures."""
     settings, tensors = read_marian_bin(path)
     config = _parse_config(settings, path)
     if config.layers + config.decoder_layers > len(tensors):
         raise ModelError(
-            f"{path}: {len(tensors)} tensors do not make {config.layers} and {config.decoder_layers} layers."
+            f"{path}: {len(tensors)} tensors are too few for {config.layers} + {config.decoder_layers} layers."
         )
-    check_fields(config, f"{path}: ")  # so many tensors can be in the file, and layers take time to build
-    # what an activation was multiplied by before it became int8 is no weight, and Marian counts layers from 1
+    check_fields(config, f"{path}: ")  # before any layer is built, which takes time
+    # the quantization scales of activations are not weights; Marian counts layers from 1
     weights = {_count_from_zero(name): x for name, x in tensors.items() if not name.endswith("_QuantMultA")}
-    read = to_ours(weights, WEIGHT_MAP)
+    mapped = to_ours(weights, WEIGHT_MAP)
     try:
         with torch.device("meta"):
-            wanted = {name: tuple(p.shape) for name, p in MarianSSRU(config).named_parameters()}
-    except RuntimeError as error:  # sizes beyond what torch can count
-        raise ModelError(f"{path}: no model can be built of {config}.") from error
-    missing = [name for name in wanted if name not in read.tensors]
-    left = read.unmapped + [name for name in read.tensors if name not in wanted]
-    if missing or left:
+            expected = {name: tuple(p.shape) for name, p in MarianSSRU(config).named_parameters()}
+    except RuntimeError as error:  # sizes that overflow in torch
+        raise ModelError(f"{path}: no model can be built with {config}.") from error
+    missing = [name for name in expected if name not in mapped.tensors]
+    unexpected = mapped.unmapped + [name for name in mapped.tensors if name not in expected]
+    if missing or unexpected:
         raise ModelError(
-            f"{path}: these weights of a student are missing: {', '.join(missing[:6]) or 'none'}; and these have no "
-            f"place: {', '.join(left[:6]) or 'none'}. Is it another kind of model, or another number of layers?"
+            f"{path}: not a Marian SSRU student of this size. Missing weights: {', '.join(missing[:6]) or 'none'}; "
+            f"unexpected weights: {', '.join(unexpected[:6]) or 'none'}. Check the architecture and the number of layers."
         )
-    for name, shape in wanted.items():
-        found = tuple(read.tensors[name].shape)
-        if found != shape:
-            raise ModelError(f"{path}: {name} is {found}, and by the settings {shape} is needed.")
-    return config, read.tensors
+    for name, shape in expected.items():
+        actual = tuple(mapped.tensors[name].shape)
+        if actual != shape:
+            raise ModelError(f"{path}: {name} has shape {actual}; its settings need {shape}.")
+    return config, mapped.tensors
 
 
 def _parse_config(settings: Settings, path: str | Path) -> Config:
@@ -137,17 +136,17 @@ def _parse_config(settings: Settings, path: str | Path) -> Config:
             raise ModelError(f"{path}: {key} = {settings[key]!r} is not supported; only {values[0]!r} is.")
     vocabs = settings.get("dim-vocabs", "").split()
     if len(set(vocabs)) != 1:
-        raise ModelError(f"{path}: one vocabulary for both languages is needed; dim-vocabs has {', '.join(vocabs)}.")
+        raise ModelError(f"{path}: a shared vocabulary is needed; dim-vocabs has {', '.join(vocabs)}.")
     numbers = {ours: settings.get(theirs, "") for theirs, ours in CONFIG_KEYS.items()} | {"vocab": vocabs[0]}
     for name, value in numbers.items():
         if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            raise ModelError(f"{path}: {name} is {value[:40]!r} in the settings; a size is needed.")
-    bend = ACTIVATION_ALIASES[settings.get("transformer-ffn-activation", "relu")]
-    return Config(**{name: int(value) for name, value in numbers.items()}, activation=bend)
+            raise ModelError(f"{path}: {name} is {value[:40]!r} in the settings; a positive number is needed.")
+    activation = ACTIVATION_ALIASES[settings.get("transformer-ffn-activation", "relu")]
+    return Config(**{name: int(value) for name, value in numbers.items()}, activation=activation)
 
 
 def _count_from_zero(name: str) -> str:
-    return re.sub(r"(?<=_l)[1-9][0-9]{0,8}(?=_)", lambda found: str(int(found[0]) - 1), name, count=1)
+    return re.sub(r"(?<=_l)[1-9][0-9]{0,8}(?=_)", lambda match: str(int(match[0]) - 1), name, count=1)
 
 
 CONFIG_KEYS = {
@@ -157,13 +156,13 @@ CONFIG_KEYS = {
     "transformer-heads": "heads",
     "transformer-dim-ffn": "ffn_width",
 }
-ACTIVATION_ALIASES = {"relu": "relu", "swish": "silu"}  # Marian's gelu is another formula than ours
+ACTIVATION_ALIASES = {"relu": "relu", "swish": "silu"}  # Marian's gelu is a different formula
 ACCEPTED_VALUES: dict[str, tuple[str, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("rnn",),
     "dec-cell": ("ssru",),
     "transformer-preprocess": ("",),
-    "transformer-postprocess": ("dan",),  # drop, add, norm
+    "transformer-postprocess": ("dan",),  # dropout, add, norm
     "transformer-postprocess-emb": ("d", ""),
     "transformer-postprocess-top": ("",),
     "transformer-ffn-activation": tuple(ACTIVATION_ALIASES),
@@ -187,10 +186,10 @@ def _norm_weight_map(theirs: str, ours: str) -> WeightMap:
 
 
 def _dense_weight_map(theirs: str, ours: str, **projections: str) -> WeightMap:
-    """Matrices, stored as (in, out), and shifts, stored as one row."""
+    """Matrices, stored as (in, out), and biases, stored as one row."""
     weights: WeightMap = {f"{theirs}_W{a}": Transpose(f"{ours}.branch.{b}.weight") for a, b in projections.items()}
-    shifts: WeightMap = {f"{theirs}_b{a}": AddedAxis(f"{ours}.branch.{b}.bias") for a, b in projections.items()}
-    return {**weights, **shifts}
+    biases: WeightMap = {f"{theirs}_b{a}": AddedAxis(f"{ours}.branch.{b}.bias") for a, b in projections.items()}
+    return {**weights, **biases}
 
 
 def _attention_weight_map(theirs: str, ours: str) -> WeightMap:

@@ -28,13 +28,13 @@ class Qwen3Config(Qwen2Config):
 
 
 def qkv_biased_attention(config: Qwen2Config) -> Attention:
-    """Queries, keys and values have a bias, the output has none."""
-    biased = Projections(head_width=llama.head_width(config), output_bias=False)
-    return Attention(config.width, config.heads, kv_heads=config.kv_heads, projections=biased)
+    """Attention with biases of queries, keys and values, but not of the output."""
+    projections = Projections(head_width=llama.head_width(config), output_bias=False)
+    return Attention(config.width, config.heads, kv_heads=config.kv_heads, projections=projections)
 
 
 def qk_norm_attention(config: Qwen3Config) -> Attention:
-    """Queries and keys are normalized, with one norm for all heads of each."""
+    """Attention with QK-norm; the heads share one norm for queries and one for keys."""
     width = llama.head_width(config)
     norms = QKNorm(nn.RMSNorm(width, eps=config.eps), nn.RMSNorm(width, eps=config.eps))
     plain = Projections(head_width=width, bias=False)
@@ -42,15 +42,15 @@ def qk_norm_attention(config: Qwen3Config) -> Attention:
 
 
 def normalize_config(raw: dict[str, Any], family: str) -> dict[str, Any]:
-    """As LLaMA's; the sliding window that the published classes have as an option is refused by name."""
+    """As in LLaMA; raises ModelError for the sliding-window layers that the published classes can have."""
     kinds = raw.get("layer_types") or []
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
-        raise ModelError(f"{family}: layer_types = {abbreviate(kinds)} are not supported; only 'full_attention' is.")
+        raise ModelError(f"{family}: layer_types = {abbreviate(kinds)} is not supported; only 'full_attention' is.")
     return llama.normalize_config(raw, family) | ({"head.dim": raw["head_dim"]} if "head_dim" in raw else {})
 
 
 def derived_keys(config: Qwen2Config) -> dict[str, Any]:
-    """The width of a head is a number wherever the published classes find one: null is none."""
+    """Publish head_dim only if it is set, since the published classes do not accept null."""
     return llama.derived_keys(config) | ({} if config.head_width is None else {"head_dim": config.head_width})
 
 

@@ -1,7 +1,7 @@
-"""Reformer: an encoder whose tokens see those in the same bucket of a hash (Kitaev et al. 2020, arXiv 2001.04451).
+"""Reformer: an encoder with LSH attention, within hash buckets (Kitaev et al. 2020, arXiv 2001.04451).
 
-BERT's assembly with LSH attention; Reformer's reversible layers, which save memory in training, are not part of it. The
-sizes below train on two cores.
+BERT with LSH attention; Reformer's reversible layers, which save memory in training, are not included. The default sizes can
+be trained on two CPU cores.
 """
 
 from dataclasses import dataclass, replace
@@ -29,22 +29,22 @@ class Config(bert.Config):
 
 
 def build(config: Config) -> Bert:
-    """BERT, with query and key of a token as one vector, hashed anew in every layer."""
+    """BERT with LSH attention: queries and keys share a projection, and each layer has its own hash functions."""
     drop = config.attention_dropout if config.use_attention_dropout else 0.0
 
-    def look(number: int) -> Attention:
+    def make_attention(index: int) -> Attention:
         lsh = LSHAttention(
             config.width // config.heads,
             config.heads,
             hash_buckets=config.hash_buckets,
             hash_rounds=config.hash_rounds,
             max_bucket_distance=config.max_bucket_distance,
-            seed=number,
+            seed=index,
             dropout=drop,
         )
         return Attention(config.width, config.heads, lsh)
 
-    return Bert(config, make_attention=look)
+    return Bert(config, make_attention=make_attention)
 
 
 FAMILY = Family(

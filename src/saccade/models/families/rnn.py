@@ -1,8 +1,8 @@
-"""Recurrent networks: a language model, a reader, and three encoder-decoders that differ in how they remember the source.
+"""Recurrent networks (LSTM, GRU): a language model, an encoder, and encoder-decoders with three types of decoders.
 
-Sutskever et al. 2014 (arXiv 1409.3215) hand over one vector. Bahdanau et al. 2014 (arXiv 1409.0473) look at all states of
-the source before each step, with the state of the step before as the query. Luong et al. 2015 (arXiv 1508.04025) look after
-the step, with its own state, and may feed what came of it into the next (`input_feeding`).
+Sutskever et al. 2014 (arXiv 1409.3215): the last state of the encoder, without attention. Bahdanau et al. 2014 (arXiv
+1409.0473): attention before each step, with the previous state as the query. Luong et al. 2015 (arXiv 1508.04025): attention
+after the step, with the new state as the query; its output may be part of the next input (`input_feeding`).
 """
 
 import math
@@ -52,12 +52,12 @@ RECURRENT_ENCODER = Capabilities(Modality.TEXT, layers=("layers.layers",), embed
 
 
 class RecurrentStack(nn.Module):
-    """Recurrent layers on top of each other."""
+    """Stacked recurrent layers."""
 
     def __init__(self, config: Config, input_width: int, *, bidirectional: bool = False):
         super().__init__()
         if bidirectional and config.width % 2:
-            raise ModelError(f"Two directions share the width, so it is even; got {config.width}.")
+            raise ModelError(f"width must be even for a bidirectional encoder; got {config.width}.")
         widths = [input_width] + [config.width] * (config.layers - 1)
         units = config.width // 2 if bidirectional else config.width
         self.layers = nn.ModuleList(
@@ -66,24 +66,24 @@ class RecurrentStack(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, keep: Tensor | None = None, state: State | None = None) -> Tensor:
-        for number, layer in enumerate(self.layers):
-            x = layer(self.dropout(x), keep, None if state is None else state.at(f"{number}"))
+        for index, layer in enumerate(self.layers):
+            x = layer(self.dropout(x), keep, None if state is None else state.at(f"{index}"))
         return x
 
     def get_hidden_state(self, state: State) -> Tensor:
-        """All that the layers remember, (B, layers, parts, W)."""
-        slots = [[state.at(f"{n}").get(name) for name in "hc"] for n in range(len(self.layers))]
+        """The hidden states of all layers, (B, layers, parts, W); an LSTM has the parts h and c."""
+        slots = [[state.at(f"{index}").get(name) for name in "hc"] for index in range(len(self.layers))]
         return torch.stack([torch.stack([x for x in row if x is not None], dim=1) for row in slots], dim=1)
 
     def set_hidden_state(self, hidden: Tensor, state: State) -> None:
-        """Let the layers go on from there."""
-        for number, row in enumerate(hidden.unbind(1)):
+        """Set the hidden states of all layers."""
+        for index, row in enumerate(hidden.unbind(1)):
             for name, part in zip("hc", row.unbind(1), strict=False):
-                state.at(f"{number}").put(name, part)
+                state.at(f"{index}").put(name, part)
 
 
 class RNNEncoder(nn.Module):
-    """A vector for each word, from what stands before it and, in both directions, after it."""
+    """A recurrent text encoder: one vector per token, from left context, or from both sides if bidirectional."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -92,12 +92,12 @@ class RNNEncoder(nn.Module):
         self.layers = RecurrentStack(config, config.width, bidirectional=config.bidirectional)
 
     def forward(self, batch: Batch) -> Tensor:
-        assert isinstance(batch.source, Text), "a recurrent reader reads text"
+        assert isinstance(batch.source, Text), "a recurrent encoder takes text"
         return self.layers(self.words(batch.source.tokens), batch.source.keep)
 
 
 class RNNLanguageModel(nn.Module):
-    """One vector for the whole of the text so far, and from it the next word."""
+    """A recurrent language model, left to right."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -120,19 +120,19 @@ class RNNLanguageModel(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """One look at the memory that a state holds, (B, K, W) or a grid of it (B, rows, columns, W)."""
+    """Cross-attention to the memory in the state, (B, K, W) or a grid (B, rows, columns, W)."""
 
     def __init__(self, mechanism: Mechanism):
         super().__init__()
         self.mechanism = mechanism
-        # the additive score has a matrix for its keys: outside of it they are moved once per text, not once per step
-        inside = mechanism.mechanism if isinstance(mechanism, Spatial) else mechanism
+        # the key projection of additive attention moves here, so that keys are projected once per text, not once per step
+        inner = mechanism.mechanism if isinstance(mechanism, Spatial) else mechanism
         self.key: nn.Module = nn.Identity()
-        if isinstance(inside, Additive):
-            self.key, inside.key = inside.key, nn.Identity()
+        if isinstance(inner, Additive):
+            self.key, inner.key = inner.key, nn.Identity()
 
     def forward(self, q: Tensor, keep: Tensor | None, state: State) -> Tensor:
-        """q (B, T, W) to what it sees, (B, T, W); `keep` says which of the queries are real."""
+        """Attend from queries (B, T, W) to the memory, (B, T, W); `keep` is the padding mask of the queries."""
         memory = state.get("memory")
         assert memory is not None, "`start_from_memory` puts the memory there"
         sight = Sight(FULL, keep=state.get("memory_keep"), query_keep=keep, cross=True)
@@ -141,7 +141,7 @@ class CrossAttention(nn.Module):
 
 
 class Sutskever(nn.Module):
-    """The state is all there is: words in, states out."""
+    """A decoder without attention: the hidden states of its layers."""
 
     def __init__(self, config: Config, across: CrossAttention):
         super().__init__()
@@ -152,7 +152,7 @@ class Sutskever(nn.Module):
 
 
 class Bahdanau(nn.Module):
-    """Look with the state before, step with the word and what was seen; both are there when the next word is scored."""
+    """Attention before the step: its output is part of the input of the step and of the output layer."""
 
     def __init__(self, config: Config, across: CrossAttention):
         super().__init__()
@@ -162,17 +162,17 @@ class Bahdanau(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor | None, state: State) -> Tensor:
         out = []
-        for t, word in enumerate(x.split(1, dim=1)):
-            before = self.layers.get_hidden_state(state.at("layers"))[:, -1, :1]  # (B, 1, W): h of the top layer
-            real = None if keep is None else keep[:, t : t + 1]
-            seen = self.across(before, real, state)
-            now = self.layers(torch.cat([word, seen], dim=-1), real, state.at("layers"))
-            out.append(torch.cat([now, seen, word], dim=-1))
+        for t, token in enumerate(x.split(1, dim=1)):
+            query = self.layers.get_hidden_state(state.at("layers"))[:, -1, :1]  # (B, 1, W): h of the top layer
+            step_keep = None if keep is None else keep[:, t : t + 1]
+            context = self.across(query, step_keep, state)
+            hidden = self.layers(torch.cat([token, context], dim=-1), step_keep, state.at("layers"))
+            out.append(torch.cat([hidden, context, token], dim=-1))
         return self.join(torch.cat(out, dim=1)).tanh()
 
 
 class Luong(nn.Module):
-    """Step, look with the new state, join the two; with `input_feeding` the joined vector is part of the next input."""
+    """Attention after the step, joined with the new state; with `input_feeding` the result is part of the next input."""
 
     def __init__(self, config: Config, across: CrossAttention):
         super().__init__()
@@ -185,24 +185,24 @@ class Luong(nn.Module):
             return self._attend(x, keep, state)
         fed = state.get_or_make("fed", lambda: torch.zeros_like(x[:, :1]), axis=None)
         out = []
-        for t, word in enumerate(x.split(1, dim=1)):
-            real = None if keep is None else keep[:, t : t + 1]
-            now = self._attend(torch.cat([word, fed], dim=-1), real, state)
-            fed = now if real is None else torch.where(real[..., None], now, fed)
-            out.append(now)
+        for t, token in enumerate(x.split(1, dim=1)):
+            step_keep = None if keep is None else keep[:, t : t + 1]
+            hidden = self._attend(torch.cat([token, fed], dim=-1), step_keep, state)
+            fed = hidden if step_keep is None else torch.where(step_keep[..., None], hidden, fed)
+            out.append(hidden)
         state.put("fed", fed)
         return torch.cat(out, dim=1)
 
     def _attend(self, x: Tensor, keep: Tensor | None, state: State) -> Tensor:
-        now = self.layers(x, keep, state.at("layers"))
-        return self.join(torch.cat([now, self.across(now, keep, state)], dim=-1)).tanh()
+        hidden = self.layers(x, keep, state.at("layers"))
+        return self.join(torch.cat([hidden, self.across(hidden, keep, state)], dim=-1)).tanh()
 
 
 DECODERS = {"sutskever": Sutskever, "bahdanau": Bahdanau, "luong": Luong}
 
 
 class RNNDecoder(nn.Module):
-    """Words out of a memory: one of DECODERS between a table of words and a head."""
+    """A recurrent decoder over a memory: token embedding, one of DECODERS, and the output head."""
 
     def __init__(self, config: Config, mechanism: Mechanism, words: TokenEmbedding | None = None):
         super().__init__()
@@ -215,11 +215,11 @@ class RNNDecoder(nn.Module):
         self.dropout, self.decoder_start_id = Dropout(config.dropout), config.decoder_start_id
 
     def start_from_memory(self, memory: Tensor, keep: Tensor | None, hidden: Tensor) -> tuple[State, Text]:
-        """From a memory (B, ..., W) and the first hidden state (B, layers, parts, W)."""
+        """Start decoding from a memory (B, ..., W) and the initial hidden state (B, layers, parts, W)."""
         state = State()
         state.put("memory", memory, axis=1)
-        real = memory.new_ones(memory.shape[:-1], dtype=torch.bool) if keep is None else keep
-        state.put("memory_keep", real, axis=1)  # always there, so that states can be joined
+        memory_keep = memory.new_ones(memory.shape[:-1], dtype=torch.bool) if keep is None else keep
+        state.put("memory_keep", memory_keep, axis=1)  # always set, so that states can be concatenated
         self.body.layers.set_hidden_state(hidden, state.at("layers"))
         return state, Text(torch.full((memory.size(0), 1), self.decoder_start_id, device=memory.device))
 
@@ -232,7 +232,7 @@ class RNNDecoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The first hidden state of a decoder from one vector, tanh(Ws), for each layer and each part of its cell."""
+    """The initial hidden state of a decoder, tanh(Ws), for each layer and each part of its cell."""
 
     def __init__(self, config: Config, input_width: int):
         super().__init__()
@@ -244,7 +244,7 @@ class Bridge(nn.Module):
 
 
 class RNNTranslator(nn.Module):
-    """Read the source, hand its states over, write the target."""
+    """A recurrent encoder-decoder."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -256,14 +256,14 @@ class RNNTranslator(nn.Module):
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         text, layers = batch.source, self.encoder.layers
-        assert isinstance(text, Text), "a translator reads text"
+        assert isinstance(text, Text), "a translation model takes text"
         if self.bridge is None:
-            reading = State()
-            memory = layers(self.encoder.words(text.tokens), text.keep, reading)
-            hidden = layers.get_hidden_state(reading)
+            encoder_state = State()
+            memory = layers(self.encoder.words(text.tokens), text.keep, encoder_state)
+            hidden = layers.get_hidden_state(encoder_state)
         else:
             memory = self.encoder(batch)
-            # the way back ends at the first word, and has then read the whole source
+            # at the first token, the backward direction has processed the whole source
             hidden = self.bridge(FirstTokenPool()(memory[..., self.width // 2 :], text.keep))
         return self.decoder.start_from_memory(memory, text.keep, hidden)
 
@@ -279,11 +279,11 @@ class RNNTranslator(nn.Module):
 
 
 def cross_mechanism(name: str, width: int) -> Mechanism:
-    """The mechanism of that name, if it can look from one sequence to another without asking for places."""
+    """The mechanism with this name; raises ModelError unless it supports cross-attention without positions."""
     entry = get_mechanism(name)
     if not {"cross_attention", "permutation"} <= entry.supports:
-        able = [other.name for other in MECHANISMS if {"cross_attention", "permutation"} <= other.supports]
-        raise ModelError(f"{name} cannot look across from a decoder to its source; choose one of {', '.join(able)}.")
+        names = [other.name for other in MECHANISMS if {"cross_attention", "permutation"} <= other.supports]
+        raise ModelError(f"{name} does not support cross-attention; choose one of {', '.join(names)}.")
     return entry.make(width, 1, 512)
 
 

@@ -1,4 +1,4 @@
-"""RoBERTa: BERT trained longer on more text; its positions start after those of padding (Liu et al. 2019, arXiv 1907.11692)."""
+"""RoBERTa: BERT trained longer on more text; position ids start after the padding id (Liu et al. 2019, arXiv 1907.11692)."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,17 +25,17 @@ class Config(bert.Config):
 
 
 def build(config: Config) -> Bert:
-    """BERT, with its first position behind the place of padding."""
+    """BERT with position ids that start after the padding id."""
     return Bert(config, Learned(config.max_positions, config.width, offset=config.pad_id + 1))
 
 
 def lm_head(config: Config, body: Bert, labels: int = 0) -> LMHead:
-    """As BERT's, with GELU whatever the layers have."""
+    """BERT's head, with GELU whatever the activation of the layers."""
     return bert.lm_head(replace(config, activation="gelu"), body)
 
 
 def label_head(config: Config, body: Bert, labels: int) -> ClassificationHead:
-    """The first token, through a dense layer and tanh, with dropout on both sides."""
+    """The classification head: the first token, through a dense layer and tanh, with dropout before and after."""
     between = nn.Sequential(Dropout(classifier_dropout(config)), nn.Linear(config.width, config.width), nn.Tanh())
     return ClassificationHead(
         config.width, labels, pool=FirstTokenPool(), between=between, dropout=classifier_dropout(config)
@@ -52,15 +52,15 @@ PUBLISHED_DEFAULTS = {
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """Published lengths count the vectors, also those that belong to nobody."""
+    """Subtract the unused position embeddings, which the published `max_position_embeddings` counts."""
     raw = PUBLISHED_DEFAULTS | raw
-    places, padding, vocab = (raw[key] for key in ("max_position_embeddings", "pad_token_id", "vocab_size"))
-    if not all(isinstance(number, int) for number in (places, padding, vocab)) or not 0 <= padding < vocab:
+    positions, padding, vocab = (raw[key] for key in ("max_position_embeddings", "pad_token_id", "vocab_size"))
+    if not all(isinstance(number, int) for number in (positions, padding, vocab)) or not 0 <= padding < vocab:
         raise ModelError(
-            f"Positions start after that of padding: max_position_embeddings = {places!r} needs to be a whole number, "
-            f"pad_token_id = {padding!r} one of the {vocab!r} ids."
+            f"Position ids start after the padding id: pad_token_id = {padding!r} must be one of the {vocab!r} ids, and "
+            f"max_position_embeddings = {positions!r} a whole number."
         )
-    return raw | {"max_position_embeddings": places - padding - 1}
+    return raw | {"max_position_embeddings": positions - padding - 1}
 
 
 FAMILY = Family(

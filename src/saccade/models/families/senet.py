@@ -1,6 +1,6 @@
-"""Convolutional encoders of pictures: a plain one, and SE-Inception and SE-ResNet, which weigh their channels.
+"""CNN image encoders: a plain one, and SE-Inception and SE-ResNet with squeeze-and-excitation.
 
-Squeeze-and-excitation is attention over channels (Hu et al. 2018, arXiv 1709.01507); it goes at the end of an Inception block
+Squeeze-and-excitation is attention over channels (Hu et al. 2018, arXiv 1709.01507); it is applied after an Inception block
 (Szegedy et al. 2015, arXiv 1409.4842) or of a residual branch (He et al. 2016, arXiv 1512.03385).
 """
 
@@ -29,7 +29,7 @@ class Config:
 
 
 def conv_batch_norm(channels: int, width: int, kernel_size: int = 3, stride: int = 1) -> nn.Sequential:
-    """A convolution that keeps the grid (or thins it by `stride`), and a batch norm, which makes a bias superfluous."""
+    """A convolution with padding, and batch norm, which makes a bias unnecessary."""
     return nn.Sequential(
         nn.Conv2d(channels, width, kernel_size, stride=stride, padding=kernel_size // 2, bias=False),
         nn.BatchNorm2d(width),
@@ -37,14 +37,14 @@ def conv_batch_norm(channels: int, width: int, kernel_size: int = 3, stride: int
 
 
 class PlainBlock(nn.Sequential):
-    """Convolution, norm, ReLU: a small CNN is a few of these."""
+    """Convolution, batch norm, ReLU."""
 
     def __init__(self, channels: int, width: int, stride: int, reduction: int):
         super().__init__(conv_batch_norm(channels, width, stride=stride), nn.ReLU())
 
 
 class ResidualBlock(nn.Module):
-    """SE-ResNet: two convolutions, squeeze and excitation, and a straight way past them."""
+    """SE-ResNet block: two convolutions, squeeze-and-excitation, and a residual connection."""
 
     def __init__(self, channels: int, width: int, stride: int, reduction: int):
         super().__init__()
@@ -60,20 +60,22 @@ class ResidualBlock(nn.Module):
 
 
 class InceptionBlock(nn.Module):
-    """SE-Inception: views of one, three and five cells and of the strongest neighbour, side by side, then weighed."""
+    """SE-Inception block: parallel 1x1, 3x3 and 5x5 convolutions and max pooling, then squeeze-and-excitation."""
 
     def __init__(self, channels: int, width: int, stride: int, reduction: int):
         super().__init__()
-        part = width // 4
-        if not part:
-            raise ModelError(f"Four views side by side need a width of at least 4; got {width}.")
-        # each wide view is narrowed first: that is what makes it cheap
-        self.one = conv_batch_norm(channels, width - 3 * part, 1, stride)
+        quarter = width // 4
+        if not quarter:
+            raise ModelError(f"An Inception block has four branches, so it needs a width of at least 4; got {width}.")
+        # a 1x1 convolution first reduces the channels of each larger one, which makes it cheap
+        self.one = conv_batch_norm(channels, width - 3 * quarter, 1, stride)
         self.three = nn.Sequential(
-            conv_batch_norm(channels, part, 1), nn.ReLU(), conv_batch_norm(part, part, 3, stride)
+            conv_batch_norm(channels, quarter, 1), nn.ReLU(), conv_batch_norm(quarter, quarter, 3, stride)
         )
-        self.five = nn.Sequential(conv_batch_norm(channels, part, 1), nn.ReLU(), conv_batch_norm(part, part, 5, stride))
-        self.strongest = nn.Sequential(nn.MaxPool2d(3, stride, padding=1), conv_batch_norm(channels, part, 1))
+        self.five = nn.Sequential(
+            conv_batch_norm(channels, quarter, 1), nn.ReLU(), conv_batch_norm(quarter, quarter, 5, stride)
+        )
+        self.strongest = nn.Sequential(nn.MaxPool2d(3, stride, padding=1), conv_batch_norm(channels, quarter, 1))
         self.squeeze = SqueezeExcite(width, reduction)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,7 +87,7 @@ BLOCKS = {"plain": PlainBlock, "residual": ResidualBlock, "inception": Inception
 
 
 class SENet(nn.Module):
-    """Stages of blocks, each on a grid of half the side and with twice the channels of the one before."""
+    """Stages of blocks; each stage halves rows and columns and doubles the channels."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -93,8 +95,7 @@ class SENet(nn.Module):
             raise ModelError(f"Unknown block_type {config.block_type!r}; {suggest(config.block_type, list(BLOCKS))}")
         if config.width % 2 ** (config.stages - 1):
             raise ModelError(
-                f"{config.stages} stages halve the width {config.stages - 1} times, and {config.width} cannot be; "
-                f"choose a multiple of {2 ** (config.stages - 1)}."
+                f"With {config.stages} stages, width must be a multiple of {2 ** (config.stages - 1)}; got {config.width}."
             )
         self.width = config.width
         widths = [config.width >> (config.stages - 1 - stage) for stage in range(config.stages)]
@@ -103,17 +104,17 @@ class SENet(nn.Module):
         self.stages = nn.Sequential(*(make_stage(config, *pair) for pair in zip(before, widths, strict=False)))
 
     def forward(self, batch: Batch) -> Tensor:
-        picture = batch.source
-        assert isinstance(picture, Image), "SENet reads pictures"
-        return self.feature_map(picture.pixels).flatten(2).transpose(1, 2)  # (B, L, W), row by row
+        image = batch.source
+        assert isinstance(image, Image), "SENet takes images"
+        return self.feature_map(image.pixels).flatten(2).transpose(1, 2)  # (B, L, W), row by row
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        """What is seen in each cell, (B, W, rows, columns)."""
+        """The features of each cell, (B, W, rows, columns)."""
         return self.stages(self.enter(pixels))
 
 
 def make_stage(config: Config, channels: int, width: int) -> nn.Sequential:
-    """Blocks of one width; the first of them thins the grid."""
+    """Blocks of one width; the first has stride 2."""
     block = BLOCKS[config.block_type]
     first = block(channels, width, 2, config.se_reduction)
     return nn.Sequential(
@@ -122,7 +123,7 @@ def make_stage(config: Config, channels: int, width: int) -> nn.Sequential:
 
 
 def capabilities(config: Config) -> Capabilities:
-    shape = (config.channels, None, None)  # convolutions read images of any size
+    shape = (config.channels, None, None)  # convolutions accept images of any size
     return Capabilities(Modality.IMAGE, image_shape=shape, layers=("stages",), embeddings=("enter",))
 
 

@@ -1,5 +1,5 @@
-"""T5: an encoder and a decoder that know order by learned tilts of the scores, shared by the layers of a stack
-(Raffel et al. 2020, arXiv 1910.10683); version 1.1 gates the feed-forward and unties the output (Shazeer 2020)."""
+"""T5: an encoder-decoder with a relative position bias that the layers of a stack share (Raffel et al. 2020, arXiv 1910.10683);
+version 1.1 has gated feed-forward layers and untied output embeddings (Shazeer 2020)."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,7 @@ class Config:
 
 
 class T5(EncoderDecoder):
-    """Norm before each branch and at the end of a stack; scores are not scaled, and nothing has a bias."""
+    """Pre-norm layers without biases; attention scores are not scaled."""
 
     def __init__(self, config: Config):
         words = TokenEmbedding(config.vocab, config.width)
@@ -61,7 +61,7 @@ class T5(EncoderDecoder):
 
 
 class ScaleByWidth(nn.Module):
-    """x/√width: keeps scores near one when words with entries of variance one do the scoring."""
+    """x/√width: keeps the logits near unit variance with tied embeddings, whose entries have unit variance."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -72,18 +72,18 @@ class ScaleByWidth(nn.Module):
 
 
 def make_stack(config: Config, layers: int, *, is_decoder: bool) -> Stack:
-    """The encoder sees both directions; the decoder, which `is_decoder`, sees the past and looks across."""
+    """The encoder stack, or with `is_decoder` the decoder stack, with causal self-attention and cross-attention."""
     norm = partial(nn.RMSNorm, eps=config.eps)
 
     def attention() -> Attention:
-        plain = Projections(head_width=config.head_width, bias=False)
-        return Attention(config.width, config.heads, ScaledDot(scale=1.0), projections=plain)
+        projections = Projections(head_width=config.head_width, bias=False)
+        return Attention(config.width, config.heads, ScaledDot(scale=1.0), projections=projections)
 
     def feedforward() -> FeedForward:
         options: dict[str, Any] = {"gated": config.gated_ffn, "bias": False, "dropout": config.dropout}
         return FeedForward(config.width, config.ffn_width, config.activation, **options)
 
-    tilt = T5Bias(
+    bias = T5Bias(
         config.heads,
         buckets=config.relative_buckets,
         max_relative_distance=config.max_relative_distance,
@@ -102,50 +102,47 @@ def make_stack(config: Config, layers: int, *, is_decoder: bool) -> Stack:
             for _ in range(layers)
         ],
         CAUSAL if is_decoder else FULL,
-        BiasPosition(tilt),
+        BiasPosition(bias),
         enter=Dropout(config.dropout),
         leave=nn.Sequential(norm(config.width), Dropout(config.dropout)),
     )
 
 
 def weight_map(config: Config) -> WeightMap:
-    """A published block is a list of sublayers: self-attention, in the decoder attention across, feed-forward."""
-    lines: dict[str, str] = {
+    """A published block is a list of sublayers: self-attention, cross-attention in the decoder, feed-forward."""
+    mapping: dict[str, str] = {
         "shared": "words.vectors",
         "encoder.embed_tokens": "words.vectors",
         "decoder.embed_tokens": "words.vectors",
     }
     if not config.tie_embeddings:
-        lines["lm_head"] = "head.score"
-    inner = {"wi_0": "gate", "wi_1": "up", "wo": "down"} if config.gated_ffn else {"wi": "up", "wo": "down"}
+        mapping["lm_head"] = "head.score"
+    dense = {"wi_0": "gate", "wi_1": "up", "wo": "down"} if config.gated_ffn else {"wi": "up", "wo": "down"}
     for side, feedforward in (("encoder", 1), ("decoder", 2)):
         theirs, ours = f"{side}.block.{{}}.layer", f"{side}.layers.{{}}"
-        lines[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"] = f"{side}.position.tilt.table"
-        looks = [(0, "SelfAttention", "attention"), (1, "EncDecAttention", "across")][:feedforward]
-        for number, published, name in looks:
-            for letter, word in {"q": "query", "k": "key", "v": "value", "o": "output"}.items():
-                lines[f"{theirs}.{number}.{published}.{letter}"] = f"{ours}.{name}.branch.{word}"
-            lines[f"{theirs}.{number}.layer_norm"] = f"{ours}.{name}.norm"
-        for published, name in inner.items():
-            lines[f"{theirs}.{feedforward}.DenseReluDense.{published}"] = f"{ours}.feedforward.branch.{name}"
-        lines[f"{theirs}.{feedforward}.layer_norm"] = f"{ours}.feedforward.norm"
-        lines[f"{side}.final_layer_norm"] = f"{side}.leave.0"
-    return lines
+        mapping[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"] = f"{side}.position.tilt.table"
+        attentions = [(0, "SelfAttention", "attention"), (1, "EncDecAttention", "across")][:feedforward]
+        for index, published, name in attentions:
+            for letter, projection in {"q": "query", "k": "key", "v": "value", "o": "output"}.items():
+                mapping[f"{theirs}.{index}.{published}.{letter}"] = f"{ours}.{name}.branch.{projection}"
+            mapping[f"{theirs}.{index}.layer_norm"] = f"{ours}.{name}.norm"
+        for published, name in dense.items():
+            mapping[f"{theirs}.{feedforward}.DenseReluDense.{published}"] = f"{ours}.feedforward.branch.{name}"
+        mapping[f"{theirs}.{feedforward}.layer_norm"] = f"{ours}.feedforward.norm"
+        mapping[f"{side}.final_layer_norm"] = f"{side}.leave.0"
+    return mapping
 
 
-DECODER_START_KEYS = (
-    "decoder_start_token_id",
-    "pad_token_id",
-)  # where a published config says what a target begins with
+DECODER_START_KEYS = ("decoder_start_token_id", "pad_token_id")  # published keys, in order of precedence
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """One published word says activation and gate; in newer files the output's scaling tells whether it is tied."""
+    """Split `feed_forward_proj` into activation and gating; in newer files `scale_decoder_outputs` implies weight tying."""
     kind = str(raw.get("feed_forward_proj", "relu"))
-    bend = kind.removeprefix("gated-")
+    activation = kind.removeprefix("gated-")
     return raw | {
-        "dense_act_fn": "gelu_new" if kind == "gated-gelu" else bend,
-        "is_gated_act": kind != bend,
+        "dense_act_fn": "gelu_new" if kind == "gated-gelu" else activation,
+        "is_gated_act": kind != activation,
         "tie_word_embeddings": raw.get("scale_decoder_outputs", raw.get("tie_word_embeddings", True)),
         "decoder_start_token_id": next(
             (raw[key] for key in DECODER_START_KEYS if raw.get(key) is not None), Config.decoder_start_id
@@ -154,18 +151,18 @@ def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def derived_keys(config: Config) -> dict[str, Any]:
-    """The published word for activation and gate: there "gated-gelu" means the approximation by tanh."""
-    bend = {"gelu_tanh": "gelu_new", "gelu": "gelu_python"}.get(config.activation, config.activation)
+    """The published name of activation and gating, in which "gated-gelu" is the tanh approximation."""
+    activation = {"gelu_tanh": "gelu_new", "gelu": "gelu_python"}.get(config.activation, config.activation)
     return {
-        "feed_forward_proj": f"gated-{bend}" if config.gated_ffn else bend,
-        "dense_act_fn": bend,
+        "feed_forward_proj": f"gated-{activation}" if config.gated_ffn else activation,
+        "dense_act_fn": activation,
         "decoder_start_token_id": config.decoder_start_id,
-        "pad_token_id": config.decoder_start_id,  # unless a tokenizer says otherwise
+        "pad_token_id": config.decoder_start_id,  # overridden by a tokenizer
     }
 
 
 def init_weights(model: nn.Module, config: Config) -> None:
-    """Words of variance one, and every matrix by what enters it; queries make up for scores that are not scaled."""
+    """Unit variance for embeddings, 1/fan_in for matrices; queries also divided by √head_width, since scores are unscaled."""
     for name, module in model.named_modules():
         if isinstance(module, TokenEmbedding):
             nn.init.normal_(module.vectors.weight)

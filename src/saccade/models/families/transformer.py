@@ -1,7 +1,7 @@
-"""The transformer: encoder and decoder of attention alone, to be trained from scratch (Vaswani 2017, arXiv 1706.03762).
+"""The original transformer, to be trained from scratch (Vaswani et al. 2017, arXiv 1706.03762).
 
-Mechanism and positions are chosen by name from their tables. The encoder alone is a `TransformerEncoder`, the decoder alone a
-`TransformerLanguageModel`. The sizes below train on two cores.
+Attention mechanism and position scheme are chosen by name. The encoder alone is a `TransformerEncoder`, the decoder alone a
+`TransformerLanguageModel`. The default sizes can be trained on two CPU cores.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Config:
 
 
 class TransformerEncoder(nn.Module):
-    """The encoder: a vector for each word, from all the others."""
+    """A text encoder: one vector per token, with full attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -52,12 +52,12 @@ class TransformerEncoder(nn.Module):
         self.width = config.width + self.stack.position.extra_width
 
     def forward(self, batch: Batch) -> Tensor:
-        assert isinstance(batch.source, Text), "this encoder reads text"
+        assert isinstance(batch.source, Text), "this encoder takes text"
         return self.stack(self.words(batch.source.tokens), batch.source.layout)
 
 
 class TransformerLanguageModel(nn.Module):
-    """The decoder without a memory: a language model."""
+    """A decoder without cross-attention: a language model."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -80,16 +80,18 @@ class TransformerLanguageModel(nn.Module):
 
 
 def build_encoder_decoder(config: Config) -> EncoderDecoder:
-    """Both together: the encoder reads the source once, and every layer of the decoder looks across at it."""
+    """An encoder-decoder: every layer of the decoder has cross-attention to the output of the encoder."""
     words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
     encoder = make_stack(config, FULL)
     decoder, head = decoder_and_head(config, words, config.width + encoder.position.extra_width)
-    mine = None if config.tie_embeddings else TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
-    return EncoderDecoder(words, encoder, decoder, head, decoder_start_id=config.decoder_start_id, target_words=mine)
+    target_words = None if config.tie_embeddings else TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+    return EncoderDecoder(
+        words, encoder, decoder, head, decoder_start_id=config.decoder_start_id, target_words=target_words
+    )
 
 
 def decoder_and_head(config: Config, words: TokenEmbedding, memory_width: int) -> tuple[Stack, LMHead]:
-    """A decoder that looks across at a memory, and its head."""
+    """A decoder with cross-attention, and its head."""
     decoder = make_stack(config, CAUSAL, memory_width=memory_width)
     width = config.width + decoder.position.extra_width
     return decoder, LMHead(width, config.vocab, tied_embedding=words.vectors if config.tie_embeddings else None)
@@ -98,39 +100,41 @@ def decoder_and_head(config: Config, words: TokenEmbedding, memory_width: int) -
 def make_stack(
     config: Config, pattern: Pattern, scheme: Position | None = None, *, memory_width: int | None = None
 ) -> Stack:
-    """Layers of the size that a config says, under a pattern; with a `memory_width` they also look across."""
+    """A stack with the sizes of a config and an attention pattern; with a `memory_width`, also with cross-attention."""
     scheme = scheme or get_position(config.position).make(config.width, config.heads, config.max_positions)
     width = config.width + scheme.extra_width  # concatenated positions widen the stack
 
-    def one() -> Layer:
-        look = self_mechanism(config, width // config.heads, pattern)
-        across = None
+    def make_one_layer() -> Layer:
+        mechanism = self_mechanism(config, width // config.heads, pattern)
+        cross = None
         if memory_width is not None:
-            there = Projections(memory_width=memory_width)
-            across = Attention(width, config.heads, cross_mechanism(config, width // config.heads), projections=there)
+            projections = Projections(memory_width=memory_width)
+            across = cross_mechanism(config, width // config.heads)
+            cross = Attention(width, config.heads, across, projections=projections)
         return make_layer(
-            Attention(width, config.heads, look),
+            Attention(width, config.heads, mechanism),
             FeedForward(width, config.ffn_width, "relu"),
-            across,
+            cross,
             width=width,
             norm_first=config.norm_first,
             dropout=config.dropout,
         )
 
     leave = nn.LayerNorm(width) if config.norm_first else None
-    return Stack([one() for _ in range(config.layers)], pattern, scheme, enter=Dropout(config.dropout), leave=leave)
+    layers = [make_one_layer() for _ in range(config.layers)]
+    return Stack(layers, pattern, scheme, enter=Dropout(config.dropout), leave=leave)
 
 
 def self_mechanism(config: Config, head_width: int, pattern: Pattern) -> Mechanism:
-    """How tokens look at each other: the mechanism of the config, if it can hide the future where it must."""
+    """The mechanism for self-attention; raises ModelError if the pattern is causal and the mechanism cannot be."""
     entry = get_mechanism(config.mechanism)
     if pattern != FULL and not {"causal", "incremental"} <= entry.supports:
-        raise ModelError(f"{entry.name} cannot hide the future, so it reads but does not write; use it in a reader.")
+        raise ModelError(f"{entry.name} does not support causal attention; use it in an encoder.")
     return entry.make(head_width, config.heads, config.max_positions)
 
 
 def cross_mechanism(config: Config, head_width: int) -> Mechanism:
-    """How a decoder looks at its memory: the same mechanism, or scaled dot products where that one goes by places."""
+    """The mechanism for cross-attention: the same, or scaled_dot if that one depends on positions."""
     entry = get_mechanism(config.mechanism)
     if not {"cross_attention", "permutation"} <= entry.supports:
         entry = get_mechanism("scaled_dot")

@@ -1,4 +1,4 @@
-"""ViT: a picture as a text of patches, read by a transformer (Dosovitskiy et al. 2021, arXiv 2010.11929)."""
+"""ViT: a transformer encoder on image patches (Dosovitskiy et al. 2021, arXiv 2010.11929)."""
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ class Config:
 
 
 class ViT(nn.Module):
-    """A token for the whole picture, then its patches row by row; each has a learned position, and norm comes first."""
+    """A [CLS] token and the patches row by row, with learned positions, then a pre-norm stack."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -69,45 +69,45 @@ class ViT(nn.Module):
         self.stack = Stack(layers, FULL, position, enter=Dropout(config.dropout), leave=norm(width))
 
     def forward(self, batch: Batch) -> Tensor:
-        picture = batch.source
-        assert isinstance(picture, Image), "ViT reads pictures"
-        self._check_image_size(picture)
-        patches = self.patches(picture.pixels)  # (B, L - 1, W)
+        image = batch.source
+        assert isinstance(image, Image), "ViT takes images"
+        self._check_image_size(image)
+        patches = self.patches(image.pixels)  # (B, L - 1, W)
         return self.stack(torch.cat([self.whole.expand(patches.size(0), -1, -1), patches], dim=1))
 
     def resize_positions(self, rows: int, columns: int) -> "ViT":
-        """A copy for pictures of rows x columns pixels: positions are resampled, all else is the same."""
+        """A copy for images of rows x columns pixels, with resampled position embeddings."""
         new, size = deepcopy(self), self.patches.patch_size
         new.stack.position = self.position_grid().resize(rows // size, columns // size)
         return new
 
     def position_grid(self) -> LearnedGrid:
-        """The positions of its patches."""
+        """The position embeddings of the patches."""
         assert isinstance(self.stack.position, LearnedGrid)
         return self.stack.position
 
-    def _check_image_size(self, picture: Image) -> None:
-        """The positions are those of one size of picture; a smaller one would be read with the wrong ones."""
+    def _check_image_size(self, image: Image) -> None:
+        """Raise ModelError for another image size, which would get wrong positions."""
         grid, size = self.position_grid(), self.patches.patch_size
-        rows, columns = picture.pixels.shape[-2:]
+        rows, columns = image.pixels.shape[-2:]
         if (rows, columns) != (grid.rows * size, grid.columns * size):
             raise ModelError(
-                f"This model reads pictures of {grid.rows * size} x {grid.columns * size} pixels and this one has "
-                f"{rows} x {columns}; resize the picture, or the model with `resize_positions({rows}, {columns})`."
+                f"This model takes images of {grid.rows * size} x {grid.columns * size} pixels; got {rows} x {columns}. "
+                f"Resize the image, or the model with `resize_positions({rows}, {columns})`."
             )
 
 
 class PixelHead(nn.Module):
-    """The pixels of every patch, (B, patches, channels x rows x columns of one), and the vector that stands where one is hidden
+    """Predicts the pixels of every patch, (B, patches, channels x rows x columns), and holds the vector of masked patches
     (SimMIM: Xie et al. 2022, arXiv 2111.09886)."""
 
     def __init__(self, width: int, patch_size: int, channels: int):
         super().__init__()
         self.mask = nn.Parameter(torch.randn(1, 1, width) * 0.02)
-        self.score = nn.Conv2d(width, channels * patch_size * patch_size, 1)  # a linear layer, as it was published
+        self.score = nn.Conv2d(width, channels * patch_size * patch_size, 1)  # a linear layer, in its published form
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        return F.linear(x[:, 1:], self.score.weight.flatten(1), self.score.bias)  # the first token is the whole picture
+        return F.linear(x[:, 1:], self.score.weight.flatten(1), self.score.bias)  # without [CLS]
 
 
 WEIGHT_MAP: WeightMap = {
@@ -124,7 +124,7 @@ WEIGHT_MAP: WeightMap = {
     "encoder.layer.{}.output.dense": "stack.layers.{}.feedforward.branch.down",
     "layernorm": "stack.leave",
 }
-TRANSFORMERS_5_WEIGHT_MAP: WeightMap = {  # what `transformers` 5 calls them in memory; read, never written
+TRANSFORMERS_5_WEIGHT_MAP: WeightMap = {  # names of transformers 5 in memory; read, never written
     "layers.{}.layernorm_before": "stack.layers.{}.attention.norm",
     "layers.{}.attention.q_proj": "stack.layers.{}.attention.branch.query",
     "layers.{}.attention.k_proj": "stack.layers.{}.attention.branch.key",
@@ -141,33 +141,35 @@ def patch_grid(config: Config) -> tuple[int, int]:
     sides = (config.image_height, config.image_height if config.image_width is None else config.image_width)
     for side in sides:
         if config.patch_size < 1 or side < 1 or side % config.patch_size:
-            raise ModelError(f"Patches of {config.patch_size} pixels do not tile a side of {side}; choose a multiple.")
+            raise ModelError(
+                f"image size {side} is not a multiple of patch_size {config.patch_size}; choose a multiple."
+            )
     return sides[0] // config.patch_size, sides[1] // config.patch_size
 
 
 def normalize_config(raw: dict[str, Any]) -> dict[str, Any]:
-    """Sides may be published as a pair; a picture need not be square, patches are."""
+    """Split sizes that are published as a pair; patches must be square, images need not be."""
     for key in ("image_size", "patch_size"):
         pair = raw.get(key)
         if not isinstance(pair, list | tuple):
             continue
         if len(pair) != 2 or any(type(side) is not int for side in pair):
-            raise ModelError(f"vit: {key} is a number of pixels, or two of them; got {str(pair)[:80]}.")
+            raise ModelError(f"vit: {key} must be a number of pixels, or two numbers; got {str(pair)[:80]}.")
         if pair[0] != pair[1]:
             if key == "patch_size":
-                raise ModelError(f"vit: {key} = {list(pair)} is not square; only square patches are built here.")
+                raise ModelError(f"vit: {key} = {list(pair)} is not square; only square patches are supported.")
             raw["image_size.columns"] = pair[1]
         raw[key] = pair[0]
     return raw
 
 
 def derived_keys(config: Config) -> dict[str, Any]:
-    """The size of a picture is one number where it is square, as it was first published."""
+    """The published image size: one number if it is square, otherwise a pair."""
     return {} if config.image_width is None else {"image_size": [config.image_height, config.image_width]}
 
 
 def config_of_body(config: Config, body: ViT) -> Config:
-    """The config that a body has now, if it was resized after it was built."""
+    """The config of a body that may have been resized since it was built."""
     grid, patch = body.position_grid(), config.patch_size
     rows, columns = grid.rows * patch, grid.columns * patch
     return replace(config, image_height=rows, image_width=None if rows == columns else columns)
@@ -214,9 +216,7 @@ FAMILY = Family(
             lambda config, body, labels: PixelHead(config.width, config.patch_size, config.channels),
             {"vit.embeddings.mask_token": "mask", "decoder.0": "score"},
             "ViTForMaskedImageModeling",
-            derived_keys=lambda config: {
-                "encoder_stride": config.patch_size
-            },  # how many pixels a side comes back from a token
+            derived_keys=lambda config: {"encoder_stride": config.patch_size},  # pixels per side of a predicted patch
         ),
     },
     prefix="vit.",

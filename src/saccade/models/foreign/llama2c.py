@@ -1,4 +1,4 @@
-"""llama2.c's own file (Karpathy 2023): seven numbers, then the weights of a LLaMA in float32, one kind after the other."""
+"""Reads llama2.c files (Karpathy 2023): a header of seven numbers, then the float32 weights of a LLaMA model."""
 
 import struct
 from pathlib import Path
@@ -13,53 +13,51 @@ from saccade.models.families.llama import Config
 from saccade.models.weight_map import RotaryPermutation, WeightMap, to_ours
 
 HEADER = struct.Struct("<7i")  # width, inner, layers, heads, key heads, vocab (negative: untied), length
-MAGIC = b"24ka"  # what later versions of the file begin with
+MAGIC = b"24ka"  # magic number of later versions
 
 
 def read_llama2c(path: str | Path) -> tuple[Config, dict[str, Tensor]]:
-    """The config and the weights, in our names; the header is believed only as far as the file is long."""
+    """Read config and weights, renamed to saccade's names; the header is checked against the size of the file."""
     path = Path(path)
     config = _read_config(path)
     shapes = _tensor_shapes(config)
     angles = config.max_positions * (config.width // config.heads)  # cosines and sines of the rotary positions
     output = 0 if config.tie_embeddings else config.vocab * config.width
-    numbers = sum(int(np.prod(shape, dtype=object)) for shape in shapes.values())  # as Python ints: a header may lie
+    numbers = sum(
+        int(np.prod(shape, dtype=object)) for shape in shapes.values()
+    )  # Python ints, since a damaged header could overflow
     needed, size = HEADER.size + 4 * (numbers + angles + output), path.stat().st_size
     if size != needed and size != needed - 4 * angles:
-        raise ModelError(f"{path} has {size} bytes, and its header ({config}) asks for {needed}; the file is damaged.")
+        raise ModelError(f"{path} has {size} bytes, but its header ({config}) needs {needed}; the file is damaged.")
     flat = torch.from_numpy(np.fromfile(path, dtype="<f4", offset=HEADER.size))
-    tensors, at = {}, 0
+    tensors, offset = {}, 0
     for name, shape in shapes.items():
-        part = flat[at : at + int(np.prod(shape))].view(shape)
-        at += part.numel()
+        x = flat[offset : offset + int(np.prod(shape))].view(shape)
+        offset += x.numel()
         if "{}" in name:
-            tensors |= {name.format(number) + ".weight": one for number, one in enumerate(part)}
+            tensors |= {name.format(layer) + ".weight": weight for layer, weight in enumerate(x)}
         else:
-            tensors[f"{name}.weight"] = part
+            tensors[f"{name}.weight"] = x
     if not config.tie_embeddings:
         tensors["output.weight"] = flat[-output:].view(config.vocab, config.width)
-    read = to_ours(tensors, _weight_map(config))
-    assert not read.unmapped, f"tensors without a line: {read.unmapped}"
-    return config, read.tensors
+    mapped = to_ours(tensors, _weight_map(config))
+    assert not mapped.unmapped, f"tensors missing in the weight map: {mapped.unmapped}"
+    return config, mapped.tensors
 
 
 def _read_config(path: Path) -> Config:
     with path.open("rb") as file:
         head = file.read(HEADER.size)
     if head.startswith(MAGIC):
-        raise ModelError(
-            f"{path} is a later version of llama2.c's file; export it with `--version 0`, which is read here."
-        )
+        raise ModelError(f"{path} is a later version of the llama2.c format; export it with `--version 0`.")
     if len(head) < HEADER.size:
-        raise ModelError(f"{path} has {len(head)} bytes; the header of llama2.c's file alone takes {HEADER.size}.")
+        raise ModelError(f"{path} has {len(head)} bytes; the header of a llama2.c file alone has {HEADER.size}.")
     width, inner, layers, heads, key_heads, vocab, length = HEADER.unpack(head)
     if min(width, inner, layers, heads, key_heads, abs(vocab), length) < 1:
-        raise ModelError(
-            f"{path} is not llama2.c's file: its header says {HEADER.unpack(head)}, and sizes are positive."
-        )
+        raise ModelError(f"{path} is not a llama2.c file: its header {HEADER.unpack(head)} has sizes below 1.")
     if width % heads or heads % key_heads or width // heads % 2:
         raise ModelError(
-            f"{path} is damaged: {heads} heads of an even width and {key_heads} key heads do not share a width of {width}."
+            f"{path} is damaged: width {width} cannot be divided into {heads} heads of even width with {key_heads} key heads."
         )
     config = Config(
         vocab=abs(vocab),
@@ -72,12 +70,12 @@ def _read_config(path: Path) -> Config:
         eps=1e-5,
         tie_embeddings=vocab > 0,
     )
-    check_fields(config, f"{path}: ")  # a small file can claim thousands of layers, each of which takes time
+    check_fields(config, f"{path}: ")  # a small file can claim thousands of layers, which take time to build
     return config
 
 
 def _tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """What the file holds, in its order; `{}` counts the layers."""
+    """The tensors in the order of the file; `{}` is the layer index."""
     width, inner, layers = config.width, config.ffn_width, config.layers
     keys = width // config.heads * (config.kv_heads or config.heads)
     return {
@@ -96,7 +94,7 @@ def _tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def _weight_map(config: Config) -> WeightMap:
-    """The names of the first LLaMA; its queries and keys turn neighbouring columns, ours turn halves."""
+    """The weight map of the original LLaMA names; its rotary positions pair neighbouring columns, ours pair halves."""
     return {
         "tok_embeddings": "words.vectors",
         "layers.{}.attention_norm": "stack.layers.{}.attention.norm",

@@ -1,8 +1,8 @@
-"""Special token ids for config.json and generation_config.json: where `transformers` has to begin, pad and stop to write what
-we write.
+"""Special token ids and generation settings for config.json and generation_config.json, so that `transformers` generates the
+same text.
 
-What a published directory says there is kept and written again. Where it and the tokenizer disagree, the tokenizer is right,
-because it is the tokenizer that our own models follow.
+Settings of a published directory are kept and saved again. If they disagree with the tokenizer, the tokenizer takes precedence,
+as in saccade's own generation.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,12 @@ TOKEN_ID_KEYS = (
     "forced_bos_token_id",
     "forced_eos_token_id",
 )
-DEFAULT_MAX_NEW_TOKENS = (
-    512  # that an encoder-decoder without a limit of its own writes, the one it begins with included
-)
-MAX_SUPPRESSED_TOKENS = 4096  # ids without a token that are listed one by one
+DEFAULT_MAX_NEW_TOKENS = 512  # of an encoder-decoder without a maximum length; includes the start token
+MAX_SUPPRESSED_TOKENS = 4096  # ids without a token; more are not listed
 
 
 def read_token_ids(raw: Mapping[str, Any], vocab: int | None) -> dict[str, Any]:
-    """The special token ids that a published config.json names and the model has a vector for.
+    """The special token ids in a published config.json that are valid for the vocabulary size.
 
     >>> read_token_ids({"eos_token_id": [2, 3], "bos_token_id": 50256, "pad_token_id": -1}, 368)
     {'eos_token_id': [2, 3]}
@@ -38,7 +36,7 @@ def read_token_ids(raw: Mapping[str, Any], vocab: int | None) -> dict[str, Any]:
 
 
 def read_generation_config(directory: Path) -> dict[str, Any]:
-    """What generation_config.json says; nothing where there is none."""
+    """The content of generation_config.json; empty if there is none."""
     path = directory / GENERATION_CONFIG_FILE
     if not path.exists():
         return {}
@@ -46,30 +44,30 @@ def read_generation_config(directory: Path) -> dict[str, Any]:
 
 
 def special_token_ids(model: Model) -> dict[str, Any]:
-    """The special token ids for config.json: the tokenizer's, then those that the model came with; None where there is none."""
-    found: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None} | model.special_token_ids
+    """The special token ids for config.json: the tokenizer's, then those of the published config; None if unknown."""
+    ids: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None} | model.special_token_ids
     if model.tokenizer is not None:
         source, target = model.tokenizer, model.tokenizer.target
-        ends = source.eos_id if source.sep_id is None else source.sep_id
-        known = {"bos_token_id": target.bos_id, "eos_token_id": target.eos_id, "pad_token_id": source.pad_id}
-        known |= {} if is_autoregressive(model) else {"sep_token_id": ends}
-        for key, id in known.items():
-            if id is not None and not (isinstance(found.get(key), list) and id in found[key]):
-                found[key] = id
-    return found
+        end_id = source.eos_id if source.sep_id is None else source.sep_id
+        tokenizer_ids = {"bos_token_id": target.bos_id, "eos_token_id": target.eos_id, "pad_token_id": source.pad_id}
+        tokenizer_ids |= {} if is_autoregressive(model) else {"sep_token_id": end_id}
+        for key, id in tokenizer_ids.items():
+            if id is not None and not (isinstance(ids.get(key), list) and id in ids[key]):
+                ids[key] = id
+    return ids
 
 
 def make_generation_config(model: Model, config: Mapping[str, Any]) -> dict[str, Any]:
-    """generation_config.json for a model that writes, from its config.json and what it came with."""
+    """The content of generation_config.json, from config.json and the published generation_config.json."""
     keys = (*TOKEN_ID_KEYS[:3], "decoder_start_token_id")
     ids = {key: config[key] for key in keys if config.get(key) is not None}
-    stated = {key: value for key, value in model.generation_config.items() if key not in keys} | ids
-    if config.get("is_encoder_decoder") and "max_length" not in stated:
-        stated.setdefault("max_new_tokens", (asdict(model.config).get("max_positions") or DEFAULT_MAX_NEW_TOKENS) - 1)
+    settings = {key: value for key, value in model.generation_config.items() if key not in keys} | ids
+    if config.get("is_encoder_decoder") and "max_length" not in settings:
+        settings.setdefault("max_new_tokens", (asdict(model.config).get("max_positions") or DEFAULT_MAX_NEW_TOKENS) - 1)
     suppressed = _unnamed_ids(model)
     if suppressed:
-        stated["suppress_tokens"] = sorted({*(stated.get("suppress_tokens") or ()), *suppressed})
-    return stated
+        settings["suppress_tokens"] = sorted({*(settings.get("suppress_tokens") or ()), *suppressed})
+    return settings
 
 
 def is_autoregressive(model: Model) -> bool:
@@ -78,11 +76,11 @@ def is_autoregressive(model: Model) -> bool:
 
 
 def _unnamed_ids(model: Model) -> range:
-    """The ids that have a score and no token, which we never write."""
+    """The ids that have a logit but no token, which saccade never generates."""
     if model.tokenizer is None:
         return range(0)
-    found = range(model.tokenizer.target.vocab, model.autoregressive_body.head.score.out_features)
-    return found if len(found) <= MAX_SUPPRESSED_TOKENS else range(0)
+    ids = range(model.tokenizer.target.vocab, model.autoregressive_body.head.score.out_features)
+    return ids if len(ids) <= MAX_SUPPRESSED_TOKENS else range(0)
 
 
 def _are_token_ids(value: Any, vocab: int | None) -> bool:

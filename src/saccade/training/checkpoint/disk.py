@@ -1,4 +1,4 @@
-"""Every file operation by which training saves, in one small object, so that tests can make each of them fail."""
+"""File operations of checkpointing: all of them go through one small class, so that tests can make each of them fail."""
 
 import errno
 import fcntl
@@ -12,25 +12,17 @@ from pathlib import Path
 from saccade.errors import ResourceError
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-CHUNK_BYTES = (
-    2**22
-)  # bytes hashed and written at a time, so that what is hashed is still in the processor's cache when written
+CHUNK_BYTES = 2**22  # hashed and written at a time, small enough to be still in the CPU cache when it is written
 
 
 class DiskFull(ResourceError, OSError):
-    """There is no room for what has to be written; `needed` and `free` are bytes, None where nobody knows."""
+    """The disk is full; `bytes_needed` and `bytes_free` are None if unknown."""
 
     def __init__(self, where: Path, *, bytes_needed: int | None, bytes_free: int | None):
         self.bytes_needed, self.bytes_free = bytes_needed, bytes_free
-        asked = "more than there is" if bytes_needed is None else f"{format_megabytes(bytes_needed)} to be free"
-        there = (
-            ""
-            if bytes_free is None
-            else f", {format_megabytes(bytes_free)}"
-            if bytes_needed is None
-            else f"; {format_megabytes(bytes_free)} are"
-        )
-        super().__init__(f"{where}: the disk is full. Saving needs {asked}{there}. Make room and start again.")
+        needed = "more space" if bytes_needed is None else format_megabytes(bytes_needed)
+        free = "" if bytes_free is None else f"; {format_megabytes(bytes_free)} are free"
+        super().__init__(f"{where}: the disk is full. Saving needs {needed}{free}. Free some space and start again.")
         self.errno = errno.ENOSPC
 
 
@@ -43,10 +35,10 @@ def format_megabytes(count: int) -> str:
 
 
 def is_disk_full_error(error: BaseException) -> bool:
-    """The disk, or this user's share of it, is used up; libraries that write by themselves say so in words alone.
+    """Whether the disk or the user's quota is full; libraries that write files report it only in the message.
 
-    >>> is_disk_full_error(OSError(28, "")), is_disk_full_error(RuntimeError("I/O error: ... (os error 28)")), is_disk_full_error(OSError(5, ""))
-    (True, True, False)
+    >>> [is_disk_full_error(e) for e in (OSError(28, ""), RuntimeError("I/O error: ... (os error 28)"), OSError(5, ""))]
+    [True, True, False]
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in DISK_FULL_ERRNOS
@@ -55,7 +47,7 @@ def is_disk_full_error(error: BaseException) -> bool:
 
 @contextmanager
 def disk_full_errors(where: Path) -> Iterator[None]:
-    """Around all that writes into a directory: whoever finds the disk full, it is said in the same way."""
+    """Context manager around code that writes into a directory; turns every disk-full error into DiskFull."""
     try:
         yield
     except DiskFull:
@@ -74,10 +66,10 @@ def _free_bytes(where: Path) -> int | None:
 
 
 class Disk:
-    """A real disk. Each operation happens or raises OSError; only `sync` and `sync_directory` make it last."""
+    """The file system. Each operation succeeds or raises OSError; only `sync` and `sync_directory` make it durable."""
 
     def create(self, path: Path) -> FileIO:
-        """An empty file, open for writing and not buffered."""
+        """Create an empty file, opened for unbuffered writing."""
         return FileIO(path, "wb")
 
     def write(self, file: FileIO, buffer: memoryview) -> None:
@@ -92,7 +84,7 @@ class Disk:
         try:
             os.fsync(handle)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # some network file systems cannot, and need not
+            if error.errno != errno.EINVAL:  # some network file systems do not support it and do not need it
                 raise
         finally:
             os.close(handle)
@@ -104,20 +96,20 @@ class Disk:
         os.mkdir(path)
 
     def remove(self, path: Path) -> None:
-        """Take away one file or one empty directory."""
+        """Remove one file or one empty directory."""
         if path.is_dir() and not path.is_symlink():
             os.rmdir(path)
         else:
             os.unlink(path)
 
     def free_bytes(self, path: Path) -> int:
-        """The bytes that this user may still write there."""
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
+        """Bytes available to this user."""
+        stats = os.statvfs(path)
+        return stats.f_bavail * stats.f_frsize
 
 
 def make_directory(disk: Disk, path: Path) -> None:
-    """A directory with its parents, all of which last."""
+    """Create a directory and its parents durably."""
     if not path.is_dir():
         make_directory(disk, path.parent)
         disk.mkdir(path)
@@ -125,35 +117,35 @@ def make_directory(disk: Disk, path: Path) -> None:
 
 
 def write_file(disk: Disk, path: Path, chunks: Iterable[memoryview]) -> dict[str, int | str]:
-    """Write a file so that it lasts; its size and SHA-256, taken from what was meant and not from what was written."""
+    """Write a file durably; returns its size and the SHA-256 of the data in memory, not of what is on disk."""
     digest, size = hashlib.sha256(), 0
     with disk.create(path) as file:
-        for piece in chunks:
-            for start in range(0, len(piece), CHUNK_BYTES):
-                part = piece[start : start + CHUNK_BYTES]
-                digest.update(part)
-                disk.write(file, part)
-            size += len(piece)
+        for chunk in chunks:
+            for start in range(0, len(chunk), CHUNK_BYTES):
+                block = chunk[start : start + CHUNK_BYTES]
+                digest.update(block)
+                disk.write(file, block)
+            size += len(chunk)
         disk.sync(file)
     return {"size": size, "sha256": digest.hexdigest()}
 
 
 def hash_with_size(path: Path) -> dict[str, int | str]:
-    """The size and SHA-256 of a file that somebody else has written."""
+    """The size and SHA-256 of an existing file."""
     with path.open("rb") as file:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Put a small file in the place of another: a reader sees the old one or the new one, never a half."""
-    fresh = path.with_name(f".part-{path.name}")
-    write_file(disk, fresh, [memoryview(content)])
-    disk.rename(fresh, path)
+    """Replace a small file atomically: a reader sees the old content or the new one, never a part."""
+    temporary = path.with_name(f".part-{path.name}")
+    write_file(disk, temporary, [memoryview(content)])
+    disk.rename(temporary, path)
     disk.sync_directory(path.parent)
 
 
 def remove_tree(disk: Disk, path: Path) -> None:
-    """Take away a file, or a directory with all that is in it; a link goes, what it leads to stays."""
+    """Remove a file, or a directory with its contents; of a symbolic link only the link is removed."""
     if path.is_dir() and not path.is_symlink():
         for child in sorted(path.iterdir()):
             remove_tree(disk, child)
@@ -162,9 +154,9 @@ def remove_tree(disk: Disk, path: Path) -> None:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Hold a directory against other writers; the system lets go of it when the process dies, however it dies.
+    """Lock a directory against other writers; the operating system releases the lock when the process ends, however it ends.
 
-    Raises BlockingIOError while another holds it, and another OSError where the file system knows no locks.
+    Raises BlockingIOError if another process holds the lock, and another OSError if the file system does not support locks.
     """
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

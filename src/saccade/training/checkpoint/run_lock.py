@@ -1,7 +1,7 @@
-"""The lock of a run directory: one training owns it from its first write to its report.
+"""The lock of a run directory: one training run owns it from its first write to its report.
 
 It is a file lock (flock) on `RUN/.lock`, which the operating system releases when the process ends, however it ends, so that no
-lock is ever stale. While it is held, the file names its owner for the message that a second training ends with.
+lock is ever stale. While it is held, the file names its owner, for the error message of a second training run.
 """
 
 import fcntl
@@ -17,30 +17,30 @@ from pathlib import Path
 from saccade.errors import ResourceError
 
 LOCK_FILE = ".lock"
-MAX_TRIES, SECONDS_BETWEEN_TRIES = 5, 0.05  # whoever only checks the lock holds it for an instant
+MAX_TRIES, SECONDS_BETWEEN_TRIES = 5, 0.05  # a process that only checks the lock holds it for an instant
 MAX_OWNER_BYTES = 1000
 
 
 class RunLocked(ResourceError):
-    """Another process is training in, or saving to, the same directory."""
+    """Another process is training or saving in the same directory."""
 
 
 @contextmanager
 def lock_run(directory: Path) -> Iterator[str]:
-    """Own a run directory, which is made if need be; raises RunLocked while another process owns it.
+    """Lock a run directory, creating it if necessary; raises RunLocked if another process owns it.
 
-    Yields a warning where the file system has no locks, and nobody can be kept out; otherwise an empty string.
+    Yields a warning if the file system does not support locks; otherwise an empty string.
     """
     directory.mkdir(parents=True, exist_ok=True)
     handle = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         if not _acquire(handle, directory):
-            yield f"{directory} is on a file system without locks: make sure that nothing else trains in this directory"
+            yield f"{directory} is on a file system without locks: make sure that no other process trains in it"
             return
         _write_owner(handle)
         yield ""
         with suppress(OSError):
-            os.ftruncate(handle, 0)  # the same run leaves the same files
+            os.ftruncate(handle, 0)  # so that equal runs leave equal files
     finally:
         os.close(handle)
 
@@ -49,7 +49,7 @@ def check_unlocked(directory: Path) -> None:
     """Raise RunLocked if a process owns a run directory now; writes nothing."""
     try:
         handle = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # nobody has trained here, or nobody may
+    except OSError:  # no lock file, or no permission to open it
         return
     try:
         _acquire(handle, directory)
@@ -58,7 +58,7 @@ def check_unlocked(directory: Path) -> None:
 
 
 def _acquire(handle: int, directory: Path) -> bool:
-    """Whether the lock is held now: False where the file system has none."""
+    """Acquire the lock; False if the file system does not support locks."""
     for left in reversed(range(MAX_TRIES)):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,7 +78,7 @@ def _write_owner(handle: int) -> None:
         "host": socket.gethostname(),
         "started": datetime.now().astimezone().isoformat(" ", "seconds"),
     }
-    with suppress(OSError):  # a full disk: the lock holds all the same, and only its message says less
+    with suppress(OSError):  # disk full: the lock holds anyway, only its message is shorter
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps(owner).encode(), 0)
 
@@ -86,11 +86,11 @@ def _write_owner(handle: int) -> None:
 def _lock_message(handle: int, directory: Path) -> str:
     try:
         owner = json.loads(os.pread(handle, MAX_OWNER_BYTES, 0))
-        place = "" if owner["host"] == socket.gethostname() else f" on {owner['host']}"
-        who = f"process {int(owner['pid'])}{place} has been training here since {owner['started']}"
+        host = "" if owner["host"] == socket.gethostname() else f" on {owner['host']}"
+        holder = f"process {int(owner['pid'])}{host} has been training here since {owner['started']}"
     except (OSError, ValueError, TypeError, KeyError):
-        who = "another process is training here"
+        holder = "another process is training here"
     return (
-        f"{directory} is in use: {who}. Wait until it has finished, stop it, or name another directory with --out. "
+        f"{directory} is in use: {holder}. Wait until it has finished, stop it, or name another directory with --out. "
         "Nothing was written."
     )

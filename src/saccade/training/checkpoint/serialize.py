@@ -1,4 +1,4 @@
-"""What a checkpoint holds, as bytes: tensors as safetensors, facts as JSON that comes back exactly, sealed small files."""
+"""Serialization of checkpoints: tensors as safetensors, facts as JSON that round-trips exactly, small files with a checksum."""
 
 import hashlib
 import json
@@ -29,14 +29,14 @@ SAFETENSORS_DTYPES = {
 
 
 def check_tensors(group: str, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse what safetensors cannot hold, before anything is written."""
+    """Raise ValueError for tensors that safetensors cannot store, before anything is written."""
     for name, x in tensors.items():
         if name == "__metadata__" or not name.isprintable():
             raise ValueError(f"{group}: {name!r} cannot name a tensor in a safetensors file; use another name.")
         if x.dtype not in SAFETENSORS_DTYPES:
             known = ", ".join(str(dtype).removeprefix("torch.") for dtype in SAFETENSORS_DTYPES)
             raise ValueError(
-                f"{group}/{name} is {x.dtype}, which safetensors does not hold; convert it to one of {known}."
+                f"{group}/{name} is {x.dtype}, which safetensors does not support; convert it to one of {known}."
             )
         if x.layout != torch.strided or x.is_meta:
             kind = "has no values (device meta)" if x.is_meta else f"is {x.layout}"
@@ -44,20 +44,20 @@ def check_tensors(group: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def safetensors_chunks(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
-    """A safetensors file, piece by piece and without copying, where the library would hold it in memory twice.
+    """Yield a safetensors file in chunks without copying; the safetensors library would hold it in memory twice.
 
-    Tensors that share memory are written one by one, so each comes back with its own.
+    Tensors that share memory are written separately, so each is loaded with its own memory.
     """
     yield memoryview(safetensors_header(tensors))
     for name in _sort_names(tensors):
         x = tensors[name].detach().cpu().resolve_neg().contiguous()
         if x.numel():
-            flat = x.as_strided((x.numel(),), (1,))  # to torch a single number is contiguous whatever its stride
+            flat = x.as_strided((x.numel(),), (1,))  # torch calls a single number contiguous whatever its stride
             yield flat.view(torch.uint8).numpy().data
 
 
 def safetensors_header(tensors: Mapping[str, Tensor]) -> bytes:
-    """The opening of a safetensors file: its own length, then where every tensor stands."""
+    """The header of a safetensors file: its length, then the dtype, shape and offsets of every tensor."""
     table, start = {}, 0
     for name in _sort_names(tensors):
         x = tensors[name]
@@ -65,22 +65,22 @@ def safetensors_header(tensors: Mapping[str, Tensor]) -> bytes:
         table[name] = {"dtype": SAFETENSORS_DTYPES[x.dtype], "shape": list(x.shape), "data_offsets": [start, end]}
         start = end
     text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # so that the values begin where a processor likes to read them
+    text += b" " * (-len(text) % 8)  # aligns the values to 8 bytes
     return len(text).to_bytes(8, "little") + text
 
 
 def safetensors_size(tensors: Mapping[str, Tensor]) -> int:
-    """The bytes that `pieces` will yield."""
+    """The size in bytes of the file that `safetensors_chunks` yields."""
     return len(safetensors_header(tensors)) + sum(x.numel() * x.element_size() for x in tensors.values())
 
 
 def _sort_names(tensors: Mapping[str, Tensor]) -> list[str]:
-    """The widest first, so that all stand aligned; then by name, so that equal tensors give equal bytes."""
+    """The widest dtype first, so that all tensors are aligned; then by name, so that equal tensors give equal bytes."""
     return sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON in which every float comes back exactly; what is not finite is written as a string. A tuple becomes a list.
+    """JSON in which every float round-trips exactly; non-finite floats are written as strings. A tuple becomes a list.
 
     >>> to_json({"loss": 0.1, "best": float("inf"), "note": "text"})
     '{"loss": 0.1, "best": "float:inf", "note": "text"}'
@@ -89,7 +89,7 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What `to_json` was given.
+    """The inverse of `to_json`.
 
     >>> from_json('["float:-inf", "text:float:inf", 0.1]')
     [-inf, 'float:inf', 0.1]
@@ -107,11 +107,13 @@ def _encode_value(value: Any, where: str) -> Any:
         return [_encode_value(x, f"{where}[{i}]") for i, x in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         return f"float:{float(value)}"
-    if isinstance(value, str):  # a string that looks like one of ours is marked as text
+    if isinstance(value, str):  # a string that looks like an encoded float is marked as text
         return f"text:{value}" if value.startswith(("float:", "text:")) else value
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise TypeError(f"{where} is {type(value).__name__}; needed are numbers, strings, lists and dictionaries of these.")
+    raise TypeError(
+        f"{where} is {type(value).__name__}; expected numbers, strings, or lists and dictionaries of these."
+    )
 
 
 def _decode_value(value: Any) -> Any:
@@ -125,13 +127,13 @@ def _decode_value(value: Any) -> Any:
 
 
 def dump_with_checksum(body: Mapping[str, Any]) -> bytes:
-    """A JSON object that carries its own SHA-256, for the files that no manifest vouches for."""
+    """A JSON object with its own SHA-256, for files that no manifest covers."""
     digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()
     return (json.dumps({**body, "sha256": digest}, indent=1) + "\n").encode()
 
 
 def load_with_checksum(content: bytes) -> dict[str, Any]:
-    """What was sealed, if not one byte has changed since; else ValueError.
+    """The inverse of `dump_with_checksum`; raises ValueError if a byte has changed.
 
     >>> load_with_checksum(dump_with_checksum({"step": 3}))
     {'step': 3}
@@ -139,9 +141,9 @@ def load_with_checksum(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content)
         del body["sha256"]
-        whole = dump_with_checksum(body) == content
+        is_intact = dump_with_checksum(body) == content
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"not whole, {len(content):,} bytes that are no sealed JSON") from error
-    if not whole:
-        raise ValueError("its contents do not agree with its seal")
+        raise ValueError(f"incomplete: {len(content):,} bytes that are not JSON with a checksum") from error
+    if not is_intact:
+        raise ValueError("its contents do not match its checksum")
     return body

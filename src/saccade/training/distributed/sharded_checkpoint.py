@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint that lie in several processes, written by all of them at once: safetensors, never a pickle."""
+"""Sharded checkpoints: tensors that are spread over several processes are written by all of them at once, as safetensors."""
 
 import warnings
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from saccade.training.distributed.world import World
 
 
 class ShardWriter:
-    """Writes one group of tensors after the other; the first process makes each directory, and the others follow it."""
+    """Writes the groups of tensors one by one; rank 0 creates each directory."""
 
     def __init__(self, world: World):
         self.world = world
 
     def write_group(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
-        """A file of each process; what they all hold alike is written by the first."""
-        self.world.run_on_first(lambda: None)  # which has made the directory
+        """Write one file per process; replicated tensors are written by rank 0."""
+        self.world.run_on_first(lambda: None)  # wait until rank 0 has created the directory
         writer = HuggingFaceStorageWriter(str(path), save_distributed=True)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 planner = DefaultSavePlanner(dedup_save_to_lowest_rank=True)
                 dcp.save({name: x.detach() for name, x in tensors.items()}, storage_writer=writer, planner=planner)
-        except CheckpointException as error:  # no Exception to Python, and it tells all processes what happened in one
+        except CheckpointException as error:  # a BaseException that holds the errors of all processes
             rank, (cause, _) = next(iter(error.failures.items()))
             if isinstance(cause, Exception):
                 raise cause from None
             raise RuntimeError(f"rank {rank} could not save: {cause}") from error
 
     def write_groups(self, directory: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """What all processes but the first do while the first saves."""
+        """Called by all processes but rank 0 while rank 0 saves."""
         for group, named in tensors.items():
             self.write_group(directory / group, named)
