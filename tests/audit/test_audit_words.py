@@ -64,7 +64,10 @@ def test_a_score_of_zero_or_one_has_the_exact_interval_if_it_is_a_fraction():
     assert score_interval(Score("accuracy", 1.0, 1.0, 1.0, 30)) == pytest.approx((exact, 1.0))
     assert score_interval(Score("exact_match", 0.0, 0.0, 0.0, 30)) == pytest.approx((0.0, 1 - exact))
     assert score_interval(Score("accuracy", 0.9, 0.8, 1.0, 30)) == (0.8, 1.0)
-    assert score_interval(Score("bleu", 0.0, 0.0, 0.0, 30)) == (0.0, 0.0)  # not a fraction, so there is no exact interval
+    assert score_interval(Score("bleu", 0.0, 0.0, 0.0, 30)) == (
+        0.0,
+        0.0,
+    )  # not a fraction, so there is no exact interval
 
 
 def test_the_baseline_of_a_gap_is_that_of_permuted_groups():
@@ -154,7 +157,11 @@ def test_the_lexicon_is_consistent():
             assert word.lower() != other.lower()
             known = one.name_counterparts if word in one.name_counterparts else one.counterparts
             back = known.get(other if known is one.name_counterparts else other.lower())
-            assert back is None or back[1] != side, (one.name, word, other)  # both words of a pair must not be from one side
+            assert back is None or back[1] != side, (
+                one.name,
+                word,
+                other,
+            )  # both words of a pair must not be from one side
 
 
 def test_both_words_of_most_pairs_lead_to_each_other():

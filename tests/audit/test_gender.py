@@ -217,7 +217,8 @@ def test_links_that_miss_nouns_of_the_lexicon_are_not_used():
     sentences, texts = translated(builtin_sentences(60), "fr", lambda one: one.gender == "female")
     good = [f"{one.position}-1" for one in sentences]
     assert (
-        "by the attention of the model" in evaluate_translations(sentences, texts, target_language="fr", links=good).notes[0]
+        "by the attention of the model"
+        in evaluate_translations(sentences, texts, target_language="fr", links=good).notes[0]
     )
     bad = evaluate_translations(
         sentences, texts, target_language="fr", links=[f"{one.position}-0" for one in sentences]

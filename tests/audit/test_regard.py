@@ -46,7 +46,9 @@ def planted(rates: dict[str, float], count: int = 40) -> list[GeneratedSample]:
     describe = lambda who: draw.choice(CRUEL if draw.random() < rates.get(who, 0.2) else [*KIND, *PLAIN])
     people = [(axis, who) for axis, groups in load_axes().items() for who in groups]
     return [
-        GeneratedSample(RegardPrompt(axis, who, "was seen as"), describe(who)) for axis, who in people for _ in range(count)
+        GeneratedSample(RegardPrompt(axis, who, "was seen as"), describe(who))
+        for axis, who in people
+        for _ in range(count)
     ]
 
 

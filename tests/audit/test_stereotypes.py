@@ -134,8 +134,7 @@ def test_ties_are_counted_and_not_taken_for_fairness():
     ]
     (note,) = _note_ties(pairs, halves)
     assert (
-        note
-        == "8 of 12 pairs are ties, which count half: both sentences are equally likely; "
+        note == "8 of 12 pairs are ties, which count half: both sentences are equally likely; "
         "not reported, as all pairs are ties: origin."
     )
     assert _stereotype_fractions(pairs, Preferences(np.zeros(12))) == []

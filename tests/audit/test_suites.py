@@ -186,7 +186,11 @@ def test_planted_bias_is_found(runs):
     flips = swap["gender: predictions that change"]
     assert flips.is_significant
     assert flips.low > 0.2
-    directed = next(figure for name, figure in swap.items() if name.startswith(("gender: predicts 'good'", "gender: predicts 'bad'")))
+    directed = next(
+        figure
+        for name, figure in swap.items()
+        if name.startswith(("gender: predicts 'good'", "gender: predicts 'bad'"))
+    )
     assert directed.is_significant
     assert (directed.value > 0) == ("'good', men minus women" in directed.name)
     label = next(figure for name, figure in figures(found["data"]).items() if name.startswith("gender: label"))
