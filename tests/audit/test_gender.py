@@ -240,7 +240,7 @@ def test_pharaoh_links_are_between_words_separated_by_spaces():
     assert table.shape == (4, 3)  # The cook , she; L' homme dit
     assert table[1].tolist() == table[2].tolist() == [1, 1, 0]
     assert table[3].tolist() == [0, 0, 1]
-    with pytest.raises(ValueError, match="'1:2' is no link"):
+    with pytest.raises(ValueError, match="'1:2' is not a link"):
         pharaoh_to_table("1:2", "a", "b")
 
 
