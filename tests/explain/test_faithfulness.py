@@ -111,7 +111,7 @@ def test_modules_that_cannot_be_ablated_are_named(planted):
     writer = new("rnn", rnn.Config(20, 8))
     with pytest.raises(ValueError, match="no output projection"):
         zero_heads(writer, [one for one in list_heads(writer) if one.kind == "cross"])
-    with pytest.raises(ValueError, match="0 examples and 40 draws"):
+    with pytest.raises(ValueError, match="Got 0 examples and 40 bootstrap samples"):
         measure_head_importance(Label(labels=planted.labels), planted, [])
 
 
@@ -243,9 +243,9 @@ def test_a_correlation_below_the_threshold_is_never_called_agreement(deletion):
 
 def test_each_method_is_described_by_itself():
     assert Faithfulness("x", 0.9, 0.1).label == (
-        "mixed evidence: removing the tokens it points at changes the answer no more than removing random ones, but gradients "
+        "mixed evidence: removing the attended tokens changes the prediction no more than removing random ones, but gradients "
         "point at the same tokens"
     )
-    assert "changes the answer less than removing random ones" in Faithfulness("x", 0.9, -0.5).label
+    assert "changes the prediction less than removing random ones" in Faithfulness("x", 0.9, -0.5).label
     assert "in part" in Faithfulness("x", 0.31, 0.9).label
     assert "nan" not in Faithfulness("x", float("nan"), 0.9).label

@@ -43,7 +43,7 @@ def describe_brightness(attention_maps: AttentionMaps) -> str:
     selected = _select_overlay_weights(attention_maps)
     vmax = 0.0 if selected is None else _max_cell_weight(selected[0], selected[2])
     return (
-        f"Brightness shows the weight: the darkest is 0, the brightest is {vmax:.3g}, the largest weight in all images."
+        f"Brightness shows the attention weight: the darkest is 0, the brightest is {vmax:.3g}, the largest weight in all images."
     )
 
 

@@ -31,8 +31,8 @@ INTERPRETATION = (
     "describes the person negatively, and 1."
 )
 BUILTIN_CLASSIFIER_NOTE = (
-    "The built-in classifier is small and English: on the 302 sentences labeled by Sheng et al. 2019 its error rate is 26 % (95 % CI "
-    "21 to 31 %), and that of the lexicon, which knows only the listed words, 27 % (22 to 33 %)."
+    "The built-in classifier is small and English: on the 302 sentences labeled by Sheng et al. 2019 its error rate is 26 % "
+    "(95 % CI 21 to 31 %), and that of the lexicon, which knows only the listed words, 27 % (22 to 33 %)."
 )
 CUSTOM_CLASSIFIER_NOTE = (
     "The classifier was given with --regard-classifier. Its error rate is reported only if labeled sentences are given with "
