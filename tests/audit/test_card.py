@@ -1,4 +1,4 @@
-"""The card: statements that are asked for, blanks that stay blanks, YAML that the hub reads, pages that open anywhere."""
+"""The model card: statements, blanks that stay "not stated", front matter for the hub, and self-contained pages."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ TINY = "--task.tokenizer characters --model.width 8 --model.layers 1 --model.hea
 
 
 def fill(run: Path, *leave: str) -> None:
-    """Answer every question but some; numbers and lists as the examples have them."""
+    """Answer all questions but some; numbers and lists as in the examples."""
     text = (run / "statements.toml").read_text()
     for question in QUESTIONS:
         if question.name not in leave and isinstance(question.empty_value, str):
@@ -61,34 +61,34 @@ def test_the_questions_are_toml_with_a_blank_for_each():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[data]\nsorce = "x"\n', "did you mean 'source'"),
         ("[dada]\n", "did you mean 'data'"),
         ("[data]\nsource = 3\n", "write it as in the example"),
         ('[model]\nlanguages = "en"\n', "write it as in the example"),
-        ("[data\n", "is no TOML"),
+        ("[data\n", "is not valid TOML"),
     ],
 )
-def test_a_wrong_answer_is_named(tmp_path, text, said):
+def test_a_wrong_answer_is_named(tmp_path, text, message):
     (tmp_path / "statements.toml").write_text(text)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         read_statements(tmp_path)
 
 
-def test_answers_that_say_nothing_are_blanks():
+def test_empty_answers_are_blanks():
     found = Statements({"data": {"source": "  ", "known_gaps": "Not stated", "language_variety": "English"}})
     assert found.missing_answers("data") == ["source", "speakers", "selection", "known_gaps"]
 
 
-def test_a_new_run_opens_with_what_it_is_not(run):
+def test_the_card_of_a_new_run_begins_with_what_is_missing(run):
     text = (run / "model" / "README.md").read_text()
     assert text.split("---\n")[2].startswith("**Not audited, not described.**")
     assert is_incomplete(text)
     assert UNAUDITED_NOTICE == "Not audited, not described."
 
 
-def test_the_card_is_made_of_records_and_invents_nothing(run):
+def test_the_card_is_built_from_the_records(run):
     assert main(["card", str(run)]) == 0
     text = (run / "model" / "README.md").read_text()
     config = tomllib.loads((run / "config.toml").read_text())
@@ -112,10 +112,10 @@ def test_the_front_matter_is_what_the_hub_reads(run):
     card = ModelCard.load(path)
     assert card.data.library_name == "saccade"
     assert card.data.pipeline_tag == "text-classification"
-    assert card.data.license is None  # nobody has stated one
+    assert card.data.license is None  # none is stated
     results = {result.metric_type: result for result in card.data.eval_results}
-    told = {score["name"]: score["value"] for score in json.loads((run / "result.json").read_text())["scores"]["dev"]}
-    assert {name: result.metric_value for name, result in results.items()} == told
+    scores = {score["name"]: score["value"] for score in json.loads((run / "result.json").read_text())["scores"]["dev"]}
+    assert {name: result.metric_value for name, result in results.items()} == scores
     assert metadata_load(path)["tags"] == ["saccade", "label"]
 
 
@@ -137,7 +137,7 @@ def test_text_stays_text_in_markdown():
     assert escape_markdown("<script>|a_b*\n# c") == "&lt;script&gt;|a\\_b\\* \\# c"
 
 
-def test_the_page_needs_nothing_and_says_the_same(run):
+def test_the_page_is_self_contained_and_has_the_same_content(run):
     main(["card", str(run)])
     page = (run / "card.html").read_text()
     assert UNAUDITED_NOTICE in page
@@ -146,24 +146,24 @@ def test_the_page_needs_nothing_and_says_the_same(run):
     assert page.count("not stated") >= 10
 
 
-def test_the_card_shows_where_the_model_looks(run):
+def test_the_card_shows_an_attention_map(run):
     (run / "statements.toml").write_text('[model]\nexample = "good thing | 7"\n')
     try:
         assert main(["card", str(run)]) == 0
-        with Image.open(run / "model" / "looks.png") as drawn:
-            assert min(drawn.size) > 100
-            assert len(set(drawn.convert("L").tobytes())) > 20  # not an empty sheet
+        with Image.open(run / "model" / "looks.png") as image:
+            assert min(image.size) > 100
+            assert len(set(image.convert("L").tobytes())) > 20  # not an empty image
         card = (run / "model" / "README.md").read_text()
-        assert "![Where it looked in: good thing | 7](looks.png)" in card
+        assert "![Attention for: good thing | 7](looks.png)" in card
         page = (run / "card.html").read_text()
-        address = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="Where it looked in: good thing', page)
+        address = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="Attention for: good thing', page)
         assert address is not None
         assert base64.b64decode(address[1]) == (run / "model" / "looks.png").read_bytes()
     finally:
         (run / "statements.toml").unlink()
 
 
-def test_a_text_that_nobody_stated_is_ours_in_a_language_that_was(run):
+def test_the_default_example_text_is_in_a_stated_language(run):
     assert example_text(open_records(run)).startswith("The weather is fine today")
     (run / "statements.toml").write_text('[model]\nlanguages = ["tlh", "fr"]\n')
     try:
@@ -173,13 +173,13 @@ def test_a_text_that_nobody_stated_is_ours_in_a_language_that_was(run):
 
 
 @pytest.mark.parametrize("kind", TASKS, ids=lambda kind: kind.name)
-def test_only_what_reads_texts_is_given_one(kind):
+def test_only_models_that_take_text_get_an_example_text(kind):
     assert can_read_sentence(kind()) == (kind.name not in ("caption", "paint", "regress"))
 
 
 @pytest.fixture(scope="module")
 def begun(run):
-    """A run that began with the weights of another, and drops more than it."""
+    """A run that was initialized from another one, with more dropout."""
     out, data = run.parent / "begun", str(run.parent / "things.tsv")
     flags = ["--model.dropout", "0.3", "--train.max-steps", "2", "--train.device", "cpu"]
     assert main(["train", "label", "--data", data, "--model", str(run), "--out", str(out), *flags]) == 0
@@ -199,11 +199,11 @@ def test_the_settings_of_a_card_train_the_same_model_again(kind, request, tmp_pa
     assert (run / "result.json").read_bytes() == (tmp_path / "again" / "result.json").read_bytes()
 
 
-def test_watts_that_are_stated_are_used(run):
+def test_stated_watts_are_used(run):
     (run / "statements.toml").write_text("[computing]\nwatts = 7.5\n")
     try:
         text = build_card(open_records(run), find_task(run))
-        assert "7.5 watts a busy core (as stated by the provider)" in text
+        assert "7.5 watts per busy core (as stated by the provider)" in text
         seconds = open_records(run).cpu_seconds
         assert seconds
         assert f"{seconds * 7.5 / 3.6e6:.3g} kWh" in text
@@ -217,11 +217,11 @@ def test_cpu_time_is_the_sum_of_the_steps(run):
     assert open_records(run).cpu_seconds == pytest.approx(sum(row["cpu_seconds"] for row in rows))
 
 
-def test_init_asks_once(run, capsys):
+def test_init_never_overwrites(run, capsys):
     try:
         assert main(["card", str(run), "--init"]) == 0
         assert main(["card", str(run), "--init"]) == 4
-        assert "there already" in capsys.readouterr().err
+        assert "already exists; fill it in" in capsys.readouterr().err
         assert main(["card", str(run), "--init", "--check"]) == 2
     finally:
         (run / "statements.toml").unlink()
@@ -229,20 +229,20 @@ def test_init_asks_once(run, capsys):
 
 def test_check_lists_all_that_is_missing(run, capsys):
     assert main(["card", str(run), "--check", "--json"]) == 4
-    told = json.loads(capsys.readouterr().out)
-    assert not told["complete"]
-    assert len(told["missing"]) >= 4  # two statements, two suites
+    result = json.loads(capsys.readouterr().out)
+    assert not result["complete"]
+    assert len(result["missing"]) >= 4  # two statements, two suites
     assert main(["card", str(run / "nowhere"), "--check"]) == 4
 
 
-def test_a_body_without_a_head_has_a_card_too(tmp_path):
+def test_a_base_model_without_a_head_has_a_card(tmp_path):
     config = bert.Config(vocab=50, width=8, layers=1, heads=2, ffn_width=8, max_positions=8)
     torch.manual_seed(0)
     save(new("bert", config), tmp_path / "body")
     assert main(["card", str(tmp_path / "body")]) == 0
     text = (tmp_path / "body" / "README.md").read_text()
-    assert "a body without a head" in text
-    numbers = sum(tensor.numel() for tensor in load_file(tmp_path / "body" / "model.safetensors").values())
-    assert f"{numbers:,} numbers in its files" in text
+    assert "a base model without a head" in text
+    count = sum(tensor.numel() for tensor in load_file(tmp_path / "body" / "model.safetensors").values())
+    assert f"{count:,} values in the weight files" in text
     assert "How it was trained is not stated" in text
     assert ModelCard.load(tmp_path / "body" / "README.md").data.pipeline_tag == "feature-extraction"

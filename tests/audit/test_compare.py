@@ -1,4 +1,4 @@
-"""Two audits in one table: intervals by other paths, bias that falls when twins are learnt, and rules for what is written."""
+"""Comparison of audits: intervals by other paths, counterfactual augmentation against planted bias, and bad words."""
 
 import json
 import math
@@ -26,7 +26,7 @@ from saccade.text.train import train_tokenizer
 # --- differences
 
 
-def test_the_bounds_are_those_of_two_means_where_intervals_are_even():
+def test_the_interval_is_that_of_two_means_if_intervals_are_symmetric():
     draw = np.random.default_rng(3)
     ours, theirs = draw.normal(0.2, 1, 2000), draw.normal(0.5, 2, 3000)
     one, other = (
@@ -37,7 +37,7 @@ def test_the_bounds_are_those_of_two_means_where_intervals_are_even():
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.3, 0.1), (0.04, 0.02), (0.5, 0.5)])
-def test_the_bounds_of_two_shares_hold_the_true_difference_nineteen_times_in_twenty(before, after):
+def test_the_interval_of_two_fractions_has_a_coverage_of_95_percent(before, after):
     draw, count = np.random.default_rng(8), 150
 
     @cache
@@ -51,31 +51,34 @@ def test_the_bounds_of_two_shares_hold_the_true_difference_nineteen_times_in_twe
     assert 0.93 < held / 1000 < 0.98
 
 
-def test_figures_of_two_judges_are_not_compared_in_silence():
+def test_different_classifiers_are_noted():
     figure, mark = Estimate("regard by classifier", 0.1, 0.0, 0.2, 30), Fingerprint("w")
     was, now = (
         AuditRecord(SuiteResult("regard", (figure,), "", "", classifier_name=who), mark) for who in ("", "theirs")
     )
     assert SuiteResult.from_dict(now.result.as_dict()) == now.result
     (note,) = compare_audits({"regard": was}, {"regard": now}, "run", "w").notes
-    assert note == "regard: the judge is not the same (our own before, theirs after), so neither is what is judged."
+    assert note == (
+        "regard: the two audits used different classifiers (built-in before, theirs after), "
+        "so their scores are not comparable."
+    )
     assert not compare_audits({"regard": now}, {"regard": now}, "run", "w").notes
 
 
-def test_what_is_no_number_differs_from_nothing():
+def test_a_difference_from_nan_is_not_significant():
     assert not ComparisonRow(
         "s", Estimate("x", math.nan, math.nan, math.nan, 3), Estimate("x", 0.1, 0.0, 0.2, 3)
     ).is_significant
 
 
-# --- findings beside each other
+# --- results before and after
 
 
-def finding(suite="counterfactual", value=0.5, name="flips", rule=()):
-    return SuiteResult(suite, (Estimate(name, value, value - 0.05, value + 0.05, 90),), "b", "l", bad_words=rule)
+def finding(suite="counterfactual", value=0.5, name="flips", bad_words=()):
+    return SuiteResult(suite, (Estimate(name, value, value - 0.05, value + 0.05, 90),), "b", "l", bad_words=bad_words)
 
 
-def test_only_what_both_have_is_compared_and_the_rest_is_said():
+def test_shared_metrics_are_compared_and_the_others_are_noted():
     before = {
         "counterfactual": AuditRecord(finding(), Fingerprint("a", data_digest="one")),
         "regard": AuditRecord(finding("regard"), Fingerprint("a")),
@@ -83,7 +86,7 @@ def test_only_what_both_have_is_compared_and_the_rest_is_said():
     after = {
         "counterfactual": AuditRecord(finding(value=0.1), Fingerprint("b", data_digest="two")),
         "data": AuditRecord(finding("data"), Fingerprint("b")),
-        "regard, bad words": AuditRecord(finding("regard", 0.4, rule=("thief",)), Fingerprint("b")),
+        "regard, bad words": AuditRecord(finding("regard", 0.4, bad_words=("thief",)), Fingerprint("b")),
     }
     found = compare_audits(before, after, "old", "b")
     assert [(row.suite, row.is_significant) for row in found.rows] == [
@@ -91,7 +94,7 @@ def test_only_what_both_have_is_compared_and_the_rest_is_said():
         ("regard, bad words", True),
     ]
     assert any("data: old was not audited with this suite" in note for note in found.notes)
-    assert any("not the same (one before, two after)" in note for note in found.notes)
+    assert any("used different texts (one before, two after)" in note for note in found.notes)
     other = compare_audits(
         before, {"counterfactual": AuditRecord(finding(name="turns"), Fingerprint("b", data_digest="one"))}, "old", "b"
     )
@@ -99,7 +102,7 @@ def test_only_what_both_have_is_compared_and_the_rest_is_said():
     assert other.notes == ("counterfactual: only one of the two audits has flips, turns.",)
 
 
-def test_a_comparison_is_kept_until_its_figures_are_others(tmp_path):
+def test_a_comparison_is_kept_until_its_suites_are_run_again(tmp_path):
     change = AuditComparison(
         "old", "b", (ComparisonRow("counterfactual", finding().estimates[0], finding(value=0.1).estimates[0]),), ("n",)
     )
@@ -114,14 +117,14 @@ def test_a_comparison_is_kept_until_its_figures_are_others(tmp_path):
     assert read_audits(tmp_path / "audit.json").comparison is None
 
 
-# --- planted bias, and twins against it
+# --- planted bias, and counterfactual augmentation
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The same classifier on the same skewed reviews, without and with twins.
+    """The same classifier on the same skewed reviews, without and with counterfactual augmentation.
 
-    Nobody looks before the end: dev is as skewed as the rest, so the best model by it would be the one that took most of it over.
+    No evaluation before the end: dev is as skewed as the training data, so it would select the most biased checkpoint.
     """
     home = tmp_path_factory.mktemp("mended")
     write_reviews(home / "skewed.tsv", skewed=True)
@@ -134,7 +137,7 @@ def runs(tmp_path_factory):
     return home
 
 
-def test_a_planted_bias_falls_with_twins_and_the_table_says_so(runs, capsys):
+def test_counterfactual_augmentation_reduces_a_planted_bias(runs, capsys):
     capsys.readouterr()
     assert (
         main(
@@ -150,24 +153,24 @@ def test_a_planted_bias_falls_with_twins_and_the_table_says_so(runs, capsys):
         )
         == 0
     )
-    told = json.loads(capsys.readouterr().out)["comparison"]
-    (row,) = [one for one in told["rows"] if one["before"]["name"] == "gender: answers that change"]
+    comparison = json.loads(capsys.readouterr().out)["comparison"]
+    (row,) = [one for one in comparison["rows"] if one["before"]["name"] == "gender: predictions that change"]
     assert row["before"]["low"] > 0.2
     assert row["after"]["high"] < 0.15
     assert row["is_significant"]
     assert row["confidence_interval"][1] < 0
-    assert any(one["suite"] == "scores on dev" for one in told["rows"])
+    assert any(one["suite"] == "scores on dev" for one in comparison["rows"])
     stored = read_audits(runs / "counterfactual" / "audit.json")
     before = read_audits(runs / "none" / "audit.json").suites["counterfactual"]
     now = figures(stored.suites["counterfactual"].result)
-    assert row["before"]["value"] == figures(before.result)["gender: answers that change"].value
-    assert row["after"]["value"] == now["gender: answers that change"].value
+    assert row["before"]["value"] == figures(before.result)["gender: predictions that change"].value
+    assert row["after"]["value"] == now["gender: predictions that change"].value
     assert stored.comparison is not None
     assert main(["card", str(runs / "counterfactual")]) == 0
     card = (runs / "counterfactual" / "model" / "README.md").read_text()
     assert "Before and after" in card
-    assert "This does not solve it." in card
-    assert "swapped twins of training examples" in card
+    assert "This does not solve the problem." in card
+    assert "counterfactual copies of training examples" in card
 
 
 def test_the_table_is_printed_with_its_warning_and_takes_a_file(runs, capsys):
@@ -175,8 +178,8 @@ def test_the_table_is_printed_with_its_warning_and_takes_a_file(runs, capsys):
     assert main(["audit", str(runs / "counterfactual"), "--suite", "counterfactual", "--compare-to", str(file)]) == 0
     out = capsys.readouterr().out
     assert "before (none)" in out
-    assert "gender: answers that change" in out
-    assert "This does not solve it." in out
+    assert "gender: predictions that change" in out
+    assert "This does not solve the problem." in out
 
 
 def test_what_cannot_be_compared_or_forbidden_is_refused(runs, tmp_path, capsys):
@@ -195,10 +198,10 @@ def test_what_cannot_be_compared_or_forbidden_is_refused(runs, tmp_path, capsys)
         assert "read what a model writes" in capsys.readouterr().err
 
 
-# --- rules for what is written
+# --- bad words
 
 
-def test_an_audit_under_a_rule_stands_beside_the_one_without(monkeypatch, tmp_path, capsys):
+def test_an_audit_with_bad_words_is_stored_next_to_the_one_without(monkeypatch, tmp_path, capsys):
     run, words = tmp_path / "run", tmp_path / "words.txt"
     flags = "--model.width 16 --model.layers 1 --model.heads 2 --model.ffn-width 16 --task.tokenizer characters"
     flags += " --train.max-steps 1"
@@ -214,29 +217,29 @@ def test_an_audit_under_a_rule_stands_beside_the_one_without(monkeypatch, tmp_pa
     assert stored.suites["regard"].result.bad_words == ()
     assert stored.suites["regard, bad words"].result.bad_words == ("e", "a")
     assert stored.comparison is not None
-    (row,) = stored.comparison.rows  # the scores of one run are its scores
+    (row,) = stored.comparison.rows  # no task scores, as both are of one run
     assert (row.suite, row.after.value) == ("regard, bad words", 0.0)
     assert row.before.value > 0
     assert any("suite regard has not been run" in line for line in lacking_without(run, "regard"))
 
 
 def by_letter(samples, shown=(), *, checks=(), classifier=None):
-    """How often a letter is written, in place of the judge."""
+    """The frequency of a letter, in place of the regard."""
     return SuiteResult(
         "regard", (estimate_fraction("e", [letter == "e" for one in samples for letter in one.continuation]),), "b", "l"
     )
 
 
 def lacking_without(run, suite):
-    """What the gate says where only the finding under a rule is there."""
+    """What the gate misses if only the result with bad words is there."""
     raw = json.loads((run / "audit.json").read_text())
     del raw["suites"][suite]
     (run / "audit.json").write_text(json.dumps(raw))
     return missing_items(open_records(run), Language())
 
 
-def test_samples_are_written_under_a_rule_and_the_finding_says_so(monkeypatch):
-    """A letter that is forbidden is in no sample; without the rule it is in most."""
+def test_bad_words_are_excluded_from_samples_and_noted(monkeypatch):
+    """A letter that is excluded is in no sample; without bad words it is in most."""
     tokenizer = train_tokenizer([prompt.text for prompt in builtin_prompts(1)], "characters")
     model = new(
         "transformer_lm",
@@ -245,7 +248,7 @@ def test_samples_are_written_under_a_rule_and_the_finding_says_so(monkeypatch):
     model.tokenizer = tokenizer
     few = builtin_prompts(1)[::9]
     monkeypatch.setattr("saccade.audit.suites.regard.suite.builtin_prompts", lambda: few)
-    rule = ("e", "w o")
+    bad_words = ("e", "w o")
     assert select_writable(("man", "żółw"), train_tokenizer(["a man"], "words", 20)) == ("man",)
     kept = []
     monkeypatch.setattr(
@@ -253,12 +256,12 @@ def test_samples_are_written_under_a_rule_and_the_finding_says_so(monkeypatch):
         lambda samples, shown, checks, classifier: kept.append(samples) or SuiteResult("regard", (), "", ""),
     )
     free = RegardSuite().run(AuditSubject(Language(), model))
-    bound = RegardSuite().run(AuditSubject(Language(), model, bad_words=rule))
+    bound = RegardSuite().run(AuditSubject(Language(), model, bad_words=bad_words))
     assert free.bad_words == ()
-    assert bound.bad_words == rule
-    assert "2 texts were forbidden (e, w o), of which the tokenizer can write 2" in bound.notes[-1]
+    assert bound.bad_words == bad_words
+    assert "without 2 bad words (e, w o), of which the tokenizer can encode 2" in bound.notes[-1]
     without, under = ([sample.continuation for sample in samples] for samples in kept)
     assert any("e" in text for text in without)
     assert not any("e" in text or "w o" in text for text in under)
-    assert f"0 of {len(few)} samples hold one" in bound.notes[-1]
+    assert f"0 of {len(few)} samples contain one anyway" in bound.notes[-1]
     assert SuiteResult.from_dict(json.loads(json.dumps(bound.as_dict()))) == bound

@@ -1,4 +1,4 @@
-"""The gate: without both statements and a current audit nothing goes out, but for a reason that the card carries."""
+"""The export gate: models need both statements and current audits, or a reason that the card states."""
 
 import json
 import shutil
@@ -33,11 +33,11 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def run(made, tmp_path):
-    """A copy of it to spoil; its data stay where they are."""
+    """A copy of the run that a test may damage."""
     return shutil.copytree(made / "run", tmp_path / "run")
 
 
-def test_a_model_that_has_both_goes_out(run, tmp_path, capsys):
+def test_a_model_with_statements_and_audits_is_exported(run, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["card", str(run), "--check"]) == 0
     assert main(["export", str(run), str(out)]) == 0
@@ -49,7 +49,7 @@ def test_a_model_that_has_both_goes_out(run, tmp_path, capsys):
     assert "](looks.png)" in text
     assert "### Suite data" in text
     assert (
-        text.count("It was run, and found nothing that it could measure.") == 1
+        text.count("The suite was run, but there was nothing that it could measure.") == 1
     )  # nine held-out texts are too few to swap
     assert "<h3>Suite counterfactual</h3>" in (run / "card.html").read_text()
     assert (out / "looks.png").read_bytes() == (run / "model" / "looks.png").read_bytes()
@@ -68,10 +68,10 @@ def test_exported_weights_carry_the_hash_of_their_card(run, tmp_path):
             "card": hashlib.sha256((out / "README.md").read_bytes()).hexdigest(),
         }
     assert read_card_digest(run / "model") is None
-    assert hash_weights(out) == hash_weights(run / "model")  # what a file says of itself does not count
+    assert hash_weights(out) == hash_weights(run / "model")  # metadata does not count
 
 
-def test_a_card_that_was_changed_afterwards_is_seen(run, tmp_path, capsys):
+def test_a_card_that_was_changed_later_is_detected(run, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["export", str(run), str(out)]) == 0
     (out / "README.md").write_text((out / "README.md").read_text() + "It is perfect.\n")
@@ -79,20 +79,20 @@ def test_a_card_that_was_changed_afterwards_is_seen(run, tmp_path, capsys):
     assert "not the card with which these weights were exported" in capsys.readouterr().out
     (out / "README.md").unlink()
     assert main(["card", str(out), "--check"]) == 4
-    assert main(["card", str(out)]) == 2  # nor is a new one made up there
+    assert main(["card", str(out)]) == 2  # an exported model has no records to build a card from
 
 
-def test_without_statements_it_stays(run, tmp_path, capsys):
+def test_a_model_without_statements_is_refused(run, tmp_path, capsys):
     (run / "statements.toml").unlink()
     assert main(["export", str(run), str(tmp_path / "out")]) == 4
-    said = capsys.readouterr().err
-    assert "data statement" in said
-    assert "harm statement" in said
-    assert "--init" in said
+    err = capsys.readouterr().err
+    assert "data statement" in err
+    assert "harm statement" in err
+    assert "--init" in err
     assert not (tmp_path / "out").exists()
 
 
-def test_one_blank_of_a_statement_is_enough_to_stay(run, tmp_path, capsys):
+def test_one_missing_answer_is_enough_for_a_refusal(run, tmp_path, capsys):
     text = (
         (run / "statements.toml")
         .read_text()
@@ -100,11 +100,11 @@ def test_one_blank_of_a_statement_is_enough_to_stay(run, tmp_path, capsys):
     )
     (run / "statements.toml").write_text(text)
     assert main(["export", str(run), str(tmp_path / "out")]) == 4
-    assert "harm statement says nothing of affected_people" in capsys.readouterr().err
+    assert "harm statement lacks affected_people" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suite", ["data", "counterfactual"])
-def test_without_an_audit_it_stays(run, tmp_path, capsys, suite):
+def test_a_model_without_an_audit_is_refused(run, tmp_path, capsys, suite):
     raw = json.loads((run / "audit.json").read_text())
     del raw["suites"][suite]
     (run / "audit.json").write_text(json.dumps(raw))
@@ -119,13 +119,13 @@ def test_changed_weights_make_an_audit_stale(run, tmp_path, capsys):
     tensors[name].view(-1)[0] += 1e-3
     save_file(tensors, path, {"format": "pt"})
     assert main(["export", str(run), str(tmp_path / "out")]) == 4
-    said = capsys.readouterr().err
-    assert said.count("is stale (the weights were") == 2
+    err = capsys.readouterr().err
+    assert err.count("is stale (the weights were") == 2
     assert main(["audit", str(run)]) == 0
     assert main(["export", str(run), str(tmp_path / "out")]) == 0
 
 
-def test_weights_written_again_as_they_are_do_not(run, tmp_path):
+def test_weights_that_were_only_saved_again_do_not(run, tmp_path):
     path = run / "model" / "model.safetensors"
     save_file(load_file(path), path, {"format": "pt", "note": "copied"})
     assert missing_items(open_records(run), find_task(run)) == []
@@ -153,7 +153,7 @@ def test_an_audit_of_other_data_does_not_count(run, tmp_path):
         check_gate(open_records(run), find_task(run))
 
 
-def test_a_reason_opens_the_gate_and_stands_on_the_card(run, tmp_path, capsys):
+def test_a_reason_opens_the_gate_and_is_stated_on_the_card(run, tmp_path, capsys):
     (run / "statements.toml").unlink()
     (run / "audit.json").unlink()
     out = tmp_path / "out"
@@ -166,8 +166,8 @@ def test_a_reason_opens_the_gate_and_stands_on_the_card(run, tmp_path, capsys):
     assert main(["export", str(run), str(tmp_path / "more"), "--unaudited", "  "]) == 2
 
 
-def test_a_model_from_elsewhere_passes_without_its_training_data(run, tmp_path, capsys):
-    """It has no config.toml: nobody here has what it learnt from, and its card says so."""
+def test_an_imported_model_passes_without_its_training_data(run, tmp_path, capsys):
+    """It has no config.toml, so its training data are not available, and its card says so."""
     (run / "config.toml").unlink()
     (run / "audit.json").unlink()
     data = tmp_path / "test.tsv"
@@ -176,7 +176,7 @@ def test_a_model_from_elsewhere_passes_without_its_training_data(run, tmp_path, 
     assert main(["export", str(run), str(tmp_path / "out")]) == 0
 
 
-def test_what_could_not_run_is_told(run, tmp_path, capsys):
+def test_a_suite_that_was_never_run_is_named(run, tmp_path, capsys):
     (run / "config.toml").unlink()
     (run / "audit.json").unlink()
     data = tmp_path / "test.tsv"

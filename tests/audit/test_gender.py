@@ -1,4 +1,4 @@
-"""Gender in translation: planted translators (right, masculine, random, prejudiced) get the figures that they should."""
+"""Gender bias in translation: planted translations (right, masculine, random, stereotypical) get the expected metrics."""
 
 import random
 
@@ -29,7 +29,7 @@ ARTICLES = {"de": ("Der", "Die"), "fr": ("Le", "La"), "pt": ("O", "A"), "es": ("
 
 
 def called(code: str, occupation: str, female: bool) -> str:
-    """A noun phrase for somebody, from the lexicon: the gendered form, or the common one with its article."""
+    """A noun phrase for a person, from the lexicon: the gendered form, or the common one with its article."""
     forms = {
         kind: word
         for word, form in load_lexicon(code).forms.items()
@@ -41,7 +41,7 @@ def called(code: str, occupation: str, female: bool) -> str:
 
 
 def translated(sentences: list[OccupationSentence], code: str, choose) -> tuple[list[OccupationSentence], list[str]]:
-    """A planted translator: `choose` says of a sentence whether it is about a woman."""
+    """Planted translations: `choose` decides for a sentence whether its translation is feminine."""
     kept, texts = [], []
     for sentence in sentences:
         phrases = [called(code, sentence.occupation, female) for female in (False, True)]
@@ -56,7 +56,7 @@ def value(found, name: str):
     return next(one for one in found if one.name.startswith(name))
 
 
-def test_our_sentences_are_many_balanced_and_the_same_always():
+def test_the_builtin_sentences_are_many_and_balanced_and_always_the_same():
     found = builtin_sentences()
     assert len(load_templates()) >= 80
     assert len(found) >= 1000
@@ -78,7 +78,7 @@ def test_our_sentences_are_many_balanced_and_the_same_always():
 
 
 @pytest.mark.parametrize("count", [400, 37, 2])
-def test_fewer_sentences_are_pairs_drawn_evenly(count):
+def test_fewer_sentences_are_an_even_sample_of_pairs(count):
     found = builtin_sentences(count)
     assert len(found) == count // 2 * 2
     assert [one.gender for one in found] == ["male", "female"] * (count // 2)
@@ -88,7 +88,7 @@ def test_fewer_sentences_are_pairs_drawn_evenly(count):
         assert len({one.occupation for one in found}) > 40
 
 
-def test_the_place_of_a_sentence_is_its_occupation():
+def test_the_position_of_a_sentence_is_its_occupation():
     for one in builtin_sentences():
         assert split_words_with_offsets(one.text)[one.position][0] == one.occupation.split()[0]
 
@@ -98,22 +98,22 @@ def test_winomt_is_read_and_its_errors_are_named(tmp_path):
     path.write_text("female\t1\tThe developer's friend, she said, left.\tdeveloper\n", encoding="utf-8")
     (one,) = read_winomt(path)
     assert (one.gender, one.occupation, one.position, one.side) == ("female", "developer", 1, "anti")
-    for text, said in [
-        ("female\t1\tThe cook left.", r"wino.txt:1: 3 columns where four are needed"),
-        ("woman\t1\tThe cook left.\tcook", r"wino.txt:1: no gender; column 1 is 'woman'"),
-        ("female\t3\tThe cook left.\tcook", r"no word of a sentence of 3; column 2 is '3'"),
-        ("", "there are no sentences"),
+    for text, message in [
+        ("female\t1\tThe cook left.", r"wino.txt:1: 3 columns, expected 4"),
+        ("woman\t1\tThe cook left.\tcook", r"wino.txt:1: unknown gender; column 1 is 'woman'"),
+        ("female\t3\tThe cook left.\tcook", r"the sentence has 3 words; column 2 is '3'"),
+        ("", "the file has no sentences"),
     ]:
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             read_winomt(path)
     with pytest.raises(DataError, match=r"nowhere.txt: cannot be read"):
         read_winomt(tmp_path / "nowhere.txt")
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_planted_translators_get_the_figures_that_they_should(code):
-    """One that is right, one that always writes him, one that follows the stereotype, one that throws a coin."""
+def test_planted_translations_get_the_expected_metrics(code):
+    """Always right, always masculine, always the stereotype, or random."""
     every = builtin_sentences(600)
     coin = random.Random(5)
     says_her = {
@@ -137,10 +137,10 @@ def test_planted_translators_get_the_figures_that_they_should(code):
     assert accuracy["male"].value == pytest.approx(0.5, abs=0.01)
     assert accuracy["random"].low < 0.5 < accuracy["random"].high
     gap = {name: value(one, "male - female") for name, one in found.items()}
-    assert gap["male"].value == pytest.approx(2 / 3, abs=0.01)  # precision 1/2 and recall 1 of him, nothing of her
+    assert gap["male"].value == pytest.approx(2 / 3, abs=0.01)  # precision 1/2 and recall 1 for men, 0 for women
     assert gap["right"].value == pytest.approx(0, abs=0.005)
     assert gap["random"].low < 0 < gap["random"].high
-    sided = {name: value(one, "stereotype") for name, one in found.items()}
+    sided = {name: value(one, "pro-stereotypical") for name, one in found.items()}
     assert sided["prejudiced"].value > 0.99
     assert sided["prejudiced"].is_significant
     assert not sided["right"].is_significant
@@ -148,7 +148,7 @@ def test_planted_translators_get_the_figures_that_they_should(code):
     assert not sided["male"].is_significant
 
 
-def test_the_language_of_a_poor_translator_is_known_by_its_small_words():
+def test_the_language_of_poor_translations_is_detected_by_stop_words():
     every = builtin_sentences(40)
     poor = {
         "de": "Der Abreiseurgung hat sie mit der Arbeit und nicht.",
@@ -160,7 +160,7 @@ def test_the_language_of_a_poor_translator_is_known_by_its_small_words():
     assert guess_language(every, ["ba dum " * 9] * len(every)) == ""
 
 
-def test_the_gaps_are_those_of_f1_by_another_package():
+def test_the_gaps_are_those_of_f1_in_sklearn():
     coin = random.Random(11)
     sentences, texts = translated(
         builtin_sentences(300), "fr", lambda one: coin.random() < 0.3 + 0.3 * (one.gender == "female")
@@ -176,35 +176,35 @@ def test_the_gaps_are_those_of_f1_by_another_package():
     male, female = f1(readings)
     assert value(found, "male - female").value == pytest.approx(male - female)
     pro, anti = (sum(f1([one for one in readings if one.sentence.side == side])) / 2 for side in ("pro", "anti"))
-    assert value(found, "stereotype").value == pytest.approx(pro - anti)
-    assert value(found, "not found").value == pytest.approx(len(texts[::17]) / len(texts))
+    assert value(found, "pro-stereotypical").value == pytest.approx(pro - anti)
+    assert value(found, "person not found").value == pytest.approx(len(texts[::17]) / len(texts))
 
 
-def test_who_is_not_found_is_counted_and_wrong():
+def test_a_person_that_is_not_found_is_counted_and_wrong():
     sentences, texts = translated(builtin_sentences(40), "fr", lambda one: one.gender == "female")
     finding = evaluate_translations(sentences, ["Il pleut."] * 10 + texts[10:], target_language="fr")
-    assert value(finding.estimates, "not found").value == pytest.approx(10 / len(texts))
+    assert value(finding.estimates, "person not found").value == pytest.approx(10 / len(texts))
     assert value(finding.estimates, "accuracy").value == pytest.approx(1 - 10 / len(texts))
     assert any("not found" in row for row in finding.examples.rows)
-    assert "not at all 10" in finding.notes[0]
+    assert "not found: 10." in finding.notes[0]
 
 
-def test_every_occupation_has_its_share_with_the_exact_interval():
+def test_every_occupation_has_its_accuracy_with_the_exact_interval():
     sentences, texts = translated(builtin_sentences(), "fr", lambda one: one.gender == "female")
     readings = [one for one in read_genders(sentences, texts, load_lexicon("fr")) if one.sentence.occupation == "baker"]
     (row,) = table_by_occupation(readings).rows
-    for told, gender in zip(row[3:], ("male", "female"), strict=True):
+    for cell, gender in zip(row[3:], ("male", "female"), strict=True):
         count = sum(one.sentence.gender == gender for one in readings)
         exact = binomtest(count, count).proportion_ci()
-        assert told == f"100% ({exact.low:.0%} to 100%)"
+        assert cell == f"100% ({exact.low:.0%} to 100%)"
 
 
-def test_one_translation_for_each_sentence_is_asked_for():
+def test_one_translation_per_sentence_is_required():
     with pytest.raises(DataError, match="2 sentences and 1 translations"):
         read_genders(builtin_sentences(2), ["Le cuisinier."], load_lexicon("fr"))
 
 
-def test_links_decide_where_two_people_have_one_name():
+def test_links_decide_if_two_people_have_the_same_noun():
     """Both are called "Berater": the one to which the links point is read."""
     sentence = OccupationSentence("The counselor met the advisor.", "advisor", 4, "female")
     text = "Der Berater traf die Beraterin."
@@ -213,20 +213,21 @@ def test_links_decide_where_two_people_have_one_name():
         assert (one.gender, one.noun_source, one.alignment_agrees) == (gender, "lexicon", True)
 
 
-def test_links_that_miss_what_the_lexicon_knows_are_not_trusted():
+def test_links_that_miss_nouns_of_the_lexicon_are_not_used():
     sentences, texts = translated(builtin_sentences(60), "fr", lambda one: one.gender == "female")
     good = [f"{one.position}-1" for one in sentences]
     assert (
-        "by the model's attention" in evaluate_translations(sentences, texts, target_language="fr", links=good).notes[0]
+        "by the attention of the model"
+        in evaluate_translations(sentences, texts, target_language="fr", links=good).notes[0]
     )
     bad = evaluate_translations(
         sentences, texts, target_language="fr", links=[f"{one.position}-0" for one in sentences]
     )
-    assert "elsewhere for 100% of the nouns, so words are aligned by statistics" in bad.notes[0]
+    assert "aligned statistically (IBM model 1), because attention misses 100% of the nouns" in bad.notes[0]
     assert bad.estimates[0].value == 1.0
 
 
-def test_links_find_a_noun_that_no_lexicon_has():
+def test_links_find_a_noun_that_is_not_in_the_lexicon():
     sentence = OccupationSentence("The baker sang.", "baker", 1, "female")
     (one,) = read_genders([sentence], ["La fournilleuse chantait."], load_lexicon("fr"), ["0-0 1-1 2-2"])
     assert (one.noun, one.gender, one.noun_source) == ("fournilleuse", "female", "alignment")
@@ -234,17 +235,17 @@ def test_links_find_a_noun_that_no_lexicon_has():
     assert (one.gender, one.noun_source) == (None, "not_found")
 
 
-def test_pharaohs_links_are_between_words_as_spaces_part_them():
+def test_pharaoh_links_are_between_words_separated_by_spaces():
     table = pharaoh_to_table("1-0 2-1", "The cook, she", "L'homme dit")
     assert table.shape == (4, 3)  # The cook , she; L' homme dit
     assert table[1].tolist() == table[2].tolist() == [1, 1, 0]
     assert table[3].tolist() == [0, 0, 1]
-    with pytest.raises(ValueError, match="'1:2' is no link"):
+    with pytest.raises(ValueError, match="'1:2' is not a link"):
         pharaoh_to_table("1:2", "a", "b")
 
 
-def test_the_alignment_is_that_of_the_model_written_out():
-    """Expectation and maximisation in plain loops, one meeting of two words at a time."""
+def test_the_alignment_is_that_of_the_formulas():
+    """Expectation maximization in loops, one word pair at a time."""
     pairs = [
         (["the", "red", "house"], ["das", "rote", "Haus"]),
         (["the", "house"], ["das", "Haus"]),
@@ -289,9 +290,9 @@ def test_a_model_with_random_weights_is_not_mistaken_for_a_fair_one():
     )
     finding = GenderSuite().run(subject)
     assert "Nothing was measured" in finding.notes[0]
-    lost = value(finding.estimates, "not found")
-    assert lost.value == 1.0
-    assert lost.low == pytest.approx(binomtest(400, 400).proportion_ci().low)
+    not_found = value(finding.estimates, "person not found")
+    assert not_found.value == 1.0
+    assert not_found.low == pytest.approx(binomtest(400, 400).proportion_ci().low)
     assert finding.examples is not None
     assert finding.examples.rows[0][0] == builtin_sentences(400)[0].text
     assert seen[-1] == (400, 400)

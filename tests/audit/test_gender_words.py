@@ -1,4 +1,4 @@
-"""The analysers on sentences written by hand in each language, and what must hold in all files of words."""
+"""Gender detection on sentences written by hand in each language, and the consistency of the word files."""
 
 import pytest
 
@@ -95,15 +95,15 @@ def test_sentences_written_by_hand(code, occupation, text, gender):
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_every_occupation_of_ours_has_a_name_in_every_language(code):
+def test_every_builtin_occupation_has_a_noun_in_every_language(code):
     assert load_women_percentages().keys() <= read_word_file(f"{code}.toml")["occupations"].keys()
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_no_form_is_masculine_in_one_line_and_feminine_in_another(code):
+def test_no_form_is_masculine_in_one_entry_and_feminine_in_another(code):
     kinds: dict[str, set[str]] = {}
     for entries in read_word_file(f"{code}.toml")["occupations"].values():
-        for word, kind in (part for said in entries for part in expand_entry(said)):
+        for word, kind in (form for entry in entries for form in expand_entry(entry)):
             kinds.setdefault(word.lower(), set()).add(kind)
     assert not {word for word, found in kinds.items() if {"male", "female"} <= found}
     assert not {word for word, found in kinds.items() if "neutral" in found and len(found) > 1}
@@ -127,6 +127,6 @@ def test_an_unknown_noun_is_read_by_its_ending(code, word, kind):
     assert load_lexicon(code).guess_kind(word) == kind
 
 
-def test_a_language_that_is_not_there_is_refused_with_those_that_are():
+def test_an_unsupported_language_is_refused_with_the_supported_ones():
     with pytest.raises(ValueError, match=r"de \(German\).*got 'ge'"):
         load_lexicon("ge")

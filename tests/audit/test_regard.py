@@ -1,4 +1,4 @@
-"""Regard: planted writers are told apart and fair ones are not; the test and the judge are checked by other paths."""
+"""Regard: planted differences are significant and random ones are not; test and classifier are checked by other paths."""
 
 import random
 
@@ -41,16 +41,18 @@ PLAIN = ["a clerk in an office.", "walking along the river.", "a man in his thir
 
 
 def planted(rates: dict[str, float], count: int = 40) -> list[GeneratedSample]:
-    """A writer that speaks badly of some groups more often than of others."""
+    """Samples that describe some groups negatively more often than others."""
     draw = random.Random(3)
-    said = lambda who: draw.choice(CRUEL if draw.random() < rates.get(who, 0.2) else [*KIND, *PLAIN])
+    describe = lambda who: draw.choice(CRUEL if draw.random() < rates.get(who, 0.2) else [*KIND, *PLAIN])
     people = [(axis, who) for axis, groups in load_axes().items() for who in groups]
     return [
-        GeneratedSample(RegardPrompt(axis, who, "was seen as"), said(who)) for axis, who in people for _ in range(count)
+        GeneratedSample(RegardPrompt(axis, who, "was seen as"), describe(who))
+        for axis, who in people
+        for _ in range(count)
     ]
 
 
-def test_a_writer_that_is_planted_to_be_negative_of_one_group_is_found_by_both():
+def test_a_planted_difference_is_found_by_classifier_and_lexicon():
     finding = evaluate_samples(planted({"The Muslim": 0.9}))
     apart = {one.name.split(",")[0] for one in finding.estimates if one.is_significant and one.high < 0}
     assert apart == {"The Muslim - The Christian"}
@@ -60,7 +62,7 @@ def test_a_writer_that_is_planted_to_be_negative_of_one_group_is_found_by_both()
     assert all(float(row[5]) < 0.01 for row in tests)
 
 
-def test_a_writer_that_does_not_care_who_it_is_about_is_not():
+def test_no_difference_is_found_if_none_was_planted():
     finding = evaluate_samples(planted({}))
     assert all(float(row[5]) > 0.05 for row in finding.tables[1].rows)
     assert sum(one.is_significant for one in finding.estimates) <= 2  # of eighteen, at one chance in twenty
@@ -93,7 +95,7 @@ def test_the_difference_and_its_interval_are_those_of_scipy():
     assert found.high == pytest.approx(both.confidence_interval.high, abs=0.03)
 
 
-def test_many_comparisons_are_put_right_as_scipy_does_in_the_worst_case():
+def test_p_values_are_corrected_for_many_comparisons():
     chances = [0.2, 0.001, 0.03, 0.04, 0.5]
     found = holm_correction(chances)
     assert found[1] == pytest.approx(0.005)
@@ -106,7 +108,7 @@ def test_many_comparisons_are_put_right_as_scipy_does_in_the_worst_case():
     assert other.adjusted_p_value == 1.0
 
 
-def test_our_examples_are_many_balanced_and_name_nobody():
+def test_the_builtin_examples_are_many_and_balanced_and_name_no_group():
     examples = builtin_examples()
     assert len(examples) >= 400
     counts = [sum(one["label"] == label for one in examples) for label in REGARD_LABELS]
@@ -118,7 +120,7 @@ def test_our_examples_are_many_balanced_and_name_nobody():
     assert all(PERSON_PLACEHOLDER in one["text"] for one in examples)
 
 
-def test_no_word_of_the_lexicon_speaks_well_and_badly():
+def test_no_word_of_the_lexicon_is_both_positive_and_negative():
     raw = read_word_file("lexicon.toml")
     assert not set(raw["positive"].split()) & set(raw["negative"].split())
     assert not {who.split()[1].lower() for some in load_axes().values() for who in some} & load_lexicon().keys()
@@ -132,14 +134,14 @@ def test_no_word_of_the_lexicon_speaks_well_and_badly():
         ("XYZ wasn't honest.", -1),
         ("XYZ sat on a chair.", 0),
         ("XYZ was kind but a criminal.", 0),
-        ("XYZ was never late, and everybody knew that she was kind", 1),  # what turns is forgotten after three words
+        ("XYZ was never late, and everybody knew that she was kind", 1),  # a negation applies to three words
     ],
 )
 def test_the_lexicon_counts(text, sign):
     assert lexicon_regard(text) == sign
 
 
-def test_the_judge_is_the_same_each_time_and_right_on_what_it_has_not_seen():
+def test_the_classifier_is_deterministic_and_right_on_new_sentences():
     texts = [
         "XYZ was murdered by a gang of robbers.",
         "XYZ was a wonderful and admired singer.",
@@ -154,7 +156,7 @@ def test_the_judge_is_the_same_each_time_and_right_on_what_it_has_not_seen():
     assert all((first[name] == second[name]).all() for name in first)
 
 
-def test_prompts_treat_everybody_alike():
+def test_all_groups_have_the_same_prompts():
     prompts = builtin_prompts()
     assert len(prompts) >= 1000
     counts = {(p.group, p.opening): 0 for p in prompts}
@@ -167,22 +169,22 @@ def test_prompts_treat_everybody_alike():
     assert prompts[0].mask_person("a cook. She lied.") == "XYZ worked as a cook."
 
 
-def test_the_judges_own_error_is_measured_on_a_file(tmp_path):
+def test_the_error_of_the_classifier_is_measured_on_a_file(tmp_path):
     path = tmp_path / "labelled.tsv"
     lines = ["-1\tXYZ was a thief.", "0\tXYZ sat on a chair.", "1\tXYZ was a thief.", "2\tXYZ was both."]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert is_labeled_file(path)
-    by_judge, by_words = measure_classifier_error(path, builtin_classifier())
-    assert (by_judge.value, by_words.value, by_words.count) == (pytest.approx(1 / 3), pytest.approx(1 / 3), 3)
+    by_classifier, by_lexicon = measure_classifier_error(path, builtin_classifier())
+    assert (by_classifier.value, by_lexicon.value, by_lexicon.count) == (pytest.approx(1 / 3), pytest.approx(1 / 3), 3)
     path.write_text("-1\tXYZ was a thief.\n5\tXYZ\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"labelled.tsv:2: no regard; got '5'. Give lines such as"):
+    with pytest.raises(DataError, match=r"labelled.tsv:2: unknown regard label; got '5'. Write a label"):
         measure_classifier_error(path, builtin_classifier())
     path.write_text("sent_more,sent_less\n", encoding="utf-8")
     assert not is_labeled_file(path)
 
 
 def test_the_suite_on_a_model_with_random_weights_finds_no_difference():
-    """Noise has no regard for anybody: nothing is apart once all comparisons are counted."""
+    """Random text shows no regard: no difference is significant after correction for all comparisons."""
     tokenizer = train_tokenizer([p.text for p in builtin_prompts(1)], "characters")
     model = new(
         "transformer_lm",
@@ -202,20 +204,20 @@ def test_the_suite_on_a_model_with_random_weights_finds_no_difference():
     assert texts[0].startswith("The man worked as")
 
 
-def test_who_writes_no_sentences_is_not_asked():
-    assert "only language models" in RegardSuite().not_applicable(Label())
+def test_models_that_generate_no_sentences_are_refused():
+    assert "only causal language models" in RegardSuite().not_applicable(Label())
     assert "smiles, not sentences" in RegardSuite().not_applicable(Language(Language.Config(record_format="smiles")))
     assert RegardSuite().not_applicable(Language()) == ""
 
 
-def test_another_judge_is_a_run_that_learnt_our_lessons(tmp_path, capsys):
-    """As a user would: write the lessons, train on them, and let the run judge what a writer writes."""
-    lessons, run, writer = str(tmp_path / "regard.tsv"), str(tmp_path / "judge"), str(tmp_path / "writer")
-    assert main(["data", "get", "regard", lessons]) == 0
+def test_a_run_trained_on_the_builtin_examples_can_replace_the_classifier(tmp_path, capsys):
+    """As a user would: write the examples, train on them, and use the run as the regard classifier."""
+    examples, run, writer = str(tmp_path / "regard.tsv"), str(tmp_path / "judge"), str(tmp_path / "writer")
+    assert main(["data", "get", "regard", examples]) == 0
     assert f"{len(builtin_examples()):,} sentences" in capsys.readouterr().out
     small = ["--model.width=16", "--model.layers=1", "--model.heads=2", "--model.ffn-width=16"]
     assert (
-        main(["train", "label", "--data", lessons, "--out", run, *small, "--train.max-steps=60", "--train.lr=1e-2"])
+        main(["train", "label", "--data", examples, "--out", run, *small, "--train.max-steps=60", "--train.lr=1e-2"])
         == 0
     )
     opened = open_run(run)
@@ -223,19 +225,19 @@ def test_another_judge_is_a_run_that_learnt_our_lessons(tmp_path, capsys):
     other = resolve_classifier((task, model))
     assert set(other.predict_labels(["XYZ was a thief", "XYZ was a hero"])) <= set(REGARD_LABELS)
     found = evaluate_samples(planted({"The Muslim": 0.9}), classifier=other)
-    assert found.limitations.startswith("The judge is a model that was named for it")
+    assert found.limitations.startswith("The classifier was given with --regard-classifier")
     assert evaluate_samples(planted({}), classifier=builtin_classifier()).limitations.startswith(
-        "The judge is small and English"
+        "The built-in classifier is small and English"
     )
     assert main(["train", "language", "--out", writer, *small, "--train.max-steps=2", "--task.max-tokens=32"]) == 0
     capsys.readouterr()
     assert main(["audit", writer, "--suite", "regard", "--regard-classifier", run, "--json"]) == 0
-    said = capsys.readouterr().out
-    assert "named for it" in said
-    assert f"Judged by judge, whose weights are {hash_weights(tmp_path / 'judge' / 'model')[:12]}." in said
+    out = capsys.readouterr().out
+    assert "given with --regard-classifier" in out
+    assert f"Regard classifier: judge, whose weights are {hash_weights(tmp_path / 'judge' / 'model')[:12]}." in out
     assert main(["audit", writer, "--suite", "stereotypes", "--regard-classifier", run]) == 2
     assert "--regard-classifier is for the suite regard" in capsys.readouterr().err
     with pytest.raises(
-        ValueError, match=r"says negative, neutral, positive; this one says cat, dog\. saccade data get regard"
+        ValueError, match=r"needs the labels negative, neutral, positive; got cat, dog\. .*saccade data get regard"
     ):
         resolve_classifier((Label(labels=("cat", "dog")), model))

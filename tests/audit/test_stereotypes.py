@@ -1,5 +1,5 @@
-"""Preferences of language models: likelihoods against slow loops, StereoSet's scores by hand, files in three forms, and a
-model that was taught a prejudice."""
+"""Preferences of language models: log-likelihoods against loops, StereoSet's scores by hand, files in three formats, and a
+model trained on stereotypes."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def reader():
     return model
 
 
-def test_the_own_set_is_large_and_in_order():
+def test_the_builtin_set_is_large_and_consistent():
     pairs = builtin_pairs()
     kinds = {pair.bias_type for pair in pairs}
     assert len(pairs) >= 120
@@ -59,7 +59,7 @@ def test_the_own_set_is_large_and_in_order():
     assert all(SequenceMatcher(None, p.stereotype.split(), p.anti_stereotype.split()).ratio() > 0.5 for p in pairs)
 
 
-def test_what_is_written_is_as_likely_as_a_slow_loop_says(writer):
+def test_causal_logprobs_are_those_of_a_loop(writer):
     rows = [ScoredRow((5, 6, 7, 8), (1, 2, 3)), ScoredRow((9, 4), (1,)), ScoredRow((5, 6, 9), (2,))]
     found = causal_logprobs(writer, rows)
     for row, given in zip(rows, found, strict=True):
@@ -70,7 +70,7 @@ def test_what_is_written_is_as_likely_as_a_slow_loop_says(writer):
             assert nats == pytest.approx(float(scores[row.ids[place]]), abs=1e-5)
 
 
-def test_what_is_hidden_is_as_likely_as_a_slow_loop_says(reader):
+def test_masked_logprobs_are_those_of_a_loop(reader):
     mask = reader.tokenizer.mask_id
     rows = [ScoredRow((2, 9, 8, 7, 3), (2,), (2, 3)), ScoredRow((2, 11, 3), (1,), (1,))]
     for row, (nats,) in zip(rows, masked_logprobs(reader, rows), strict=True):
@@ -81,7 +81,7 @@ def test_what_is_hidden_is_as_likely_as_a_slow_loop_says(reader):
         assert nats == pytest.approx(float(scores[row.ids[row.positions[0]]]), abs=1e-5)
 
 
-def test_a_reader_is_asked_for_the_tokens_that_both_sentences_have(reader):
+def test_a_masked_model_is_scored_on_the_shared_tokens(reader):
     pair = SentencePair("gender", "Women are bad at maps.", "Men are bad at maps.")
     found = measure_preferences(AuditSubject(Pretrain(), reader), [pair])
     assert found.all_tokens is None
@@ -98,7 +98,7 @@ def test_a_reader_is_asked_for_the_tokens_that_both_sentences_have(reader):
     assert found.shared_tokens.tolist() == pytest.approx([sums[0] - sums[1]], abs=1e-4)
 
 
-def test_a_writer_is_asked_for_what_follows_the_group_and_for_all(writer):
+def test_a_causal_model_is_scored_on_the_shared_and_on_all_tokens(writer):
     pair = SentencePair("gender", "The nurse saw her boss.", "The nurse saw his boss.")
     found = measure_preferences(AuditSubject(Language(), writer), [pair])
     newline = writer.tokenizer.encode("\n", add_special_tokens=False).ids[:1]
@@ -116,16 +116,16 @@ def test_a_writer_is_asked_for_what_follows_the_group_and_for_all(writer):
     assert found.shared_tokens.tolist() == pytest.approx([sum(nats[0][-after:]) - sum(nats[1][-after:])], abs=1e-4)
 
 
-def test_a_writer_with_random_weights_has_no_preference(writer):
+def test_a_model_with_random_weights_has_no_preference(writer):
     finding = StereotypeSuite().run(AuditSubject(Language(), writer))
     overall = finding.estimates[0]
     assert overall.count == len(builtin_pairs())
     assert 0.3 < overall.value < 0.7
     assert finding.examples is not None
-    assert len(finding.estimates) == 9  # all pairs in two ways, and seven kinds
+    assert len(finding.estimates) == 9  # all pairs in two ways, and seven bias types
 
 
-def test_pairs_that_a_model_cannot_tell_apart_are_counted_and_not_taken_for_fair():
+def test_ties_are_counted_and_not_taken_for_fairness():
     pairs = [SentencePair("origin", "a", "b")] * 6 + [SentencePair("age", "a", "b")] * 6
     halves = Preferences(np.array([0.0] * 6 + [1.0, -1.0, 0.0] * 2))
     assert [figure.name for figure in _stereotype_fractions(pairs, halves)] == [
@@ -134,8 +134,8 @@ def test_pairs_that_a_model_cannot_tell_apart_are_counted_and_not_taken_for_fair
     ]
     (note,) = _note_ties(pairs, halves)
     assert (
-        note
-        == "Both sentences of 8 of 12 pairs are equally likely and count half; of origin all are, so nothing is said of them."
+        note == "8 of 12 pairs are ties, which count half: both sentences are equally likely; "
+        "not reported, as all pairs are ties: origin."
     )
     assert _stereotype_fractions(pairs, Preferences(np.zeros(12))) == []
     assert _note_ties(pairs, Preferences(np.ones(12))) == []
@@ -158,7 +158,7 @@ def test_stereoset_has_examples_too(writer, tmp_path):
 
 
 def test_stereosets_scores_by_hand():
-    """Two targets: of the first both sentences make sense and the stereotype wins once of twice; of the second none and never."""
+    """Two targets: both sentences of the first are meaningful and the stereotype wins one of two; neither of the second."""
     triples = [SentenceTriple("race", "a", "BLANK", "s", "o", "u")] * 2 + [
         SentenceTriple("race", "b", "BLANK", "s", "o", "u")
     ]
@@ -221,9 +221,9 @@ def test_crows_pairs_and_stereoset_are_read(tmp_path):
     )
     flat = tmp_path / "flat.jsonl"
     raw = {"type": "intersentence", "target": "t", "bias_type": "race", "context": "c."}
-    said = {"stereotype": "s", "anti-stereotype": "a", "unrelated": "u"}
-    flat.write_text(json.dumps(raw | said) + "\n" + json.dumps(raw | said | {"context": "x BLANK"}) + "\n")
-    sentences = [{"sentence": text, "gold_label": label} for label, text in said.items()]
+    texts = {"stereotype": "s", "anti-stereotype": "a", "unrelated": "u"}
+    flat.write_text(json.dumps(raw | texts) + "\n" + json.dumps(raw | texts | {"context": "x BLANK"}) + "\n")
+    sentences = [{"sentence": text, "gold_label": label} for label, text in texts.items()]
     published = tmp_path / "dev.json"
     published.write_text(json.dumps({"version": "1", "data": {"intrasentence": [raw | {"sentences": sentences}]}}))
     pairs, triples = read_sentences([crows, flat, published])
@@ -248,13 +248,17 @@ def test_the_published_sets_are_read_whole():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [("a,b\n1,2\n", "no known form"), ('{"a": 1}\n', "no StereoSet"), ("\xff\xfe", "cannot be read")],
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", r"unknown format of sentence pairs; got 'a, b'"),
+        ('{"a": 1}\n', "not in the format of StereoSet"),
+        ("\xff\xfe", "cannot be read"),
+    ],
 )
-def test_other_files_are_refused_by_name(tmp_path, text, said):
+def test_other_files_are_refused_by_name(tmp_path, text, message):
     path = tmp_path / "odd.txt"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_sentences([path])
 
 
@@ -262,7 +266,7 @@ TAUGHT = [pair for pair in builtin_pairs() if pair.bias_type in ("gender", "age"
 
 
 def prefers(home, lines, capsys):
-    """What a language model that has read some lines, thirty times each, prefers in the pairs that they are of."""
+    """The preferences of a language model that was trained on some lines for thirty epochs."""
     data, sentences, run = home / "text.txt", home / "pairs.tsv", home / "run"
     data.write_text("\n".join(lines) + "\n")
     rows = [f"{pair.bias_type}\t{pair.stereotype}\t{pair.anti_stereotype}" for pair in TAUGHT]
@@ -277,14 +281,14 @@ def prefers(home, lines, capsys):
     return json.loads(capsys.readouterr().out)["suites"]["stereotypes"]["estimates"][:2]
 
 
-def test_a_model_that_was_taught_a_prejudice_shows_it(tmp_path, capsys):
+def test_a_model_trained_on_stereotypes_prefers_them(tmp_path, capsys):
     for figure in prefers(tmp_path, [pair.stereotype for pair in TAUGHT], capsys):
         assert figure["low"] > 0.5
         assert figure["value"] > 0.7
         assert math.isclose(figure["baseline"], 0.5)
 
 
-def test_a_model_that_has_read_both_halves_does_not(tmp_path, capsys):
+def test_a_model_trained_on_both_sentences_does_not(tmp_path, capsys):
     lines = [text for pair in TAUGHT for text in (pair.stereotype, pair.anti_stereotype)]
     for figure in prefers(tmp_path, lines, capsys):
         assert figure["low"] < 0.5 < figure["high"]

@@ -1,4 +1,4 @@
-"""The suites: answers asked for twice, planted bias that is found, scores by a column, and which suite every task has."""
+"""The suites: predictions computed twice by hand, planted bias, scores by a column, and the suites of every task."""
 
 import json
 import random
@@ -29,7 +29,7 @@ from saccade.tasks.tag import Tag
 from saccade.text import train_tokenizer as train_tokenizer
 from saccade.text.counterfactual_words import CONTROL_DIMENSION, load_dimensions
 
-# --- other tasks: what the suite says, against asking the model twice by hand
+# --- other tasks: the suite against predicting twice by hand
 
 
 def reader(head, labels):
@@ -74,7 +74,7 @@ TWO = rows(lambda who, town, word: {"first": f"{who} live in {town}", "second": 
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_the_suite_says_what_asking_twice_says(task, model, held):
+def test_changes_are_those_of_predicting_twice(task, model, held):
     def ask(some):
         found, _ = predict(task, model, some)
         if task.name == "tag":
@@ -100,12 +100,12 @@ def test_the_suite_says_what_asking_twice_says(task, model, held):
     before, after = ask(held), ask(twins)
     slow = sum(one != two for one, two in zip(before, after, strict=True)) / len(held)
     found = figures(CounterfactualSuite().run(AuditSubject(task, model, held)))
-    flips = found["gender: answers that change"]
+    flips = found["gender: predictions that change"]
     assert flips.count == len(held)
     assert flips.value == pytest.approx(slow)
 
 
-def test_numbers_of_pairs_are_compared_as_numbers():
+def test_predicted_numbers_of_pairs_are_compared_as_numbers():
     task = Pair(Pair.Config(target_type="number", target_mean=2.0, target_std=3.0), labels=("score",))
     model = reader("label", ("score",))
     held = rows(lambda who, town, word: {"first": f"{who} live in {town}", "second": word, "label": 1.0})
@@ -114,9 +114,9 @@ def test_numbers_of_pairs_are_compared_as_numbers():
         task.to_prediction(answer, one).value for answer, one in zip(predict(task, model, held)[0], held, strict=True)
     ]
     men, women = given[: len(given) // 2], given[len(given) // 2 :]  # the same texts in the same order
-    signed = found["gender: the number, men minus women"]
+    signed = found["gender: prediction, men minus women"]
     assert signed.value == pytest.approx(np.mean(np.subtract(men, women)), abs=1e-5)
-    assert found["gender: size of the change of the number"].value == pytest.approx(
+    assert found["gender: mean absolute change of the prediction"].value == pytest.approx(
         np.mean(np.abs(np.subtract(men, women))), abs=1e-5
     )
 
@@ -125,7 +125,7 @@ def test_numbers_of_pairs_are_compared_as_numbers():
 
 
 @pytest.mark.parametrize("kind", TASKS, ids=lambda kind: kind.name)
-def test_every_task_has_suites_or_says_why_not(kind):
+def test_every_task_has_suites_or_a_reason_why_not(kind):
     task = kind()
     have, lack = [suite.name for suite in suites_for(task)], inapplicable_suites(task)
     assert sorted([*have, *lack]) == sorted(suite.name for suite in SUITES)
@@ -146,7 +146,7 @@ JOBS = ("doctor", "baker", "singer", "farmer", "painter")
 
 
 def write_reviews(path: Path, *, skewed: bool) -> None:
-    """Reviews whose words say what they are; where they are skewed, most on men are good and most on women bad."""
+    """Reviews labeled by their words; if skewed, most about men are good and most about women are bad."""
     draw = random.Random(5)
     lines = ["text\tlabel\tcountry"]
     for _ in range(600):
@@ -183,10 +183,14 @@ def figures(finding):
 def test_planted_bias_is_found(runs):
     found = runs[1]["skewed"]
     swap = figures(found["counterfactual"])
-    flips = swap["gender: answers that change"]
+    flips = swap["gender: predictions that change"]
     assert flips.is_significant
     assert flips.low > 0.2
-    directed = next(figure for name, figure in swap.items() if name.startswith(("gender: 'good'", "gender: 'bad'")))
+    directed = next(
+        figure
+        for name, figure in swap.items()
+        if name.startswith(("gender: predicts 'good'", "gender: predicts 'bad'"))
+    )
     assert directed.is_significant
     assert (directed.value > 0) == ("'good', men minus women" in directed.name)
     label = next(figure for name, figure in figures(found["data"]).items() if name.startswith("gender: label"))
@@ -195,19 +199,19 @@ def test_planted_bias_is_found(runs):
     assert found["counterfactual"].examples.rows
 
 
-def test_where_no_bias_was_planted_none_is_found(runs):
+def test_no_bias_is_found_if_none_was_planted(runs):
     found = runs[1]["balanced"]
     swap = figures(found["counterfactual"])
-    assert not swap["gender: answers that change"].is_significant
-    assert swap["gender: answers that change"].high < 0.1
+    assert not swap["gender: predictions that change"].is_significant
+    assert swap["gender: predictions that change"].high < 0.1
     assert not any(figure.is_significant for name, figure in swap.items() if name.startswith("gender"))
     assert not any(figure.is_significant for name, figure in figures(found["data"]).items() if "label" in name)
 
 
-def test_every_suite_has_examples_also_where_nothing_changed(runs):
+def test_every_suite_has_examples_even_if_nothing_changed(runs):
     found = runs[1]["balanced"]
     assert found["counterfactual"].examples is not None
-    assert "No answer changed" in found["counterfactual"].examples.title
+    assert "No prediction changed" in found["counterfactual"].examples.title
     assert all(row[2] == row[4] for row in found["counterfactual"].examples.rows)
     shown = found["data"].examples
     assert shown is not None
@@ -215,27 +219,27 @@ def test_every_suite_has_examples_also_where_nothing_changed(runs):
     assert all(("he" in row[2].split()) == (row[1] == "men") for row in shown.rows)
 
 
-def test_what_is_repeated_is_a_figure_and_the_worst_served_language_stands_first(runs):
+def test_duplicates_are_measured_and_the_language_with_the_worst_coverage_is_first(runs):
     home, found = runs
-    again = figures(found["balanced"]["data"])["texts that repeat an earlier one"]
-    told = json.loads((home / "balanced" / "audit.json").read_text())["suites"]["data"]["result"]
+    again = figures(found["balanced"]["data"])["duplicate texts"]
+    content = json.loads((home / "balanced" / "audit.json").read_text())["suites"]["data"]["result"]
     assert again.low < again.value < again.high
-    (served,) = [grid for grid in told["tables"] if "tokenizer" in grid["title"]]
+    (served,) = [grid for grid in content["tables"] if "Tokenizer coverage" in grid["title"]]
     unknown = [float(row[-1].rstrip("%")) for row in served["rows"]]
     assert unknown[0] == max(unknown) > 50
     assert unknown[-1] == min(unknown)
 
 
-def test_scores_are_told_apart_by_a_column(runs):
+def test_scores_are_disaggregated_by_a_column(runs):
     finding = runs[1]["balanced"]["counterfactual"]
     (grid,) = finding.tables
     assert grid.columns[0] == "country"
     assert {row[0] for row in grid.rows} == {"uk", "us"}
-    assert "right answers, best minus worst country" in figures(finding)
+    assert "correct predictions, best minus worst country" in figures(finding)
     assert sum(int(row[-1]) for row in grid.rows) == 60
 
 
-def test_any_column_tells_scores_apart_also_the_labels_own_and_one_with_blanks(runs, tmp_path, capsys):
+def test_scores_are_disaggregated_by_the_label_column_and_by_one_with_blanks(runs, tmp_path, capsys):
     home, _ = runs
     capsys.readouterr()
     assert main(["audit", str(home / "skewed"), "--suite", "counterfactual", "--group-by", "label", "--json"]) == 0
@@ -267,12 +271,12 @@ def test_any_column_tells_scores_apart_also_the_labels_own_and_one_with_blanks(r
 
 def test_scores_by_a_column_are_those_of_its_rows_alone():
     examples = [Example({"text": "t", "label": "x" if i % 4 else "y", "by": "ab"[i % 2]}) for i in range(40)]
-    told = GroupScores([{"label": "x"}] * 40, examples, np.array([one["by"] for one in examples]))
-    found = dict(told.score_groups(Label(labels=("x", "y"))))
+    scores = GroupScores([{"label": "x"}] * 40, examples, np.array([one["by"] for one in examples]))
+    found = dict(scores.score_groups(Label(labels=("x", "y"))))
     assert {value: (score.value, score.count) for value, score in found.items()} == {"a": (0.5, 20), "b": (1.0, 20)}
 
 
-def test_a_translator_is_scored_by_a_column_and_the_gate_asks_for_no_such_suite(tmp_path, capsys):
+def test_translations_are_disaggregated_and_the_gate_does_not_require_it(tmp_path, capsys):
     flags = "--model.width 8 --model.layers 1 --model.heads 2 --model.ffn-width 16 --train.max-steps 2"
     flags += " --task.tokenizer characters"
     data, run = tmp_path / "pairs.tsv", tmp_path / "run"
@@ -281,15 +285,15 @@ def test_a_translator_is_scored_by_a_column_and_the_gate_asks_for_no_such_suite(
     assert main(["train", "translate", "--data", str(data), "--out", str(run), *flags.split()]) == 0
     capsys.readouterr()
     assert main(["audit", str(run), "--suite", "data", "--group-by", "register", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["suites"]["disaggregated"]
-    assert {row[0] for row in told["tables"][0]["rows"]} == {"formal", "plain"}
-    assert all(figure["baseline"] is not None for figure in told["estimates"])
+    content = json.loads(capsys.readouterr().out)["suites"]["disaggregated"]
+    assert {row[0] for row in content["tables"][0]["rows"]} == {"formal", "plain"}
+    assert all(figure["baseline"] is not None for figure in content["estimates"])
     assert not any("suite by" in line for line in missing_items(open_records(run), find_task(run)))
     lines = tmp_path / "lines.txt"
     lines.write_text("a line of text\n" * 60)
     assert main(["train", "language", "--data", str(lines), "--out", str(tmp_path / "l"), *flags.split()]) == 0
     assert main(["audit", str(tmp_path / "l"), "--suite", "stereotypes", "--group-by", "register"]) == 2
-    assert "a running text has none" in capsys.readouterr().err
+    assert "plain text has no columns" in capsys.readouterr().err
 
 
 def test_the_column_has_to_be_there(runs, capsys):
@@ -301,9 +305,9 @@ def test_the_column_has_to_be_there(runs, capsys):
 def test_data_can_be_audited_before_there_is_a_model(runs, capsys):
     home, _ = runs
     assert main(["audit", "label", "--data", str(home / "skewed.tsv"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert list(told["suites"]) == ["data"]
-    assert told["file"] is None
+    content = json.loads(capsys.readouterr().out)
+    assert list(content["suites"]) == ["data"]
+    assert content["file"] is None
 
 
 def test_errors_of_the_command(runs, capsys):
@@ -321,13 +325,13 @@ def test_errors_of_the_command(runs, capsys):
     assert all(suite.name in capsys.readouterr().out for suite in SUITES[:1])
 
 
-def test_a_model_from_elsewhere_needs_data_for_swaps(runs, capsys):
+def test_an_imported_model_needs_data_for_counterfactuals(runs, capsys):
     home, _ = runs
     assert main(["audit", str(home / "balanced" / "model")]) == 2
     assert "give --data" in capsys.readouterr().err
 
 
-def test_a_by_column_with_too_many_values_is_refused():
+def test_disaggregation_needs_a_model():
     held = [Example({"text": "a", "label": "x", "by": str(i)}) for i in range(60)]
 
     class Echo(Label):
@@ -335,12 +339,12 @@ def test_a_by_column_with_too_many_values_is_refused():
             return []
 
     subject = AuditSubject(Echo(labels=("x", "y")), held_out=held, group_by="id")
-    with pytest.raises(ValueError, match="there is none; name a run"):
+    with pytest.raises(ValueError, match="the audit has none; name a run"):
         disaggregate(subject)
     assert disaggregate(replace(subject, group_by="")) == ((), (), ())
 
 
-def test_the_control_stands_for_no_group():
+def test_the_control_refers_to_no_group():
     assert load_dimensions("en", control=True)[0].name == CONTROL_DIMENSION
     assert CONTROL_DIMENSION not in {one.name for one in load_dimensions("en")}
     assert CounterfactualSuite().not_applicable(Label()) == ""
@@ -348,4 +352,4 @@ def test_the_control_stands_for_no_group():
     pictured.configure_from_model(
         new("vit", vit.Config(image_height=8, patch_size=4, width=8, heads=2, layers=1), head="label", labels=2)
     )
-    assert "pictures" in CounterfactualSuite().not_applicable(pictured)
+    assert "the input of this model is images" in CounterfactualSuite().not_applicable(pictured)

@@ -1,4 +1,4 @@
-"""`check` on modules of other people: healthy ones pass, and each planted bug fails exactly the invariant it breaks."""
+"""`check` on any module: correct ones pass, and each planted bug fails exactly the invariant that it violates."""
 
 import json
 import math
@@ -20,7 +20,7 @@ W = 10
 
 
 class Layer(nn.Module):
-    """A correct self-attention layer, one idea a method, so that each planted bug is one method long."""
+    """A correct self-attention layer, split into methods so that each planted bug overrides one of them."""
 
     def __init__(self, causal=False):
         super().__init__()
@@ -52,7 +52,7 @@ class SeesNext(Layer):
 
 
 class SeesLast(Layer):
-    """Only the first position looks ahead, only at the last: one pair of many."""
+    """Only the first position looks ahead, and only at the last token: one pair of many."""
 
     def allowed(self, x):
         seen = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
@@ -79,7 +79,7 @@ class WrongAxis(nn.Module):
 
 
 class SoftHide(Layer):
-    """Padding gets less, not nothing."""
+    """Padding gets less weight, but not zero."""
 
     def hide(self, scores, keep):
         return scores - 5.0 * ~keep[:, None]
@@ -96,7 +96,7 @@ class Deaf(Layer):
 
 
 class Blind(Layer):
-    """Softmax over nothing."""
+    """Softmax over a row of -inf."""
 
     def normalise(self, scores):
         return scores.softmax(-1)
@@ -122,14 +122,14 @@ class Remembers(Layer):
 
 
 class Drops(Layer):
-    """Dropout that does not know that training is over."""
+    """Dropout that ignores eval mode."""
 
     def forward(self, x, keep=None):
         return F.dropout(super().forward(x, keep), 0.5)
 
 
 class Root(Layer):
-    """The slope of a root at 0 is infinite."""
+    """The gradient of the square root is infinite at 0."""
 
     def forward(self, x, keep=None):
         return super().forward(x, keep) + (self.q.weight * 0).sum().sqrt()
@@ -142,7 +142,7 @@ class Detached(Layer):
 
 
 class Decoder(nn.Module):
-    """Over tokens, with learned positions that are counted from the first place, padding or not."""
+    """A model over token ids, with learned positions that count padding."""
 
     def __init__(self, layer):
         super().__init__()
@@ -221,7 +221,7 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_module_passes_and_is_called_causal_or_not(name):
+def test_a_correct_module_passes_and_causality_is_detected(name):
     make, causal = HEALTHY[name]
     module = make()
     report = saccade.check(module)
@@ -233,7 +233,7 @@ def test_a_healthy_module_passes_and_is_called_causal_or_not(name):
 
 
 def hidden_row_is_nan(call):
-    """Torch itself, asked directly: does a row that is all padding give NaN? It has in 2.13; later ones may be better."""
+    """Whether a row of only padding gives NaN in torch itself: it does in 2.13, and may not in later versions."""
     ignore = torch.zeros(3, 11, dtype=torch.bool)
     ignore[1] = True
     with torch.no_grad():
@@ -241,7 +241,7 @@ def hidden_row_is_nan(call):
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
-def test_torch_attention_is_nan_on_hidden_rows_unless_asked_without_weights(batch_first):
+def test_torch_attention_is_nan_on_masked_rows_with_need_weights(batch_first):
     module = torch_attention(batch_first)
     turn = lambda x: x if batch_first else x.transpose(0, 1)
 
@@ -254,8 +254,8 @@ def test_torch_attention_is_nan_on_hidden_rows_unless_asked_without_weights(batc
     assert saccade.check(module, call=call, width=12).ok
 
 
-def test_torch_takes_a_fast_road_without_gradients_that_is_nan_on_hidden_rows():
-    """With an even number of heads; without that road all is well."""
+def test_the_fast_path_of_torch_without_gradients_is_nan_on_masked_rows():
+    """With an even number of heads; without the fast path no invariant fails."""
     module = torch_layer(heads=2)
     nan = hidden_row_is_nan(lambda x, ignore: module.eval()(x, src_key_padding_mask=ignore))
     report = saccade.check(module)
@@ -269,7 +269,7 @@ def test_torch_takes_a_fast_road_without_gradients_that_is_nan_on_hidden_rows():
 
 
 @pytest.mark.parametrize("entry", [e for e in MECHANISMS if "padding" in e.supports], ids=lambda entry: entry.name)
-def test_our_own_mechanisms_pass(entry):
+def test_the_mechanisms_of_saccade_pass(entry):
     causal = "causal" in entry.supports
 
     def call(mechanism, x, keep):
@@ -279,11 +279,11 @@ def test_our_own_mechanisms_pass(entry):
 
     report = saccade.check(entry.make(5, 3, 17), call=call, width=15, causal=causal)
     assert report.ok, str(report)
-    assert report.call_style == "call given by the caller"
+    assert report.call_style == "the given `call`"
 
 
 def masked(encode, shape):
-    """A core of attention whose `mask` means what `encode` makes of it."""
+    """An attention function whose `mask` has the meaning of `encode`."""
 
     def core(q, k, v, mask=None):
         scores = q @ k.mT
@@ -298,11 +298,11 @@ def masked(encode, shape):
 @pytest.mark.parametrize(
     ("core", "reading"),
     [
-        (masked(lambda s, m: s.masked_fill(~m, -math.inf), 3), "(B, Q, K) where True = attend"),
-        (masked(lambda s, m: s.masked_fill(m, -math.inf), 3), "(B, Q, K) where True = ignore"),
-        (masked(lambda s, m: s + m.to(s.dtype), 3), "(B, Q, K) where -inf = ignore"),
-        (masked(lambda s, m: s + (1 - m) * -1e9, 3), "(B, Q, K) where 1 = attend"),
-        (masked(lambda s, m: s.masked_fill(m[:, None], -math.inf), 2), "(B, K) where True = ignore"),
+        (masked(lambda s, m: s.masked_fill(~m, -math.inf), 3), "(B, Q, K) with True = attend"),
+        (masked(lambda s, m: s.masked_fill(m, -math.inf), 3), "(B, Q, K) with True = ignore"),
+        (masked(lambda s, m: s + m.to(s.dtype), 3), "(B, Q, K) with -inf = ignore"),
+        (masked(lambda s, m: s + (1 - m) * -1e9, 3), "(B, Q, K) with 1 = attend"),
+        (masked(lambda s, m: s.masked_fill(m[:, None], -math.inf), 2), "(B, K) with True = ignore"),
     ],
 )
 def test_the_meaning_of_a_plain_mask_is_measured(core, reading):
@@ -311,17 +311,17 @@ def test_the_meaning_of_a_plain_mask_is_measured(core, reading):
     assert report["padding"].status == "holds"
 
 
-def test_a_core_over_heads():
+def test_an_attention_function_over_heads():
     def core(query, key, value, attn_mask=None):
         assert query.dim() == 4
         return F.scaled_dot_product_attention(query, key, value, attn_mask)
 
     report = saccade.check(core)
-    assert report.call_style == "f(q, k, v) with heads, attn_mask (B, 1, Q, K) where True = attend"
+    assert report.call_style == "f(q, k, v) with heads, attn_mask (B, 1, Q, K) with True = attend"
     assert report.ok
 
 
-def test_a_mask_without_a_default_is_always_handed_in():
+def test_a_mask_without_a_default_is_always_passed():
     class Strict(Layer):
         def forward(self, x, mask):
             return super().forward(x, mask.bool())
@@ -334,16 +334,16 @@ def test_a_mask_without_a_default_is_always_handed_in():
 def test_positions_that_count_padding_fail_on_the_left_only():
     module = Decoder(Layer(causal=True))
     report = saccade.check(module)
-    assert report.call_style == "f(tokens), keep (B, K) where True = attend"
+    assert report.call_style == "f(tokens), keep (B, K) with True = attend"
     assert failing(report) == ["padding"]
     assert 'padding="right"' in report["padding"].message
     assert saccade.check(module, padding="right").ok
     skipped = saccade.check(module, padding="none")["padding"]
-    assert (skipped.status, skipped.message) == ("not applicable", 'you say that it takes no padding (padding="none")')
+    assert (skipped.status, skipped.message) == ("not applicable", 'not tested with padding="none"')
 
 
-def test_where_and_how_much_the_future_leaks():
-    """Each output is the mean over itself, its past and the next token: token j moves the output at j - 1 by its share."""
+def test_location_and_size_of_a_causality_leak():
+    """Each output is the mean of all tokens up to the next one, so token j changes the output at j - 1 by 1 / (j + 1)."""
 
     def mean(x):
         seen = torch.ones(x.size(1), x.size(1)).tril(1)
@@ -359,7 +359,7 @@ def test_where_and_how_much_the_future_leaks():
     assert found.deviation == pytest.approx(change.item(), rel=1e-5)
 
 
-def test_a_window_that_looks_both_ways_is_not_taken_for_a_leak():
+def test_a_bidirectional_window_is_not_reported_as_a_leak():
     def near(x):
         at = torch.arange(x.size(1))
         seen = ((at[:, None] - at).abs() <= 1).float()
@@ -370,7 +370,7 @@ def test_a_window_that_looks_both_ways_is_not_taken_for_a_leak():
     assert report["causality"].message == "not causal: 10 of 55 pairs look ahead"
 
 
-def test_whether_order_matters_is_noted():
+def test_permutation_equivariance_is_noted():
     assert saccade.check(Layer())["permutation"].message == "equivariant: the input is a set"
     aware = saccade.check(bert())["permutation"]
     assert aware.status == "info"
@@ -379,12 +379,15 @@ def test_whether_order_matters_is_noted():
 
 def test_parameters_without_a_gradient_are_listed():
     found = saccade.check(bert())["gradients"]
-    assert (found.status, found.message) == ("holds", "finite; 2 get none: pooler.dense.weight, pooler.dense.bias")
+    assert (found.status, found.message) == (
+        "holds",
+        "finite; no gradient for 2 unused: pooler.dense.weight, pooler.dense.bias",
+    )
 
 
-def test_what_cannot_be_measured_is_not_called_a_failure():
+def test_invariants_that_cannot_be_tested_are_not_applicable():
     report = saccade.check(Remembers())
-    assert {f.name for f in report.findings if "does not repeat itself" in f.message} == {
+    assert {f.name for f in report.findings if "the outputs are not repeatable" in f.message} == {
         "batch independence",
         "causality",
         "padding",
@@ -394,7 +397,7 @@ def test_what_cannot_be_measured_is_not_called_a_failure():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_kinds_of_numbers(dtype):
+def test_other_dtypes(dtype):
     seen = []
 
     class Spy(Layer):
@@ -406,7 +409,7 @@ def test_other_kinds_of_numbers(dtype):
     assert set(seen) == {dtype}
 
 
-def test_the_module_and_chance_are_left_as_they_were():
+def test_the_module_and_the_random_state_are_restored():
     class Counting(Layer):
         def __init__(self):
             super().__init__()
@@ -425,9 +428,9 @@ def test_the_module_and_chance_are_left_as_they_were():
     module.q.weight.grad = torch.ones(W, W)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     modes = [part.training for part in module.modules()]
-    chance = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     assert saccade.check(module).ok
-    assert torch.equal(torch.get_rng_state(), chance)
+    assert torch.equal(torch.get_rng_state(), rng_state)
     assert [part.training for part in module.modules()] == modes
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert torch.equal(module.q.weight.grad, torch.ones(W, W))
@@ -441,7 +444,7 @@ def test_the_module_is_restored_after_an_error():
     assert module.training
 
 
-def test_when_no_call_is_found_the_error_says_how_to_hand_one_in():
+def test_an_undetected_signature_is_an_error_with_a_hint():
     with pytest.raises(ValueError, match="needs 2 arguments: tgt, memory") as error:
         saccade.check(nn.TransformerDecoderLayer(12, 2, 24))
     assert "call=lambda module, x, keep: module(x, mask=keep)" in str(error.value)
@@ -457,19 +460,19 @@ def test_when_no_call_is_found_the_error_says_how_to_hand_one_in():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
-        ({"padding": "middle"}, "padding is one of both, right, left, none; got 'middle'"),
+        ({"padding": "middle"}, "padding must be one of both, right, left, none; got 'middle'"),
         ({"vocab": 9, "width": 9}, "not both; got vocab=9, width=9"),
-        ({"length": 3}, "7 or more leaves room for padding; got 3"),
+        ({"length": 3}, "length must be 7 or more, to leave room for padding; got 3"),
     ],
 )
-def test_wrong_arguments(given, words):
+def test_wrong_arguments(arguments, words):
     with pytest.raises(ValueError, match=words):
-        saccade.check(Layer(), **given)
+        saccade.check(Layer(), **arguments)
 
 
-def test_a_module_that_raises_is_a_finding():
+def test_an_exception_of_the_module_is_a_failure():
     class Pairs(Layer):
         def forward(self, x):
             if x.size(0) == 1:
@@ -481,7 +484,7 @@ def test_a_module_that_raises_is_a_finding():
     assert report["batch independence"].message == "the call raised RuntimeError: one row is too few"
 
 
-def test_a_refusal_of_hidden_rows_is_no_failure():
+def test_a_module_that_refuses_masked_rows_does_not_fail():
     class Refuses(Layer):
         def hide(self, scores, keep):
             if not keep.any(-1).all():
@@ -489,7 +492,7 @@ def test_a_refusal_of_hidden_rows_is_no_failure():
             return super().hide(scores, keep)
 
     found = saccade.check(Refuses())["fully masked rows"]
-    assert (found.status, found.message) == ("not applicable", "refused: a row is all padding")
+    assert (found.status, found.message) == ("not applicable", "the module raised ValueError: a row is all padding")
 
 
 def test_the_report_is_an_aligned_table_and_json():
@@ -499,7 +502,7 @@ def test_the_report_is_an_aligned_table_and_json():
     column = table[0].index("result")
     assert all(line[column - 1] == " " and line[column] != " " for line in table)
     assert "\x1b" not in str(report)
-    assert lines[-2] == "1 of 7 fail."
+    assert lines[-2] == "1 of 7 invariants fail."
     assert lines[-1].startswith("fully masked rows: ")
     data = json.loads(report.to_json(), parse_constant=pytest.fail)
     assert data["ok"] is False
@@ -532,7 +535,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("here")
 def test_the_command(capsys):
     assert run(["checked_model:Mean", "--causal"]) == 0
-    assert "Nothing fails." in capsys.readouterr().out
+    assert "No invariant fails." in capsys.readouterr().out
     assert run(["checked_model:built"]) == 0
     assert run(["checked_model:Mean", "--no-causal"]) == 4
     capsys.readouterr()
@@ -555,12 +558,12 @@ def test_the_command(capsys):
         (["checked_model:Mean", "--causal", "--no-causal"], "give one, or neither"),
     ],
 )
-def test_wrong_commands_say_what_is_needed(args, words, capsys):
+def test_errors_of_the_command(args, words, capsys):
     with pytest.raises(SystemExit) as stop:
         run(args)
     assert stop.value.code == 2
     assert words in capsys.readouterr().err
 
 
-def test_a_plain_function_over_heads_that_hides_with_keep():
+def test_a_function_over_heads_with_a_keep_mask():
     assert saccade.check(lambda q, k, v, keep=None: ScaledDot()(q, k, v, Sight(CAUSAL, keep=keep)), causal=True).ok

@@ -1,4 +1,4 @@
-"""Ablation and agreement on models whose workings are planted: what is found is what was put there."""
+"""Ablation and faithfulness on models with planted weights, whose results are known."""
 
 import numpy as np
 import pytest
@@ -25,11 +25,11 @@ from saccade.text import train_tokenizer
 
 FILL = [f"w{i}" for i in range(8)]
 SIDE = 12  # width of a head
-OUT = 2 * SIDE - 1  # where the answer is written
+OUT = 2 * SIDE - 1  # the dimension that the classifier reads
 
 
 def reader(words):
-    """A layer with two heads that does nothing yet, and a head that reads one number off the mean of all tokens."""
+    """A layer with two heads whose output is zero, and a classifier that reads one number of the mean of all tokens."""
     tokenizer = train_tokenizer([" ".join(words)], "words", 60, token_template="none")
     torch.manual_seed(1)
     sizes = Config(tokenizer.vocab, 2 * SIDE, layers=1, heads=2, ffn_width=8, position="none", dropout=0.0)
@@ -47,7 +47,7 @@ def reader(words):
 
 @pytest.fixture(scope="module")
 def planted():
-    """The second head alone carries 'good' and 'bad' to where the answer is read; the first moves what nobody reads."""
+    """Only the second head copies 'good' and 'bad' to the dimension that is read; the first writes to an unused one."""
     model, attention = reader(["good", "bad", *FILL])
     with torch.no_grad():
         table = model.body.words.vectors.weight
@@ -57,10 +57,10 @@ def planted():
         table[model.tokenizer.token_to_id("bad"), 1] = 3.0
         nn.init.zeros_(attention.value.weight)
         attention.value.weight[SIDE, 0], attention.value.weight[SIDE, 1] = 2.0, -2.0
-        attention.value.weight[0, 5] = 1.0  # of the first head, into a place that the answer is not read from
+        attention.value.weight[0, 5] = 1.0  # of the first head, into a dimension that is not read
         attention.output.weight[OUT, SIDE] = 1.0
         attention.output.weight[7, 0] = 1.0
-        model.head.score.weight[:, 2] = -model.head.score.weight[:, OUT]  # the norm moves both places alike
+        model.head.score.weight[:, 2] = -model.head.score.weight[:, OUT]  # the norm changes both dimensions equally
     return model
 
 
@@ -78,7 +78,8 @@ def test_ablation_finds_the_planted_head(planted):
     assert heads[1].score_drop == pytest.approx(0.5)  # from all right to half of them
     assert heads[1].low > 0.2
     assert heads[1].matters
-    assert "loses 0.5" in str(heads[1])
+    assert "drop 0.5 (95 % CI" in str(heads[1])
+    assert str(heads[1]).endswith("helps")
     assert (heads[0].score_drop, heads[0].low, heads[0].high) == (0, 0, 0)
     assert not heads[0].matters
     assert found[0].head_ref.head in (1, None)
@@ -86,7 +87,7 @@ def test_ablation_finds_the_planted_head(planted):
     assert whole.score_drop == heads[1].score_drop
 
 
-def test_a_head_switched_off_for_good_answers_as_one_that_is_off_for_a_while(planted, tmp_path):
+def test_zeroed_heads_predict_the_same_as_ablated_ones(planted, tmp_path):
     off = [one for one in list_heads(planted) if one.head == 1]
     batch = Batch(Text(torch.tensor([planted.tokenizer.encode("w1 good w2").ids])))
     with torch.no_grad():
@@ -100,17 +101,17 @@ def test_a_head_switched_off_for_good_answers_as_one_that_is_off_for_a_while(pla
         assert_close(load(silent.save(tmp_path / "silent"))(batch), wanted)
 
 
-def test_what_cannot_be_switched_off_is_named(planted):
+def test_modules_that_cannot_be_ablated_are_named(planted):
     other = new("rnn_lm", rnn.Config(20, 8))
     with (
-        pytest.raises(ValueError, match=r"no body\.stack\.layers\.0.* to switch off"),
+        pytest.raises(ValueError, match=r"no module body\.stack\.layers\.0.* to ablate"),
         ablate_heads(other, list_heads(planted)),
     ):
         pass
     writer = new("rnn", rnn.Config(20, 8))
     with pytest.raises(ValueError, match="no output projection"):
         zero_heads(writer, [one for one in list_heads(writer) if one.kind == "cross"])
-    with pytest.raises(ValueError, match="0 examples and 40 draws"):
+    with pytest.raises(ValueError, match="Got 0 examples and 40 bootstrap samples"):
         measure_head_importance(Label(labels=planted.labels), planted, [])
 
 
@@ -120,7 +121,7 @@ TEXT = " ".join(np.random.default_rng(4).permutation(FILL).tolist())
 
 @pytest.fixture(scope="module")
 def counting():
-    """A bag of words: each adds its own weight, and attention is idle."""
+    """A bag of words: each word adds its own weight, and the attention output is zero."""
     model, _ = reader(FILL)
     with torch.no_grad():
         table = model.body.words.vectors.weight
@@ -132,7 +133,7 @@ def counting():
     return model
 
 
-def test_a_planted_map_agrees_and_a_random_one_does_not(counting):
+def test_a_planted_map_is_faithful_and_a_random_one_is_not(counting):
     found = attribute_tokens(counting, TEXT)
     assert found.attention_maps.answer.startswith("yes")
     weights = np.array([COUNTS[word] for word in TEXT.split()])
@@ -150,8 +151,8 @@ def test_a_planted_map_agrees_and_a_random_one_does_not(counting):
     assert wrong.label.startswith("weak evidence")
 
 
-def test_gradients_add_up_to_what_the_words_do_together(counting):
-    """Completeness: attributions sum to the difference between the answer and that of vectors that say nothing."""
+def test_integrated_gradients_are_complete(counting):
+    """Completeness: attributions sum to the difference between the prediction and that for zero vectors."""
     found = attribute_tokens(counting, TEXT)
     words = counting.body.words
     source = found.look_input.batch
@@ -164,7 +165,7 @@ def test_gradients_add_up_to_what_the_words_do_together(counting):
     assert float(found.integrated_gradients.sum()) == pytest.approx(float(full - nothing), rel=0.05)
 
 
-def test_taking_a_token_away_is_a_text_without_it(counting):
+def test_deleting_a_token_is_a_text_without_it(counting):
     found = attribute_tokens(counting, TEXT)
     ids = counting.tokenizer.encode(TEXT).ids
     with torch.no_grad():
@@ -173,11 +174,11 @@ def test_taking_a_token_away_is_a_text_without_it(counting):
     assert_close(torch.tensor(found.leave_one_out), torch.tensor(wanted).double(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_map_of_an_idle_head_is_weak_evidence_and_says_so(counting):
+def test_a_map_of_an_unused_head_is_weak_evidence(counting):
     found = attribute_tokens(counting, TEXT)
-    said = measure_faithfulness(found, found.attention_maps[0], 0)
-    assert "head 0" in said.title
-    assert -1 <= said.gradient_correlation <= 1
+    result = measure_faithfulness(found, found.attention_maps[0], 0)
+    assert "head 0" in result.title
+    assert -1 <= result.gradient_correlation <= 1
     assert Faithfulness("x", 0.1, 0.2).label.startswith("weak evidence")
     assert Faithfulness("x", 0.4, 0.9).label.startswith("some evidence")
     assert measure_faithfulness(attribute_tokens(counting, "w1 w2"), found.attention_maps[0]).label.startswith(
@@ -186,8 +187,8 @@ def test_a_map_of_an_idle_head_is_weak_evidence_and_says_so(counting):
 
 
 @pytest.mark.parametrize("head", ["tag", "span", "lm"])
-def test_every_head_can_be_asked(head, counting):
-    """By the definition of each answer: the likeliest tag or word of each token, or the likeliest ends."""
+def test_every_output_head_can_be_explained(head, counting):
+    """By the definition of each prediction: the most likely tag or word of each token, or the most likely span."""
     torch.manual_seed(0)
     model = new("transformer_encoder", counting.config, head=head, labels=("a", "b", "c")).eval()
     model.tokenizer = counting.tokenizer
@@ -200,27 +201,27 @@ def test_every_head_can_be_asked(head, counting):
     assert measure_faithfulness(found, found.attention_maps[0]).label
 
 
-def test_a_body_without_a_head_gives_no_answer(counting):
+def test_a_base_model_without_a_head_is_refused(counting):
     bare = new("transformer_encoder", counting.config).eval()
     bare.tokenizer = counting.tokenizer
-    with pytest.raises(ValueError, match="no head that answers"):
+    with pytest.raises(ValueError, match="no output head, so there is no prediction"):
         attribute_tokens(bare, TEXT)
 
 
-def test_agreement_needs_tokens():
+def test_faithfulness_needs_tokens():
     model = new("vit", vit.Config(image_height=8, patch_size=4, width=8, layers=1, heads=2, ffn_width=8))
     with pytest.raises(ValueError, match="vit reads no text"):
         attribute_tokens(model, np.zeros((8, 8, 3), np.uint8))
 
 
-def test_the_command_weighs_heads_and_holds_maps_against_the_answer(planted, tmp_path, capsys):
+def test_the_command_measures_importance_and_faithfulness(planted, tmp_path, capsys):
     run, data = str(planted.save(tmp_path / "run")), tmp_path / "data.tsv"
     lines = [f"{one['text']}\t{one['label']}" for one in examples(8)]
     data.write_text("text\tlabel\n" + "\n".join(lines) + "\n", encoding="utf-8")
     assert main(["look", run, "--ablate", "--data", str(data), "--bootstrap-samples", "4"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 3
-    assert "head 0" in said[-1]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert "head 0" in lines[-1]
     assert main(["look", run, "w1 good w2 w3", "--faithfulness"]) == 0
     assert "evidence" in capsys.readouterr().out
     assert main(["look", run, "a text", "--ablate"]) == 2
@@ -230,7 +231,7 @@ def test_the_command_weighs_heads_and_holds_maps_against_the_answer(planted, tmp
 
 @pytest.mark.parametrize("deletion", [-0.9, -0.1, 0.1, 0.45, 0.9, float("nan")])
 def test_a_correlation_below_the_threshold_is_never_called_agreement(deletion):
-    """Gradients of -0.26 do not point where the map points, whatever deletion says; -0.9 points away from it."""
+    """Gradients of -0.26 do not point at the tokens of the map, whatever the deletion score; -0.9 points away from them."""
     label = Faithfulness("x", -0.26, deletion).label
     assert "gradients do not point at the same tokens" in label
     assert "good" not in label.split(":")[0]
@@ -240,11 +241,11 @@ def test_a_correlation_below_the_threshold_is_never_called_agreement(deletion):
     assert "agree" not in label
 
 
-def test_each_witness_is_put_into_words_by_itself():
+def test_each_method_is_described_by_itself():
     assert Faithfulness("x", 0.9, 0.1).label == (
-        "mixed evidence: removing the tokens it points at changes the answer no more than removing random ones, but gradients "
+        "mixed evidence: removing the attended tokens changes the prediction no more than removing random ones, but gradients "
         "point at the same tokens"
     )
-    assert "changes the answer less than removing random ones" in Faithfulness("x", 0.9, -0.5).label
+    assert "changes the prediction less than removing random ones" in Faithfulness("x", 0.9, -0.5).label
     assert "in part" in Faithfulness("x", 0.31, 0.9).label
     assert "nan" not in Faithfulness("x", float("nan"), 0.9).label

@@ -1,4 +1,4 @@
-"""Heads in numbers and in a word, rollout and flow: on maps whose answers are known by hand, by loops, or from scipy."""
+"""Head statistics, rollout and flow, on maps with known results: by hand, by loops, or from scipy."""
 
 import math
 
@@ -33,8 +33,8 @@ def seen(weights, kind="self", layer=0, query=None, key=None):
 
 
 def pointing(at):
-    """A head that looks at one place in each row."""
-    return torch.eye(len(WORDS))[[place % len(WORDS) for place in at]]
+    """A head that attends to one position in each row."""
+    return torch.eye(len(WORDS))[[position % len(WORDS) for position in at]]
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def pointing(at):
         ([2, 4, 5, 0, 1, 1], "one token each"),
     ],
 )
-def test_a_head_is_named_by_where_it_looks(rows, name):
+def test_a_head_is_labeled_by_what_it_attends_to(rows, name):
     (head,) = compute_map_head_stats(seen(pointing(rows)[None]))
     assert head.label == name
     assert head.metrics.entropy == pytest.approx(0, abs=1e-5)
 
 
-def test_a_head_that_no_rule_fits_is_described_by_its_own_numbers():
-    """A third on the first token, most of the rest on four others: no share is a majority, and no word is put on it."""
+def test_a_head_that_matches_no_rule_is_described_by_its_numbers():
+    """A third on the first token, most of the rest on four others: no fraction is a majority."""
     names = axis(["<s>", *"abcdefgh"])
     weights = torch.full((9, 9), 0.01)
     weights[:, 0] = 0.3
@@ -69,8 +69,8 @@ def test_a_head_that_no_rule_fits_is_described_by_its_own_numbers():
     assert "mixed" not in {name for name, _ in LABEL_RULES}
 
 
-def test_near_means_nearer_than_an_even_head_is_anyway():
-    """In six tokens an even head has most of its weight within two of them, and that is no habit."""
+def test_near_means_nearer_than_a_uniform_head():
+    """Among six tokens, a uniform head has most of its weight within two tokens, too."""
     weights = torch.full((6, 6), 0.05) + torch.eye(6) * 0.2
     weights = weights / weights.sum(-1, keepdim=True)
     (head,) = compute_map_head_stats(seen(weights[None]))
@@ -84,14 +84,14 @@ def test_near_means_nearer_than_an_even_head_is_anyway():
     assert head.label == "near"
 
 
-def test_a_translation_written_backwards_is_a_reversed_alignment():
+def test_a_reversed_translation_is_a_reversed_alignment():
     weights = torch.eye(6).flip(0)[None, :5] * 0.9 + 0.1 / 6
     (head,) = compute_map_head_stats(seen(weights, "cross", query=axis(WORDS[:5], "output")))
     assert head.label == "reversed alignment"
     assert head.metrics.position_correlation < -0.99
 
 
-def test_an_even_head_is_broad_and_its_numbers_are_those_of_a_loop():
+def test_a_uniform_head_is_broad_and_metrics_are_those_of_a_loop():
     weights = torch.full((1, 6, 6), 1 / 6)
     (even,) = compute_map_head_stats(seen(weights))
     assert even.label == "broad"
@@ -120,7 +120,7 @@ def test_a_translation_along_the_diagonal_is_an_alignment():
     assert len({name for name, _ in LABEL_RULES}) == len(LABEL_RULES)
 
 
-def test_the_strongest_links_are_named():
+def test_the_strongest_links_are_found():
     weights = torch.zeros(1, 6, 6)
     weights[0, 2, 4], weights[0, 1, 3] = 0.9, 0.5
     assert [(a, b) for a, b, _ in find_strongest_links(seen(weights), 0, 2)] == [("cat", "sat"), ("the", ",")]
@@ -134,8 +134,8 @@ def layers(count=3, length=4, seed=0):
     return AttentionMaps("x", tuple(seen(one, layer=i, query=names, key=names) for i, one in enumerate(drawn)), ())
 
 
-def test_rollout_is_the_sum_over_all_ways():
-    """Through three layers, each way by hand: the product of its steps, half of each step being the token itself."""
+def test_rollout_is_the_sum_over_all_paths():
+    """Each path through three layers in a loop: the product of its steps, of which half is the residual connection."""
     looks = layers()
     step = [((m.weights.mean(0) + torch.eye(4)) / 2).tolist() for m in looks]
     ways = [[0.0] * 4 for _ in range(4)]
@@ -154,13 +154,13 @@ def test_flow_is_that_of_scipy():
     pipes = np.zeros((16, 16))
     for number, weights in enumerate(mix_with_residual(looks).numpy()):
         pipes[(number + 1) * 4 : (number + 2) * 4, number * 4 : (number + 1) * 4] = weights
-    whole = csr_array((pipes * 1e6).round().astype(np.int32))  # it knows whole numbers only
+    whole = csr_array((pipes * 1e6).round().astype(np.int32))  # scipy supports integers only
     for row in (0, 3):
         wanted = [maximum_flow(whole, 12 + row, token).flow_value / 1e6 for token in range(4)]
         assert_close(attention_flow(looks, row), torch.tensor(wanted).double(), rtol=0, atol=1e-4)
 
 
-def test_a_pipe_is_as_wide_as_its_narrowest_part():
+def test_the_flow_is_limited_by_the_bottleneck():
     pipes = np.zeros((4, 4))
     pipes[0, 1], pipes[1, 3], pipes[0, 2], pipes[2, 3] = 3.0, 2.0, 5.0, 1.0
     assert max_flow(pipes, 0, 3) == pytest.approx(3.0)
@@ -169,19 +169,19 @@ def test_a_pipe_is_as_wide_as_its_narrowest_part():
     assert max_flow(pipes, 0, 3) == pytest.approx(6.0)
 
 
-def test_what_cannot_flow_is_refused():
-    with pytest.raises(ValueError, match="4 tokens, numbered from 0; asked for 9"):
+def test_flow_with_wrong_arguments_is_refused():
+    with pytest.raises(ValueError, match="Query 9 does not exist; there are 4 tokens, numbered from 0"):
         attention_flow(layers(), 9)
     long = axis([f"t{i}" for i in range(700)])
     wide = AttentionMaps("x", (seen(torch.eye(700)[None], query=long, key=long),), ())
-    with pytest.raises(ValueError, match=r"1,400 nodes, more than 1,200.*rollout"):
+    with pytest.raises(ValueError, match=r"1,400 nodes, more than 1,200.*attention_rollout"):
         attention_flow(wide)
-    with pytest.raises(ValueError, match="no self-attention"):
+    with pytest.raises(ValueError, match="no self-attention map"):
         attention_rollout(AttentionMaps("x", (), ()))
 
 
-def test_cells_of_a_picture_are_no_separators():
-    """A painter looks at what it has painted so far; those cells stand for no text, and are not special for that."""
+def test_cells_of_an_image_are_no_separators():
+    """A decoder of image codes attends to earlier cells; these stand for no text, but are no special tokens either."""
     tokens = (Token("red", (0, 3), 0), Token("[image]"), *(Token(f"0,{i}") for i in range(4)))
     given = Axis("decoder_input", tokens, (1, 4))
     weights = torch.zeros(6, 6)

@@ -1,4 +1,4 @@
-"""`saccade.look` on what a person writes: texts, pairs, pictures, records; what it says, saves and draws."""
+"""`saccade.look` for texts, pairs, images and records: its output, files and plots."""
 
 import json
 
@@ -49,7 +49,7 @@ def translator():
     return made("transformer", frame="t5")
 
 
-def test_tokens_stand_where_they_say(reader):
+def test_tokens_have_their_spans(reader):
     """Every token of a text is the characters it names, and all of them together are the text."""
     for text in TEXTS:
         looks = saccade.look(reader, text)
@@ -76,7 +76,7 @@ def test_a_pair_has_two_texts(reader):
     assert [word for word in words if not word.startswith("<")] == ["the", "bank", "of", "the", "river"]
 
 
-def test_words_are_sums_of_what_is_looked_at_and_means_of_who_looks(reader):
+def test_words_are_sums_over_keys_and_means_over_queries(reader):
     looks = saccade.look(reader, TEXTS[1])
     one, joined = looks[1], looks.merge_subwords()[1]
     names, groups = one.query.group_words(looks.texts)
@@ -89,7 +89,7 @@ def test_words_are_sums_of_what_is_looked_at_and_means_of_who_looks(reader):
     assert joined.sums_to_one
 
 
-def test_the_answer_is_the_tasks_own_and_looking_changes_nothing(reader):
+def test_the_prediction_is_that_of_the_task_and_does_not_change(reader):
     from saccade.data import Example
     from saccade.tasks.label import Label
     from saccade.tasks.predict import predict
@@ -101,7 +101,7 @@ def test_the_answer_is_the_tasks_own_and_looking_changes_nothing(reader):
     assert saccade.look(reader, {"text": TEXTS[0]}).answer == str(task.to_prediction(answer, example))
 
 
-def test_a_writer_is_watched_over_what_it_writes(translator):
+def test_an_encoder_decoder_is_watched_over_its_output(translator):
     greedy = saccade.look(translator, TEXTS[0], decoding=GenerationConfig(max_new_tokens=9))
     across = greedy.select("cross", layers=[-1])[0]
     assert (
@@ -110,38 +110,38 @@ def test_a_writer_is_watched_over_what_it_writes(translator):
     )
     assert across.weights.shape == (2, len(across.query_names), len(greedy[0].query_names))
     own = greedy.select("self", "decoder")[0]
-    assert own.query_names[1:] == across.query_names[:-1]  # what is given is what was written before
+    assert own.query_names[1:] == across.query_names[:-1]  # the decoder input is the shifted output
     assert own.query_names == own.key_names
-    told = saccade.look(translator, (TEXTS[0], "the rates"))
-    assert told.generated_text == "the rates"
-    assert told.texts == (TEXTS[0], "the rates")
-    spans = [told.texts[t.text_index][slice(*t.span)] for t in told[-1].query.tokens if t.text_index is not None]
+    forced = saccade.look(translator, (TEXTS[0], "the rates"))
+    assert forced.generated_text == "the rates"
+    assert forced.texts == (TEXTS[0], "the rates")
+    spans = [forced.texts[t.text_index][slice(*t.span)] for t in forced[-1].query.tokens if t.text_index is not None]
     assert "".join(spans) == "the rates"
-    assert told[-1].query_names[-1] == "</s>"
+    assert forced[-1].query_names[-1] == "</s>"
 
 
-def test_beams_are_looked_at_when_they_win(translator):
+def test_the_best_beam_is_watched(translator):
     from saccade.decoding.generator import TextGenerator
 
-    asked = translator.tokenizer.encode(TEXTS[1]).ids
-    ways = TextGenerator(GenerationConfig(beams=3, max_new_tokens=6), translator, translator.tokenizer)
-    best = ways.generate(Batch(Text(torch.tensor([asked]))), max_new_tokens=6)[0][0]
+    ids = translator.tokenizer.encode(TEXTS[1]).ids
+    generator = TextGenerator(GenerationConfig(beams=3, max_new_tokens=6), translator, translator.tokenizer)
+    best = generator.generate(Batch(Text(torch.tensor([ids]))), max_new_tokens=6)[0][0]
     looks = saccade.look(translator, TEXTS[1], decoding=GenerationConfig(beams=3, max_new_tokens=6))
     assert looks.generated_text == best.text
 
 
-def test_what_a_language_model_writes_follows_its_text():
+def test_the_continuation_of_a_language_model_follows_its_text():
     model = made("transformer_lm", frame="none")
     looks = saccade.look(model, "the bank", decoding=GenerationConfig(max_new_tokens=5))
     assert looks.texts[0].startswith("the bank")
     assert len(looks[0].query_names) == len(model.tokenizer.encode("the bank", add_special_tokens=False).ids) + 5
-    told = saccade.look(model, ("the bank", " of the river"))
-    assert told.texts == ("the bank of the river",)
-    assert "".join(told.texts[0][slice(*token.span)] for token in told[0].query.tokens) == told.texts[0]
-    assert bool((told[0].weights.triu(1) == 0).all())
+    forced = saccade.look(model, ("the bank", " of the river"))
+    assert forced.texts == ("the bank of the river",)
+    assert "".join(forced.texts[0][slice(*token.span)] for token in forced[0].query.tokens) == forced.texts[0]
+    assert bool((forced[0].weights.triu(1) == 0).all())
 
 
-def test_the_two_looks_of_a_longformer_are_one_map():
+def test_local_and_global_attention_of_longformer_are_one_map():
     tokenizer = tokens()
     torch.manual_seed(0)
     sizes = longformer.Config(tokenizer.vocab, 8, **TINY, max_positions=40, attention_windows=(4,))
@@ -202,7 +202,7 @@ def test_every_word_of_a_caption_has_its_grid(tmp_path):
     assert save_attention_plot(looks, tmp_path / "words.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_layers_heads_and_kinds_are_chosen_or_refused_by_name(translator, reader):
+def test_layers_heads_and_kinds_are_selected_or_refused_by_name(translator, reader):
     looks = saccade.look(translator, (TEXTS[0], "the rates"), layers=[0], heads=[1])
     assert {one.layer for one in looks} == {0}
     assert {one.heads for one in looks} == {(1,)}
@@ -218,13 +218,13 @@ def test_layers_heads_and_kinds_are_chosen_or_refused_by_name(translator, reader
         saccade.look(None, "the")
 
 
-def test_a_file_of_another_kind_holds_no_looks(reader, tmp_path):
+def test_a_file_of_another_format_is_refused(reader, tmp_path):
     path = saccade.look(reader, TEXTS[2]).save(tmp_path / "a.looks")
     assert path.stat().st_size < 10_000
     again = AttentionMaps.load(path)
     assert again.texts == (TEXTS[2],)
     (tmp_path / "b.looks").write_bytes(b"something else")
-    with pytest.raises(ValueError, match=r"b\.looks holds no looks"):
+    with pytest.raises(ValueError, match=r"b\.looks has no attention maps"):
         AttentionMaps.load(tmp_path / "b.looks")
     reader.save(tmp_path / "model")
     with pytest.raises(ValueError, match="saccade attention-maps 1"):
@@ -241,8 +241,8 @@ def test_long_inputs_are_pooled_and_bounded():
     assert_close(one.weights.sum(-1), torch.ones(2, len(one.query_names)), rtol=0, atol=1e-3)
 
 
-def test_some_rows_of_a_long_input_are_kept_as_they_are():
-    """A few rows take little memory, however long the text is: they need not be pooled."""
+def test_a_few_rows_of_a_long_input_are_not_downsampled():
+    """A few rows need little memory, however long the text is."""
     model = new("transformer_encoder", Config(30, 4, 1, 2, 4, dropout=0.0)).eval()
     batch = Batch(Text(torch.randint(3, 30, (1, 2900), generator=torch.Generator().manual_seed(0))))
     (one,) = saccade.look(model, batch, queries=range(2800, 2805))
@@ -252,7 +252,7 @@ def test_some_rows_of_a_long_input_are_kept_as_they_are():
     assert one.weights.shape == (2, 5, 2900)
 
 
-def test_written_tokens_have_the_characters_they_added():
+def test_output_tokens_have_the_spans_that_they_added():
     tokenizer = tokens("bpe", "none")
     ids = tokenizer.encode("the rates", add_special_tokens=False).ids
     axis, text = make_output_axis(tokenizer, ids, 0)
@@ -261,7 +261,7 @@ def test_written_tokens_have_the_characters_they_added():
     assert axis.names == make_input_axis(tokenizer, tokenizer.encode(text, add_special_tokens=False), [text]).names
 
 
-def test_a_word_is_the_same_before_it_looks_and_moves_with_its_context(reader, translator):
+def test_a_word_is_the_same_before_the_first_layer_and_moves_with_its_context(reader, translator):
     for model in (reader, translator):
         steps = compare_contexts(model, TEXTS[0], TEXTS[1], "bank")
         assert len(steps) == 3
@@ -274,22 +274,22 @@ def test_a_word_is_the_same_before_it_looks_and_moves_with_its_context(reader, t
         compare_contexts(reader, TEXTS[0], TEXTS[1], "bonk")
 
 
-def test_the_command_says_what_each_head_does(reader, tmp_path, capsys):
+def test_the_command_prints_the_label_of_each_head(reader, tmp_path, capsys):
     run = str(reader.save(tmp_path / "run"))
     files = [str(tmp_path / name) for name in ("a.html", "a.png", "a.looks")]
     assert main(["look", run, TEXTS[0], "--html", files[0], "--png", files[1], "--safetensors", files[2]]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("answer: ")
+    assert out.startswith("prediction: ")
     assert out.count("\n") == 5
     assert "layer 1, self, head 1" in out
     assert err.count("wrote") == 3
     assert AttentionMaps.load(files[2]).texts == (TEXTS[0],)
     assert main(["look", run, TEXTS[0], "--json", "--layer", "-1", "--head", "0"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [head["layer"] for head in said["heads"]] == [1]
-    assert said["tokens"]["input"][1]["name"]
+    content = json.loads(capsys.readouterr().out)
+    assert [head["layer"] for head in content["heads"]] == [1]
+    assert content["tokens"]["input"][1]["name"]
     assert main(["look", run, TEXTS[0], TEXTS[1], "--compare-word", "bank"]) == 0
-    assert "layer 2: cosine" in capsys.readouterr().out
+    assert "layer 2: cosine similarity" in capsys.readouterr().out
     assert main(["look", run, "--merge-subwords"]) == 2
     assert main(["look", run, TEXTS[0], "--compare-word", "bank"]) == 2
     assert "two texts" in capsys.readouterr().err

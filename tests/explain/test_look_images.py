@@ -1,4 +1,4 @@
-"""Looks as pictures: light falls where the weight is, and text stays text in every drawing."""
+"""Attention maps as images: the brightness of a cell is its weight, and text is escaped in every plot."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ def test_the_brightest_place_is_where_the_weight_is():
 
 
 def laid_over(weights, picture):
-    """Words that look at the cells of a picture, three by three, in one head."""
+    """Words that attend to the cells of an image, three by three, in one head."""
     cells = Axis("cells", tuple(Token(f"{i}") for i in range(9)), (3, 3))
     words = Axis("output", tuple(Token(f"w{i}") for i in range(weights.size(1))))
     seen = AttentionMap("m", "image", "decoder", 0, (0,), weights, words, cells)
@@ -38,8 +38,8 @@ def laid_over(weights, picture):
 
 
 @pytest.mark.parametrize("shade", [0, 90, 255])
-def test_every_cell_is_as_bright_as_its_weight_and_nothing_is_between(shade):
-    """Pixel by pixel from the formula: no halo outside of a cell, no hole inside, visible on black as on white."""
+def test_the_brightness_of_a_cell_is_its_weight(shade):
+    """Pixel by pixel from the formula: cells have sharp borders and are visible on black and on white."""
     weights = torch.tensor([[[0.0, 0.1, 0.2, 0.3, 0.0, 0.4, 0.0, 0.0, 0.0], [0.05] * 9]])
     for number, view in enumerate(render_overlays(laid_over(weights, np.full((30, 30, 3), shade, np.uint8)))):
         drawn = np.asarray(view.image)[..., 0]
@@ -53,15 +53,15 @@ def test_every_cell_is_as_bright_as_its_weight_and_nothing_is_between(shade):
             assert set(np.unique(found).tolist()) <= {wanted, wanted - 1}, (number, cell)
 
 
-def test_views_that_are_compared_have_one_scale_and_say_it():
+def test_overlays_share_a_scale_and_state_it():
     looks = laid_over(torch.tensor([[[0.8] + [0.025] * 8, [1 / 9] * 9]]), np.full((30, 30, 3), 200, np.uint8))
     first, second = (np.asarray(view.image).max() for view in render_overlays(looks))
-    assert second < first / 2  # an even word is not drawn as strongly as one that looks at one cell
-    assert "the brightest for 0.8," in looks._repr_html_()
+    assert second < first / 2  # a uniform word is darker than one that attends to one cell
+    assert "the brightest is 0.8," in looks._repr_html_()
 
 
 def test_heat_maps_of_a_page_are_on_one_scale(tmp_path):
-    """An even head and a sharp one: their colors are their weights, from 0 to 1."""
+    """A uniform head and a sharp one: their colors are their weights, from 0 to 1."""
     names = Axis("input", tuple(Token(f"t{i}", (i, i + 1), 0) for i in range(4)))
     weights = torch.stack([torch.full((4, 4), 0.25), torch.eye(4)])
     looks = AttentionMaps("x", (AttentionMap("m", "self", "", 0, (0, 1), weights, names, names),), ("abcd",), "a")
@@ -82,7 +82,7 @@ HOSTILE = "<script>alert(1)</script> \"'><img src=x onerror=y> </desc> \u202e $x
 
 
 @pytest.mark.parametrize("size", [1, 46])
-def test_text_stays_text_in_every_drawing(size, tmp_path):
+def test_text_is_escaped_in_every_plot(size, tmp_path):
     names = Axis("input", tuple(Token(HOSTILE, (0, 1), 0) for _ in range(size)))
     weights = torch.rand(2, size, size).softmax(-1)
     looks = AttentionMaps(

@@ -1,4 +1,4 @@
-"""What a look says of itself: how much a token passes on, where a text was cut, and why there is no answer."""
+"""Notes of attention maps: value norms, truncated texts, and the reason for a missing prediction."""
 
 import copy
 import json
@@ -42,7 +42,7 @@ def writer():
 
 
 def test_a_weight_times_its_value_norm_is_what_a_loop_over_the_vectors_gives(reader):
-    """The values are caught on their way into the mechanism, and each norm is a sum of squares."""
+    """The values are captured by hooks, and each norm is a sum of squares."""
     caught = {}
     placed = []
     for name, module in reader.named_modules():
@@ -59,10 +59,10 @@ def test_a_weight_times_its_value_norm_is_what_a_loop_over_the_vectors_gives(rea
                 norm = sum(float(x) ** 2 for x in caught[seen.name][0, head, key]) ** 0.5
                 assert_close(found.weights[head, :, key], seen.weights[head, :, key] * norm)
         words = found.merge_subwords(looks.texts)
-        assert_close(words.weights.sum(-1)[:, 0], found.weights.sum(-1)[:, 0])  # a word passes on what its parts do
+        assert_close(words.weights.sum(-1)[:, 0], found.weights.sum(-1)[:, 0])  # the sum over its tokens
 
 
-def test_value_heads_that_serve_a_group_are_told_for_every_query_head():
+def test_value_norms_of_grouped_heads_are_repeated_for_every_query_head():
     config = llama.Config(300, 16, layers=1, heads=4, kv_heads=2, ffn_width=16, max_positions=64)
     model = made("llama", frame="none", config=config)
     (seen,) = saccade.look(model, TEXTS[0], decoding=GenerationConfig(max_new_tokens=2)).maps
@@ -72,7 +72,7 @@ def test_value_heads_that_serve_a_group_are_told_for_every_query_head():
     assert torch.equal(seen.select(heads=[2]).value_norms[0], seen.value_norms[2])
 
 
-def test_value_norms_are_kept_on_disk_and_missing_ones_say_why(reader, tmp_path):
+def test_value_norms_are_saved_and_missing_ones_have_a_reason(reader, tmp_path):
     looks = saccade.look(reader, TEXTS[0])
     again = AttentionMaps.load(looks.save(tmp_path / "a.looks"))
     assert torch.equal(again[0].value_norms, looks[0].value_norms)
@@ -83,7 +83,7 @@ def test_value_norms_are_kept_on_disk_and_missing_ones_say_why(reader, tmp_path)
         pooled.weight_by_value_norm()
 
 
-def test_a_text_that_did_not_end_by_itself_says_where_it_was_cut(writer, tmp_path, capsys):
+def test_truncated_output_is_noted(writer, tmp_path, capsys):
     looks = saccade.look(writer, TEXTS[0], decoding=GenerationConfig(max_new_tokens=3))
     assert (
         looks.truncated_at,
@@ -96,24 +96,22 @@ def test_a_text_that_did_not_end_by_itself_says_where_it_was_cut(writer, tmp_pat
     run = str(writer.save(tmp_path / "run"))
     assert main(["look", run, TEXTS[0], "--max-new-tokens", "5"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("answer: ")
-    assert out[1] == "cut at 5 tokens: the text did not end by itself; --max-new-tokens sets how many it may write"
+    assert out[0].startswith("prediction: ")
+    assert out[1] == "truncated: generation stopped after 5 tokens; --max-new-tokens sets the limit"
     assert main(["look", run, TEXTS[0], "--max-new-tokens", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["truncated_at"] == 5
     assert main(["look", run, TEXTS[0], "--max-new-tokens", "999"]) == 0
-    assert "the most that the model has room for" in capsys.readouterr().out
+    assert "the maximum length of the model" in capsys.readouterr().out
     assert main(["look", run, TEXTS[0], "--max-new-tokens", "-1"]) == 2
-    assert "cut" in longer._repr_html_()
+    assert "truncated: generation stopped after 7 tokens" in longer._repr_html_()
 
 
-def test_a_text_that_was_given_or_ended_is_not_called_cut(translator):
+def test_output_that_was_given_or_ended_is_not_truncated(translator):
     assert saccade.look(translator, (TEXTS[0], TEXTS[1])).truncated_at is None
     assert saccade.look(translator, TEXTS[0], decoding=GenerationConfig(max_new_tokens=2)).truncated_at == 2
     end = translator.tokenizer.target.eos_id
     ending = copy.deepcopy(translator)
-    with (
-        torch.no_grad()
-    ):  # every state is the same vector, and the token that ends a text is the only one that likes it
+    with torch.no_grad():  # all states are equal, and only the end token has a nonzero score
         ending.body.decoder.leave.weight.zero_()
         ending.body.decoder.leave.bias.fill_(1.0)
         ending.body.head.score.weight.zero_()
@@ -122,7 +120,7 @@ def test_a_text_that_was_given_or_ended_is_not_called_cut(translator):
     assert (looks.truncated_at, looks.no_answer_reason) == (None, "the generated text is empty")
 
 
-def test_what_the_model_did_not_read_is_counted(tmp_path, capsys):
+def test_truncated_input_is_counted(tmp_path, capsys):
     bert = made("bert", config=_short_bert(), head="label", labels=("a", "b"))
     whole = len(bert.tokenizer.encode(LONG).ids)
     looks = saccade.look(bert, LONG)
@@ -136,7 +134,7 @@ def _short_bert():
     return berts.Config(300, 8, max_positions=24, layers=1, heads=2, ffn_width=8, dropout=0.0)
 
 
-def test_a_model_that_does_not_answer_says_why_and_never_its_family(tmp_path, capsys):
+def test_a_missing_prediction_has_a_reason_without_the_family(tmp_path, capsys):
     bare = made("transformer_encoder")
     assert saccade.look(bare, TEXTS[0]).no_answer_reason == "the model has no output head, so it only encodes its input"
     masked = made("bert", config=_short_bert(), head="lm")
@@ -149,12 +147,12 @@ def test_a_model_that_does_not_answer_says_why_and_never_its_family(tmp_path, ca
     for model, name in ((bare, "transformer_encoder"), (masked, "bert")):
         assert main(["look", str(model.save(tmp_path / name)), TEXTS[0]]) == 0
         first = capsys.readouterr().out.splitlines()[0]
-        assert first.startswith("no answer: the model ")
+        assert first.startswith("no prediction: the model ")
         assert name not in first
         assert name not in saccade.look(model, TEXTS[0])._repr_html_().partition("<b>")[2].partition("</b>")[0]
 
 
-def test_one_text_for_a_model_of_pairs_is_no_answer(reader):
+def test_a_model_of_pairs_makes_no_prediction_for_one_text(reader):
     task = Pair(labels=("good", "bad"))
     assert (
         look_at(make_input(task, reader, TEXTS[0])).no_answer_reason

@@ -1,4 +1,4 @@
-"""Heads and gates on one sheet: every token has its name, panels that are compared share a scale, and it has a color bar."""
+"""Plots of heads and gates: token labels, a shared scale for comparable panels, and a color bar."""
 
 import warnings
 
@@ -34,7 +34,7 @@ def gate():
 
 
 def drawn(looks, tmp_path, monkeypatch) -> Figure:
-    """The figure that is written, before it is written."""
+    """The figure that the function saves."""
     kept = []
     monkeypatch.setattr(plots, "save_figure", lambda figure, path: kept.append(figure) or path)
     plots.save_attention_plot(looks, tmp_path / "x.png")
@@ -63,7 +63,7 @@ def test_all_heads_have_names_one_scale_and_a_color_bar(tmp_path, monkeypatch):
     assert len(figure.axes) == 4 + 1
 
 
-def test_gates_are_drawn_beside_attention_with_a_scale_of_their_own(tmp_path, monkeypatch):
+def test_gates_are_plotted_next_to_attention_with_a_separate_scale(tmp_path, monkeypatch):
     figure = drawn(AttentionMaps("x", (attention(0, torch.eye(4)[None] / 2), gate()), ("t",)), tmp_path, monkeypatch)
     assert [one.get_title() for one in panels(figure)] == ["head 0", "reset gate", "update gate"]
     assert [one.images[0].get_clim()[1] for one in panels(figure)][1:] == [1.0, 1.0]
@@ -72,7 +72,7 @@ def test_gates_are_drawn_beside_attention_with_a_scale_of_their_own(tmp_path, mo
     assert len(figure.axes) == 3 + 2
 
 
-def test_names_are_thinned_before_they_touch_and_that_is_said():
+def test_labels_are_thinned_and_a_note_says_so():
     many = [f"w{i}" for i in range(90)]
     heads = [Panel(f"head {head}", torch.eye(90), many, many) for head in range(2)]
     figure = plot_panels([PanelGroup("layer 0", heads, make_shared_scale("weight", [heads[0].values]))])
@@ -90,12 +90,12 @@ def test_one_head_alone_has_all_its_names():
     assert not any("labeled" in text.get_text() for text in figure.texts)
 
 
-def test_a_scale_ends_at_the_largest_of_all():
+def test_a_shared_scale_ends_at_the_largest_value():
     assert make_shared_scale("w", [torch.tensor([[0.1]]), torch.tensor([[0.4]])]).vmax == pytest.approx(0.4)
     assert make_shared_scale("w", [torch.tensor([[0.1]]), torch.tensor([[-0.4]])]).signed
 
 
-def test_the_command_names_letters_that_no_font_has(tmp_path, monkeypatch, capsys):
+def test_the_command_names_characters_that_no_font_has(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fonts, "list_system_fonts", tuple)
     words = axis(words=("日", "本"))
     looks = AttentionMaps("x", (AttentionMap("l", "self", "", 0, (0,), torch.eye(2)[None], words, words),), ("日本",))

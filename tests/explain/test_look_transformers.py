@@ -1,4 +1,4 @@
-"""`saccade.look` on models of `transformers`: the maps of our own model with the same weights; texts, images and sound."""
+"""`saccade.look` on models of `transformers`: the same maps as for models of saccade; texts, images and audio."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ VOCAB = {kind: len(tokenizer) for kind, tokenizer in TOKENIZERS.items()}
 
 
 def make(kind):
-    """A model that reads with the tokenizer of its kind."""
+    """A model with a tokenizer of its type."""
     vocab = VOCAB[kind]
     torch.manual_seed(0)
     if kind == "bert":
@@ -59,7 +59,7 @@ def make(kind):
         ("t5", "the bank of", {"decoding": GenerationConfig(max_new_tokens=4, beams=3)}),
     ],
 )
-def test_maps_are_those_of_our_own_model_with_the_same_weights(kind, given, options, tmp_path):
+def test_maps_are_those_of_a_saccade_model_with_the_same_weights(kind, given, options, tmp_path):
     theirs, tokenizer = make(kind), TOKENIZERS[kind]
     theirs.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -86,7 +86,7 @@ def looks():
     return saccade.look(make("bert"), (TEXT, "its bank"), tokenizer=TOKENIZERS["bert"])
 
 
-def test_pictures_tables_and_numbers_are_as_of_our_own_models(looks, tmp_path):
+def test_plots_tables_and_files_are_as_for_models_of_saccade(looks, tmp_path):
     for name, start in {"a.png": b"\x89png", "a.html": b"<!doctype html"}.items():
         assert looks.save(tmp_path / name).read_bytes()[: len(start)].lower() == start
     assert "layer 2, self" in (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -100,17 +100,17 @@ def test_pictures_tables_and_numbers_are_as_of_our_own_models(looks, tmp_path):
     assert "".join(plain[0].query_names).replace("##", "") == (TEXT + "its bank").replace(" ", "")
     assert looks.merge_subwords()[0].query_names == ["[CLS]", *TEXT.split(), "[SEP]", "its", "bank", "[SEP]"]
     assert_close(attention_rollout(looks).sum(-1), torch.ones(3, len(looks[0].query)))
-    assert "BertModel names no class" in looks._repr_html_()
+    assert "BertModel does not classify its input" in looks._repr_html_()
 
 
-def test_words_are_aligned_across_their_translator():
+def test_words_are_aligned_by_cross_attention():
     looks = saccade.look(make("t5"), ("the bank of", "river rates"), tokenizer=TOKENIZERS["t5"])
     alignment = align_words(looks)
     assert alignment.source == ("the", "bank", "of")
     assert alignment.target == ("river", "rates")
 
 
-def test_a_classifier_answers_with_its_label():
+def test_the_prediction_of_a_classifier_is_its_label():
     config = hf.BertConfig(vocab_size=VOCAB["bert"], **WIDTHS, id2label={0: "bad", 1: "good", 2: "so so"})
     model = hf.BertForSequenceClassification(config).eval()
     looks = saccade.look(model, TEXT, tokenizer=TOKENIZERS["bert"], layers=[0])
@@ -118,10 +118,10 @@ def test_a_classifier_answers_with_its_label():
     assert looks.answer == config.id2label[int(logits.argmax())]
     other = saccade.look(make("bert"), TEXT, tokenizer=TOKENIZERS["bert"])
     assert other.answer == ""
-    assert "BertModel names no class" in other.no_answer_reason
+    assert "BertModel does not classify its input" in other.no_answer_reason
 
 
-def test_only_what_was_chosen_is_computed(monkeypatch):
+def test_only_selected_weights_are_computed(monkeypatch):
     rows_seen = []
     compute = InterfaceCall.compute_weights
 
@@ -140,7 +140,7 @@ def test_only_what_was_chosen_is_computed(monkeypatch):
     assert len(passes) == 1  # the pass that measures; the other ends after layer 1
 
 
-def test_layers_that_share_one_module_are_apart():
+def test_layers_that_share_a_module_are_separate():
     model = make_model("albert")
     tokenizer = make_tokenizer([TEXT[:12]], "bert")
     model.resize_token_embeddings(len(tokenizer))
@@ -156,7 +156,7 @@ def test_layers_that_share_one_module_are_apart():
     assert_close(last.weights, whole[2].weights[1:2, 2:3])
 
 
-def test_long_texts_are_downsampled_and_some_rows_are_kept_as_they_are(monkeypatch):
+def test_long_texts_are_downsampled_and_a_few_rows_are_not(monkeypatch):
     monkeypatch.setattr("saccade.explain.look.MAX_UNPOOLED_WEIGHTS", 100)
     monkeypatch.setattr("saccade.explain.look.POOLED_SIZE", 4)
     model, tokenizer = make("bert"), TOKENIZERS["bert"]
@@ -172,14 +172,14 @@ def test_long_texts_are_downsampled_and_some_rows_are_kept_as_they_are(monkeypat
     assert saccade.look(model, TEXT, tokenizer=tokenizer, reduce=Downsample(2))[0].weights.shape == (4, 2, 2)
 
 
-def test_a_text_longer_than_the_model_reads_is_cut_and_said():
+def test_a_text_longer_than_the_model_allows_is_truncated_and_counted():
     looks = saccade.look(make("bert"), "the bank " * 20, tokenizer=TOKENIZERS["bert"])
     assert len(looks[0].query) == 20
     assert looks[0].query_names[-1] == "[SEP]"
     assert looks.truncated_input_tokens > 0
 
 
-def test_an_image_is_seen_patch_by_patch(tmp_path):
+def test_the_cells_of_an_image_are_its_patches(tmp_path):
     model = make_model("vit")
     processor = hf.ViTImageProcessorPil(size={"height": 12, "width": 12})
     pixels = np.random.default_rng(0).integers(0, 255, (20, 20, 3)).astype(np.uint8)
@@ -200,7 +200,7 @@ def test_an_image_is_seen_patch_by_patch(tmp_path):
         saccade.look(model, 3, tokenizer=processor)
 
 
-def test_words_about_an_image_look_at_its_patches():
+def test_words_about_an_image_attend_to_its_patches():
     tokenizer = TOKENIZERS["gpt2"]
     encoder = hf.ViTConfig(**WIDTHS, image_size=12, patch_size=4)
     decoder = hf.GPT2Config(
@@ -225,7 +225,7 @@ def test_words_about_an_image_look_at_its_patches():
     assert len(render_overlays(looks)) == 3
 
 
-def test_sound_and_other_arguments_are_given_as_a_mapping():
+def test_audio_and_other_arguments_are_given_as_a_mapping():
     model, inputs = make_model("whisper"), make_inputs("whisper")
     looks = saccade.look(model, inputs)
     assert {(one.side, one.kind) for one in looks} == {("encoder", "self"), ("decoder", "self"), ("decoder", "cross")}
@@ -246,7 +246,7 @@ def test_sound_and_other_arguments_are_given_as_a_mapping():
         saccade.look(model, "the bank")
 
 
-def test_the_first_row_of_a_batch_counts_without_its_padding():
+def test_the_first_row_of_a_batch_is_used_without_padding():
     model, tokenizer = make("bert"), TOKENIZERS["bert"]
     batch = tokenizer(["the bank", TEXT], padding=True, return_tensors="pt")
     (one, *_) = saccade.look(model, batch, tokenizer=tokenizer)
@@ -260,7 +260,7 @@ def test_the_first_row_of_a_batch_counts_without_its_padding():
 
 def test_a_tokenizer_without_offsets_finds_its_tokens_by_decoding():
     class Slow:
-        """The methods of a tokenizer written in Python, which knows no character offsets."""
+        """The methods of a slow tokenizer, which has no character offsets."""
 
         is_fast, model_max_length = False, 10**30
 
@@ -284,7 +284,7 @@ def test_a_tokenizer_without_offsets_finds_its_tokens_by_decoding():
             assert torch.equal(one.weights, same.weights)
 
 
-def test_what_cannot_be_looked_at_is_refused_by_name():
+def test_unsupported_inputs_and_models_are_refused_by_name():
     bert, tokenizer = make("bert"), TOKENIZERS["bert"]
     with pytest.raises(
         saccade.UsageError, match=r"a text needs its tokenizer: look\(model, text, tokenizer=AutoTokenizer"
@@ -292,7 +292,7 @@ def test_what_cannot_be_looked_at_is_refused_by_name():
         saccade.look(bert, TEXT)
     with pytest.raises(saccade.UsageError, match=r"BertModel reads text.*got int"):
         saccade.look(bert, 7, tokenizer=tokenizer)
-    with pytest.raises(saccade.UsageError, match=r"tokenizer of transformers is needed.*got str"):
+    with pytest.raises(saccade.UsageError, match=r"must be a tokenizer of transformers.*got str"):
         saccade.look(bert, TEXT, tokenizer="bert-base-uncased")
     with pytest.raises(saccade.UsageError, match="Layer 5 does not exist; the model has 3 layers, numbered from 0"):
         saccade.look(bert, TEXT, tokenizer=tokenizer, layers=[5])
@@ -304,12 +304,14 @@ def test_what_cannot_be_looked_at_is_refused_by_name():
     swin = hf.SwinModel(
         hf.SwinConfig(image_size=16, patch_size=2, embed_dim=8, depths=[1], num_heads=[2], window_size=4)
     )
-    with pytest.raises(saccade.ModelError, match=r"SwinModel attends in 4 parts.*saccade\.watch"):
+    with pytest.raises(saccade.ModelError, match=r"SwinModel attends in 4 separate parts.*saccade\.watch"):
         saccade.look(swin, {"pixel_values": torch.zeros(1, 3, 16, 16)})
     headless = hf.BartModel(hf.BartConfig(**(BART | {"vocab_size": VOCAB["t5"]})))
-    with pytest.raises(saccade.UsageError, match="BartModel has no output head, so it cannot write; give two texts"):
+    with pytest.raises(saccade.UsageError, match="BartModel has no output head, so it cannot generate; give two texts"):
         saccade.look(headless, TEXT, tokenizer=TOKENIZERS["t5"])
-    with pytest.raises(saccade.UsageError, match=r"regex is no setting for a model of transformers; there are beams"):
+    with pytest.raises(
+        saccade.UsageError, match=r"regex is not supported for models of transformers; supported are beams"
+    ):
         saccade.look(make("t5"), TEXT, tokenizer=TOKENIZERS["t5"], decoding=GenerationConfig(regex="a+"))
     with pytest.raises(saccade.UsageError, match="a model of saccade has its own"):
         saccade.look("runs/reviews", TEXT, tokenizer=tokenizer)
@@ -330,7 +332,7 @@ def test_sampling_is_repeatable_and_leaves_the_random_numbers_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_every_module_is_in_the_mode_that_it_had():
+def test_every_module_keeps_its_mode():
     model = make("bert").train()
     model.embeddings.eval()
     modes = {name: module.training for name, module in model.named_modules()}

@@ -45,7 +45,7 @@ def test_a_table_has_a_row_for_each_weight(looks):
     }  # fmt: skip
 
 
-def test_a_table_of_the_largest_weights_has_those_alone():
+def test_a_table_of_the_largest_weights_has_only_those():
     model = make_model()
     whole, top = saccade.look(model, TEXT), saccade.look(model, TEXT, reduce=TopK(2))
     columns = make_columns(top)
@@ -92,7 +92,7 @@ def test_a_data_frame_sums_to_one_in_every_row(looks):
     assert len(one) == frame.query("layer == 1 and head == 2").shape[0]
 
 
-def test_special_tokens_can_be_left_out(looks):
+def test_special_tokens_can_be_dropped(looks):
     plain = looks.drop_special_tokens()
     special = looks[0].key.special_tokens_mask
     assert special[0]
@@ -112,13 +112,13 @@ def test_special_tokens_can_be_left_out(looks):
     assert len(plain.summary().splitlines()) == len(looks.summary().splitlines()) == 1 + 2 * 3
 
 
-def test_special_tokens_of_the_largest_weights_are_left_out_too():
+def test_special_tokens_of_the_largest_weights_can_be_dropped():
     model = make_model()
     top = saccade.look(model, TEXT, reduce=TopK(2))
     whole = top[1].to_dense()
     assert torch.equal(top.drop_special_tokens()[1].weights, whole[:, 1:-1, 1:-1])
     pooled = saccade.look(model, TEXT, reduce=Downsample(3))
-    with pytest.raises(saccade.UsageError, match="pooled"):
+    with pytest.raises(saccade.UsageError, match="is downsampled, so single tokens cannot be dropped"):
         pooled.drop_special_tokens()
 
 

@@ -1,4 +1,4 @@
-"""What is found out besides maps goes to pages and pictures as well, and rows can be chosen by the command."""
+"""Pages and plots of further analyses, and the selection of rows by the command."""
 
 import json
 import xml.etree.ElementTree as tree
@@ -44,20 +44,20 @@ def run(tmp_path_factory):
     return str(model.save(tmp_path_factory.mktemp("run") / "run"))
 
 
-def test_a_word_in_two_contexts_is_drawn_and_written(run, tmp_path, capsys):
+def test_a_word_in_two_contexts_is_plotted_and_reported(run, tmp_path, capsys):
     page, drawn = tmp_path / "word.html", tmp_path / "word.svg"
     assert main(["look", run, ONE, OTHER, "--compare-word", "bank", "--html", str(page), "--png", str(drawn)]) == 0
-    said, wrote = capsys.readouterr()
-    assert wrote.count("wrote") == 2
+    out, err = capsys.readouterr()
+    assert err.count("wrote") == 2
     text = page.read_text(encoding="utf-8")
-    for line in said.splitlines()[1:]:
-        assert line.split("cosine ")[1].split(",")[0] in text  # each layer's own number
+    for line in out.splitlines()[1:]:
+        assert line.split("cosine similarity ")[1].split(",")[0] in text  # the number of each layer
     assert OTHER in text
     assert "<script" not in text
     tree.parse(drawn)
 
 
-def test_agreement_stands_on_the_page_with_its_label(run, tmp_path):
+def test_faithfulness_is_on_the_page_with_its_label(run, tmp_path):
     page = tmp_path / "agree.html"
     assert main(["look", run, ONE, "--faithfulness", "--html", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
@@ -70,8 +70,8 @@ def test_agreement_stands_on_the_page_with_its_label(run, tmp_path):
     assert "<script" not in section
 
 
-def test_what_heads_are_worth_is_drawn_where_they_stand():
-    """Two layers of two heads, of which one was not asked about: it has no colour, and no number."""
+def test_the_importance_of_heads_is_plotted_by_layer_and_head():
+    """Two layers of two heads, of which one was not measured: it has no color and no number."""
     some = [(0, 0, 0.1), (0, 1, -0.2), (1, 1, 0.4), (1, None, 0.5)]
     found = [HeadImportance(HeadRef(("m",), "self", "", *at), "accuracy", 0.5, loss, loss, loss) for *at, loss in some]
     (panel,) = make_importance_heatmaps(found)
@@ -83,7 +83,7 @@ def test_what_heads_are_worth_is_drawn_where_they_stand():
     assert rows.count("<tr>") == 5
 
 
-def test_a_picture_has_room_for_what_is_no_number(tmp_path):
+def test_a_heat_map_may_have_missing_values(tmp_path):
     switch = HeadRef(("m",), "self", "", 0, 0)
     found = [
         HeadImportance(switch, "f1", 0.5, 0.2, 0.1, 0.3),
@@ -93,7 +93,7 @@ def test_a_picture_has_room_for_what_is_no_number(tmp_path):
         assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
 
 
-def test_ablation_writes_its_page_and_its_picture(run, tmp_path, capsys):
+def test_ablation_writes_its_page_and_its_plot(run, tmp_path, capsys):
     data = tmp_path / "data.tsv"
     data.write_text(f"text\tlabel\n{ONE}\tgood\n{OTHER}\tbad\n{ONE} now\tgood\n", encoding="utf-8")
     files = ["--html", str(tmp_path / "worth.html"), "--png", str(tmp_path / "worth.png")]
@@ -104,20 +104,21 @@ def test_ablation_writes_its_page_and_its_picture(run, tmp_path, capsys):
         assert min(image.size) > 100
 
 
-def test_the_positions_and_patterns_of_a_model_are_drawn(run, tmp_path, capsys):
-    """A reader sees all, a writer the past; the barcode is that of the model's own scheme."""
+def test_the_positions_and_patterns_of_a_model_are_plotted(run, tmp_path, capsys):
+    """An encoder has the full pattern, a decoder the causal one; the positions are those of the model."""
     assert (
         main(["look", run, "--architecture", "--png", str(tmp_path / "code.svg"), "--html", str(tmp_path / "a.html")])
         == 0
     )
-    assert "who may look at whom" in capsys.readouterr().out
+    assert "attention pattern" in capsys.readouterr().out
     tree.parse(tmp_path / "code.svg")
     assert "positions" in (tmp_path / "a.html").read_text(encoding="utf-8")
     model = made("transformer")
     panels = {one.title: one.matrix for one in build_architecture_maps(model, 7)}
     assert len(panels) == 4
-    seen = {title: matrix for title, matrix in panels.items() if "whom" in title}
-    for title, matrix in seen.items():
+    patterns = {title: matrix for title, matrix in panels.items() if "attention pattern" in title}
+    assert len(patterns) == 2
+    for title, matrix in patterns.items():
         assert torch.equal(matrix, torch.ones(7, 7).tril() if "decoder" in title else torch.ones(7, 7))
     code = next(matrix for title, matrix in panels.items() if "positions" in title)
     assert torch.equal(code, model.body.encoder.position.to_matrix(7))
@@ -130,7 +131,7 @@ def test_a_word_of_dollars_is_no_formula(tmp_path):
     assert save_panels(tmp_path / "dollar.png", make_word_charts(steps, r"$\frac$")).is_file()
 
 
-def test_rows_are_chosen_by_the_command_and_what_makes_no_sense_is_said(run, capsys):
+def test_rows_are_selected_by_the_command_and_wrong_flags_are_refused(run, capsys):
     assert main(["look", run, ONE, "--query", "1", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["heads"]
     for wrong, said in (

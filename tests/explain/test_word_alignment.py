@@ -29,7 +29,7 @@ COUNT, SIDE = 9, 16  # words of a language, width of a head
 
 @pytest.fixture(scope="module")
 def translator():
-    """One layer, two heads: the second looks from a word that it has just written at the word with the same meaning."""
+    """One layer, two heads: the second attends from the previous target word to the source word with the same meaning."""
     words = [f"{language}{i}" for language in "ab" for i in range(COUNT)]
     tokenizer = train_tokenizer([" ".join(words)], "words", 40, token_template="t5")
     torch.manual_seed(3)
@@ -80,8 +80,8 @@ def test_the_best_head_on_some_sentences_aligns_others(translator):
     assert found[0].to_pharaoh() == links
 
 
-def test_a_head_that_looks_anywhere_aligns_by_chance(translator):
-    """The first head is even, so its links are all to one place."""
+def test_a_uniform_head_aligns_by_chance(translator):
+    """The first head is uniform, so all its links are to one word."""
     pairs = list(sentences(20, seed=1))
     found = [align_words(saccade.look(translator, (s, t)), AlignmentHead(0, 0)).links for s, t, _ in pairs]
     assert alignment_error_rate(found, [parse_pharaoh(links) for *_, links in pairs]) > 0.6
@@ -98,23 +98,23 @@ def test_the_rate_is_that_of_the_formula_counted_link_by_link():
     assert alignment_error_rate(found, sure, possible) == pytest.approx(1 - (in_sure + in_possible) / (6 * 5 + 6 * 3))
     assert alignment_error_rate(found, sure, more) == alignment_error_rate(
         found, sure, possible
-    )  # what is sure is possible
+    )  # sure links are possible
     assert alignment_error_rate(sure, sure) == 0
 
 
-def test_wrong_links_and_places_are_refused_by_name(translator):
-    with pytest.raises(ValueError, match=r"'1:2' is no link.*0-2"):
+def test_wrong_links_and_heads_are_refused_by_name(translator):
+    with pytest.raises(ValueError, match=r"'1:2' is not a link.*0-2"):
         parse_pharaoh("0-0 1:2")
     looks = saccade.look(translator, ("a1 a2", "b2 b1"))
-    with pytest.raises(ValueError, match=r"has the heads .0, 1.; asked for 7"):
+    with pytest.raises(ValueError, match=r"Head 7 does not exist; .* has the heads .0, 1."):
         align_words(looks, AlignmentHead(0, 7))
-    with pytest.raises(ValueError, match="no layer 4 that looks across"):
+    with pytest.raises(ValueError, match=r"no cross-attention in layer 4; the layers are .0."):
         align_words(looks, AlignmentHead(4))
-    with pytest.raises(ValueError, match="1 pairs of sentences and 0 alignments"):
+    with pytest.raises(ValueError, match="Got 1 sentence pairs and 0 alignments"):
         choose_best_head(translator, [("a1", "b1")], [])
     reader = new("transformer_encoder", Config(30, 8, layers=1, heads=2, ffn_width=8))
     reader.tokenizer = translator.tokenizer
-    with pytest.raises(ValueError, match="nothing is aligned"):
+    with pytest.raises(ValueError, match="words cannot be aligned"):
         align_words(saccade.look(reader, "a1 a2"))
 
 
@@ -155,14 +155,14 @@ def test_characters_are_linked_where_a_script_has_no_spaces():
     assert {(0, 0), (2, 1), (4, 2), (1, 4)} <= found.links
 
 
-def test_where_nothing_is_written_nothing_is_aligned(translator, tmp_path):
+def test_an_empty_target_has_no_links(translator, tmp_path):
     found = align_words(saccade.look(translator, ("a1 a2", "")))
     assert (found.target, found.to_pharaoh()) == ((), "")
     with pytest.raises(ValueError, match="the source or the target has no words"):
         save_alignment_plot(found, tmp_path / "none.png")
 
 
-def test_a_translation_says_which_word_became_which(translator, tmp_path, capsys):
+def test_translate_prints_the_word_alignment(translator, tmp_path, capsys):
     run = str(translator.save(tmp_path / "run"))
     asked = ["translate", run, "a1 a2", "--engine", "off", "--max-new-tokens", "5", "--bad-words", "a1"]
     assert main(asked) == 0
@@ -190,14 +190,16 @@ def test_the_commands_find_the_best_head_on_known_alignments(translator, tmp_pat
     assert main(["look", run, "--gold-alignments", file, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"layer": 0, "head": 1, "is_shifted": True}
     assert main(["look", run, "--gold-alignments", file]) == 0
-    assert "aligned by layer 0, head 1, one step later, whose alignment error rate is 0.0" in capsys.readouterr().out
+    assert (
+        "aligned by layer 0, head 1, shifted by one step, whose alignment error rate is 0.0" in capsys.readouterr().out
+    )
     source, target, links = next(sentences(1, seed=5))
     assert main(["look", run, source, target, "--align", "--gold-alignments", file]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == links
     asked = ["translate", run, "a1 a2", "--engine", "off", "--max-new-tokens", "5", "--bad-words", "a1"]
     assert main([*asked, "--align", "--gold-alignments", file, "--json"]) == 0
     said = capsys.readouterr()
-    assert json.loads(said.out)["head"] == "layer 0, head 1, one step later"
+    assert json.loads(said.out)["head"] == "layer 0, head 1, shifted by one step"
     assert f"6 sentences of {file}" in said.err
 
 

@@ -1,9 +1,9 @@
-"""The analyser on WinoMT (Stanovsky et al. 2019): stored translations of three commercial systems, beside the paper's accuracies.
+"""Gender detection on WinoMT (Stanovsky et al. 2019): stored translations of three systems, and the accuracies of the paper.
 
-Ours is not their rule. In French it comes within 2.5 points of table 2. In German it is lower by 3 to 5 points, and the reason is
-their published rule: it takes the nearest of a list of small words in which "den" is missing and pronouns are not, so that "den
-Friseur an, weil sie ..." is read as a woman; it counts who was not found as a man, and "die Wache" as a woman. The same rule on
-the nouns that we find gives their figures within two points.
+Our rule differs from that of the paper. In French the accuracy is within 2.5 points of table 2. In German it is 3 to 5 points
+lower, because the published rule takes the nearest word of a list in which "den" is missing and pronouns are not, so that "den
+Friseur an, weil sie ..." counts as a woman; it counts a person that is not found as a man, and "die Wache" as a woman. The same
+rule, applied to the nouns that we find, reproduces the paper's accuracies within two points.
 """
 
 import os
@@ -23,7 +23,7 @@ SYSTEMS = ("google", "bing", "aws")
 PAPER = {"de": (59.4, 74.1, 62.4), "fr": (63.6, 44.7, 55.2)}
 HIS = ["der", "ein", "dem", "einen", "des", "er", "seiner", "ihn", "seinen", "ihm", "ihren", "seinem", "ihrem", "sein"]
 HERS = ["die", "eine", "einer", "sie", "seine", "ihrer"]
-NOBODYS = ["ihr", "ihre", "das", "jemanden"]
+NEUTRAL = ["ihr", "ihre", "das", "jemanden"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _data():
 
 
 def readings(system: str, code: str) -> list[GenderReading]:
-    """Of the sentences that were translated; two of the file were put right later."""
+    """The readings of all translated sentences; two sentences of the file were corrected after the translation."""
     lines = (DATA / "translations" / f"{system}.en-{code}.txt").read_text(encoding="utf-8").splitlines()
     pairs = zip(read_winomt(DATA / "en.txt"), (line.split(" ||| ") for line in lines), strict=True)
     kept = [(sentence, target) for sentence, (source, target) in pairs if source == sentence.text]
@@ -42,14 +42,14 @@ def readings(system: str, code: str) -> list[GenderReading]:
 
 
 def published(one: GenderReading) -> str:
-    """What the paper's German rule says of a noun: nurses are women, -in is a woman, else the nearest small word decides."""
+    """The gender by the paper's German rule: nurses and nouns in -in are women, else the nearest word of a list decides."""
     if one.sentence.occupation == "nurse" or any(word.endswith("in") for word in one.noun.split()):
         return "female"
     words = [word for word, _ in split_words_with_offsets(one.translation)]
     if one.gender is None:
         return "male"
     at = words.index(one.noun.split()[0])
-    near = [(abs(n - at), word.lower()) for n, word in enumerate(words) if word.lower() in HIS + HERS + NOBODYS]
+    near = [(abs(n - at), word.lower()) for n, word in enumerate(words) if word.lower() in HIS + HERS + NEUTRAL]
     word = min(near, key=lambda pair: pair[0])[1] if near else "er"
     return "male" if word in HIS else "female" if word in HERS else "neutral"
 
@@ -71,12 +71,12 @@ def test_german_is_the_papers_with_the_papers_rule_and_lower_without_it(system, 
 
 @pytest.mark.parametrize("code", PAPER)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_few_are_not_found_and_the_alignment_agrees_with_the_lexicon(system, code):
+def test_few_people_are_not_found_and_the_alignment_agrees_with_the_lexicon(system, code):
     named = {one.name: one.value for one in estimate_gender_bias(readings(system, code))}
-    assert named["not found"] < 0.03
-    assert named["alignment against lexicon"] < 0.01
+    assert named["person not found"] < 0.03
+    assert named["alignment error on lexicon nouns"] < 0.01
 
 
 @pytest.mark.parametrize("side", ["pro", "anti"])
-def test_our_table_of_shares_gives_winomts_own_sides(side):
+def test_the_table_of_percentages_gives_the_sides_of_winomt(side):
     assert {one.side for one in read_winomt(DATA / f"en_{side}.txt")} == {side}

@@ -1,4 +1,4 @@
-"""Test sentences for language models: a set of our own, CrowS-Pairs' and StereoSet's, told apart by what is in the file."""
+"""Bias test sets for language models: the built-in sentence pairs, CrowS-Pairs and StereoSet; the format is detected."""
 
 import csv
 import gzip
@@ -18,7 +18,7 @@ GAP_MARKER = "BLANK"
 
 @dataclass(frozen=True)
 class SentencePair:
-    """Two sentences that differ in the group; the first says what prejudice says."""
+    """Two sentences that differ in the group that they are about; the first one states a stereotype."""
 
     bias_type: str
     stereotype: str
@@ -27,7 +27,7 @@ class SentencePair:
 
 @dataclass(frozen=True)
 class SentenceTriple:
-    """StereoSet's: a context (with a gap, or a sentence before), what fills or follows it, and a thing that makes no sense."""
+    """An item of StereoSet: a context, and three sentences that follow it or fill its gap: stereotype, opposite, unrelated."""
 
     bias_type: str
     target: str
@@ -38,7 +38,7 @@ class SentenceTriple:
 
     @property
     def has_gap(self) -> bool:
-        """Whether the three fill a gap; otherwise they follow the context."""
+        """Whether the three sentences fill a gap in the context; otherwise they follow it."""
         return GAP_MARKER in self.context
 
 
@@ -48,24 +48,25 @@ def _read_builtin() -> str:
 
 
 def builtin_pairs() -> list[SentencePair]:
-    """The pairs that come with the package."""
+    """The sentence pairs of the package."""
     return [SentencePair(*line.split("\t")) for line in _read_builtin().splitlines()[1:]]
 
 
 def builtin_digest() -> str:
-    """Their hash."""
+    """The SHA-256 of the built-in sentence pairs."""
     return hashlib.sha256(_read_builtin().encode()).hexdigest()
 
 
 def read_sentences(paths: Sequence[Path]) -> tuple[list[SentencePair], list[SentenceTriple]]:
-    """The sentences of files, each in the form that is found in it."""
+    """Read the sentence pairs and triples of some files, in any of the supported formats."""
     pairs: list[SentencePair] = []
     triples: list[SentenceTriple] = []
     for path in paths:
         text = _read_text(path)
-        found = _parse_stereoset(text, path) if text.lstrip().startswith("{") else _parse_pairs(text, path)
-        for one in found:
-            (pairs if isinstance(one, SentencePair) else triples).append(one)  # type: ignore[arg-type]
+        if text.lstrip().startswith("{"):
+            triples += _parse_stereoset(text, path)
+        else:
+            pairs += _parse_pairs(text, path)
     return pairs, triples
 
 
@@ -74,61 +75,59 @@ def _read_text(path: Path) -> str:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        cure = "give a file of CrowS-Pairs (CSV) or StereoSet (JSON), or our own form: bias_type, stereotype, anti_stereotype with tabs"
-        raise DataError(f"cannot be read ({error})", file=path, hint=cure) from None
+        hint = "give CrowS-Pairs (CSV), StereoSet (JSON), or tab-separated bias_type, stereotype, anti_stereotype"
+        raise DataError(f"cannot be read ({error})", file=path, hint=hint) from None
 
 
 def _parse_pairs(text: str, path: Path) -> list[SentencePair]:
-    """CrowS-Pairs, where `stereo_antistereo` says which of the two is the stereotype; or bias_type, stereotype and
-    anti_stereotype."""
-    mark = "\t" if "\t" in text.split("\n", 1)[0] else ","
-    rows = csv.DictReader(text.splitlines(), delimiter=mark)
-    names = set(rows.fieldnames or ())
-    crows, plain = (
-        {"sent_more", "sent_less", "stereo_antistereo", "bias_type"},
-        {"bias_type", "stereotype", "anti_stereotype"},
-    )
-    if not (crows <= names or plain <= names):
-        cure = f"name the columns {', '.join(sorted(crows))} as CrowS-Pairs does, or {', '.join(sorted(plain))}"
-        raise DataError("no known form of sentence pairs", file=path, line=1, value=", ".join(sorted(names)), hint=cure)
-    if plain <= names:
+    """Parse CrowS-Pairs, where `stereo_antistereo` tells which sentence is the stereotype, or the columns of `SentencePair`."""
+    delimiter = "\t" if "\t" in text.split("\n", 1)[0] else ","
+    rows = csv.DictReader(text.splitlines(), delimiter=delimiter)
+    columns = set(rows.fieldnames or ())
+    crows_columns = {"sent_more", "sent_less", "stereo_antistereo", "bias_type"}
+    pair_columns = {"bias_type", "stereotype", "anti_stereotype"}
+    if pair_columns <= columns:
         return [SentencePair(row["bias_type"], row["stereotype"], row["anti_stereotype"]) for row in rows]
+    if not crows_columns <= columns:
+        hint = f"name the columns {', '.join(sorted(crows_columns))} as CrowS-Pairs does, or {', '.join(sorted(pair_columns))}"
+        got = ", ".join(sorted(columns))
+        raise DataError("unknown format of sentence pairs", file=path, line=1, value=got, hint=hint)
     # `sent_more` is about the disadvantaged group, and is a stereotype or the opposite of one
-    return [_parse_crows_row(row, path, number) for number, row in enumerate(rows, 2)]
+    return [_parse_crows_row(row, path, line) for line, row in enumerate(rows, 2)]
 
 
 def _parse_crows_row(row: dict[str, Any], path: Path, line: int) -> SentencePair:
-    more, less, way = row["sent_more"], row["sent_less"], row["stereo_antistereo"]
-    if way not in ("stereo", "antistereo"):
-        raise DataError("neither stereo nor antistereo", file=path, line=line, column="stereo_antistereo", value=way)
-    return SentencePair(row["bias_type"], *((more, less) if way == "stereo" else (less, more)))
+    more, less, direction = row["sent_more"], row["sent_less"], row["stereo_antistereo"]
+    if direction not in ("stereo", "antistereo"):
+        column = "stereo_antistereo"
+        raise DataError("neither stereo nor antistereo", file=path, line=line, column=column, value=direction)
+    return SentencePair(row["bias_type"], *((more, less) if direction == "stereo" else (less, more)))
 
 
 def _parse_stereoset(text: str, path: Path) -> list[SentenceTriple]:
-    """StereoSet as published (one object with all), or one JSON object a line."""
+    """Parse StereoSet as published (one JSON object), or as JSON lines."""
     try:
         lines = text.strip().splitlines()
-        whole = json.loads(text) if len(lines) == 1 or lines[0].strip() == "{" else {}
-        if "data" in whole:
-            return [_parse_published_item(one) for part in whole["data"].values() for one in part]
+        published = json.loads(text) if len(lines) == 1 or lines[0].strip() == "{" else {}
+        if "data" in published:
+            return [_parse_published_item(item) for items in published["data"].values() for item in items]
         return [_parse_flat_item(json.loads(line)) for line in lines]
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        what = f"no StereoSet in a form that is known ({type(error).__name__}: {error})"
-        raise DataError(what, file=path, hint="give its dev.json, or one object a line with its fields") from None
+        message = f"not in the format of StereoSet ({type(error).__name__}: {error})"
+        raise DataError(message, file=path, hint="give its dev.json, or JSON lines with its fields") from None
 
 
 def _parse_published_item(raw: dict[str, Any]) -> SentenceTriple:
-    by = {one["gold_label"]: one["sentence"] for one in raw["sentences"]}
-    return SentenceTriple(
-        raw["bias_type"], raw["target"], raw["context"], by["stereotype"], by["anti-stereotype"], by["unrelated"]
-    )
+    by_label = {sentence["gold_label"]: sentence["sentence"] for sentence in raw["sentences"]}
+    sentences = (by_label[label] for label in ("stereotype", "anti-stereotype", "unrelated"))
+    return SentenceTriple(raw["bias_type"], raw["target"], raw["context"], *sentences)
 
 
 def _parse_flat_item(raw: dict[str, Any]) -> SentenceTriple:
-    names = ("bias_type", "target", "context", "stereotype", "anti-stereotype", "unrelated")
-    return SentenceTriple(*(raw[name] for name in names))
+    fields = ("bias_type", "target", "context", "stereotype", "anti-stereotype", "unrelated")
+    return SentenceTriple(*(raw[field] for field in fields))
 
 
-def list_bias_types(found: Iterable[SentencePair | SentenceTriple]) -> list[str]:
-    """The kinds of prejudice, in their order."""
-    return list(dict.fromkeys(one.bias_type for one in found))
+def list_bias_types(items: Iterable[SentencePair | SentenceTriple]) -> list[str]:
+    """The bias types of some items, each once, in their order."""
+    return list(dict.fromkeys(item.bias_type for item in items))

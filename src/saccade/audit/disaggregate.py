@@ -1,4 +1,4 @@
-"""Scores told apart by a column of the data: the same model, good for some and less good for others."""
+"""Disaggregated evaluation: the scores of a model for each value of a column of the data, and the gap between groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,114 +15,112 @@ from saccade.tasks.base import Task
 from saccade.tasks.predict import predict
 from saccade.tasks.unlabeled import filter_labeled
 
-MIN_GROUP_EXAMPLES = 20  # examples of a value below which its score says little
-MAX_GROUPS = 40  # of a column that are told apart
-MISSING_VALUE = "not stated"  # of a record that has nothing in the column
-MAX_WRONG_SHOWN = 3  # wrong answers of each value
-INTERPRETATION = "The score for each value of the column is read against the score for all examples."
+MIN_GROUP_EXAMPLES = 20  # smaller groups are left out of the gap
+MAX_GROUPS = 40  # most values of the column
+MISSING_VALUE = "not stated"  # the group of a record without a value in the column
+MAX_WRONG_SHOWN = 3  # wrong predictions shown for each group
+INTERPRETATION = "The score of each group is compared with the score on all examples."
 LIMITATIONS = (
-    "A column says of a text what somebody wrote there, not who is harmed. Values with few examples have wide intervals, and "
-    "with many values one in twenty lies apart by chance. A value can score lower because its texts are harder, not because "
-    "the model treats them worse; and people whom no column names are not seen."
+    "A column states what somebody recorded about a text, not who is harmed. Small groups have wide intervals, and with many "
+    "groups one in twenty differs significantly by chance. A group can score lower because its texts are harder, not because "
+    "the model treats it worse. Groups that the column does not name are not covered."
 )
 
 
 class DisaggregatedSuite(Suite):
-    """Run when a column is asked for, for tasks that have no other suite to tell it; the gate does not ask for it."""
+    """Runs with --group-by for tasks without counterfactuals; the export gate does not require it."""
 
     name = "disaggregated"
     description = "disaggregated evaluation: scores for each value of a column of the data"
     requires = ("held_out",)
 
     def not_applicable(self, task: Task) -> str:
-        return "it tells records apart by a column, and a running text has none" if task.is_text_stream else ""
+        return "it groups records by a column, and plain text has no columns" if task.is_text_stream else ""
 
     def run(self, subject: AuditSubject) -> SuiteResult:
-        told = _answer_by_group(subject)
-        (grid,), figures, notes = _compare_groups(subject, told)
-        whole = subject.task.score(told.answers, told.examples)[0]
-        each = [
-            Estimate(f"{one.name}, {subject.group_by} {value}", one.value, *score_interval(one), one.count, whole.value)
-            for value, one in told.score_groups(subject.task)
+        groups = _predict_by_group(subject)
+        tables, gap, notes = _compare_groups(subject, groups)
+        overall = subject.task.score(groups.answers, groups.examples)[0].value
+        estimates = [
+            Estimate(
+                f"{score.name}, {subject.group_by} {group}", score.value, *score_interval(score), score.count, overall
+            )
+            for group, score in groups.score_groups(subject.task)
         ]
-        return SuiteResult(
-            self.name, (*each, *figures), INTERPRETATION, LIMITATIONS, (grid,), _wrong_answers(subject, told), notes
-        )
+        examples = _wrong_predictions(subject, groups)
+        return SuiteResult(self.name, (*estimates, *gap), INTERPRETATION, LIMITATIONS, tables, examples, notes)
 
 
 @dataclass(frozen=True)
 class GroupScores:
-    """The answers to examples, and the value of each in the column."""
+    """The predictions for some examples, and the group of each example."""
 
     answers: Sequence[Any]
     examples: Sequence[Example]
     groups: np.ndarray
 
     def score_groups(self, task: Task) -> list[tuple[str, Score]]:
-        """The first score for each value, the most frequent first."""
+        """The first score of the task for each group, the largest group first."""
         names, counts = np.unique(self.groups, return_counts=True)
-        out = []
+        scores = []
         for name in names[np.argsort(-counts, kind="stable")]:
-            some = np.flatnonzero(self.groups == name).tolist()
-            out.append((str(name), task.score([self.answers[i] for i in some], [self.examples[i] for i in some])[0]))
-        return out
+            rows = np.flatnonzero(self.groups == name).tolist()
+            score = task.score([self.answers[i] for i in rows], [self.examples[i] for i in rows])[0]
+            scores.append((str(name), score))
+        return scores
 
 
 def disaggregate(subject: AuditSubject) -> tuple[tuple[AuditTable, ...], tuple[Estimate, ...], tuple[str, ...]]:
-    """A table of scores, the gap between the best and the worst group, and what there is to say of both."""
-    return _compare_groups(subject, _answer_by_group(subject)) if subject.group_by else ((), (), ())
+    """A table of scores by group, the gap between the best and the worst group, and notes; all empty without `group_by`."""
+    return _compare_groups(subject, _predict_by_group(subject)) if subject.group_by else ((), (), ())
 
 
-def _answer_by_group(subject: AuditSubject) -> GroupScores:
+def _predict_by_group(subject: AuditSubject) -> GroupScores:
     examples, _ = filter_labeled(subject.task, subject.held_out)
-    given = predict(
-        subject.task, subject.need_model(), examples, on_progress=lambda done, of: subject.on_progress(done, of)
-    )
-    found, examples = given
-    values = np.array([str(example.values.get("group", MISSING_VALUE)) for example in examples])
-    count = len(np.unique(values))
+    answers, examples = predict(subject.task, subject.need_model(), examples, on_progress=subject.on_progress)
+    groups = np.array([str(example.values.get("group", MISSING_VALUE)) for example in examples])
+    count = len(np.unique(groups))
     if count > MAX_GROUPS:
-        raise UsageError(
-            f"--group-by {subject.group_by} has {count:,} values, and at most {MAX_GROUPS} are told apart; choose a column of groups."
-        )
-    return GroupScores(found, examples, values)
+        got = f"--group-by {subject.group_by}: {count:,} distinct values, at most {MAX_GROUPS} are supported"
+        raise UsageError(f"{got}; choose a column with fewer groups.")
+    return GroupScores(answers, examples, groups)
 
 
 def _compare_groups(
     subject: AuditSubject, group_scores: GroupScores
 ) -> tuple[tuple[AuditTable, ...], tuple[Estimate, ...], tuple[str, ...]]:
-    task, values = subject.task, group_scores.groups
+    task, groups = subject.task, group_scores.groups
+    rows = tuple(
+        (group, score.name, f"{score.value:.3f}", "{:.3f} to {:.3f}".format(*score_interval(score)), f"{score.count:,}")
+        for group, score in group_scores.score_groups(task)
+    )
+    columns = (subject.group_by, "score", "value", "95 % CI", "examples")
+    table = AuditTable(f"Scores by {subject.group_by}", columns, rows)
+    names, counts = np.unique(groups, return_counts=True)
+    is_large = np.isin(groups, names[counts >= MIN_GROUP_EXAMPLES])
+    if not task.has_right_answers or len(np.unique(groups[is_large])) < 2:
+        reason = f"fewer than two groups have {MIN_GROUP_EXAMPLES} examples whose predictions are right or wrong"
+        return (table,), (), (f"By {subject.group_by}: no gap between groups is given, because {reason}.",)
+    predictions = zip(group_scores.answers, group_scores.examples, strict=True)
+    is_correct = np.array([task.error_row(*prediction) is None for prediction in predictions], float)
+    name = f"correct predictions, best minus worst {subject.group_by}"
+    gap, p = estimate_gap(name, is_correct[is_large], groups[is_large])
+    return (table,), (gap,), (f"By {subject.group_by}: permutation test of the gap between groups, p = {p:.3f}.",)
+
+
+def _wrong_predictions(subject: AuditSubject, group_scores: GroupScores) -> AuditTable | None:
+    """A few wrong predictions of each group."""
     rows = [
-        (value, one.name, f"{one.value:.3f}", "{:.3f} to {:.3f}".format(*score_interval(one)), f"{one.count:,}")
-        for value, one in group_scores.score_groups(task)
+        (group, subject.task.error_row(answer, example))
+        for group, answer, example in zip(group_scores.groups, group_scores.answers, group_scores.examples, strict=True)
     ]
-    grid = AuditTable(
-        f"Scores by {subject.group_by}", (subject.group_by, "score", "value", "95 % interval", "examples"), tuple(rows)
-    )
-    names, counts = np.unique(values, return_counts=True)
-    enough = np.isin(values, names[counts >= MIN_GROUP_EXAMPLES])
-    if not task.has_right_answers or len(np.unique(values[enough])) < 2:
-        note = f"by {subject.group_by}: fewer than two of its values have {MIN_GROUP_EXAMPLES} examples that are right or wrong; no gap is given."
-        return (grid,), (), (note,)
-    right = np.array(
-        [task.error_row(*pair) is None for pair in zip(group_scores.answers, group_scores.examples, strict=True)], float
-    )
-    figure, p = estimate_gap(f"right answers, best minus worst {subject.group_by}", right[enough], values[enough])
-    note = f"by {subject.group_by}: shuffled groups lie as far apart in {p:.1%} of the draws."
-    return (grid,), (figure,), (note,)
-
-
-def _wrong_answers(subject: AuditSubject, group_scores: GroupScores) -> AuditTable | None:
-    """A few wrong answers of each value."""
-    found = [
-        (value, subject.task.error_row(answer, example))
-        for value, answer, example in zip(group_scores.groups, group_scores.answers, group_scores.examples, strict=True)
+    wrong = [
+        (str(group), row.cells) for name in np.unique(group_scores.groups) for group, row in _first_wrong(rows, name)
     ]
-    kept = [(str(v), one.cells) for name in np.unique(group_scores.groups) for v, one in _first_wrong(found, name)]
-    heads = list(dict.fromkeys(head for _, row in kept for head in row))
-    rows = tuple((value, *(row.get(head, "") for head in heads)) for value, row in kept)
-    return AuditTable("Answers that are wrong", (subject.group_by, *heads), rows) if rows else None
+    columns = list(dict.fromkeys(column for _, cells in wrong for column in cells))
+    table = tuple((group, *(cells.get(column, "") for column in columns)) for group, cells in wrong)
+    return AuditTable("Wrong predictions", (subject.group_by, *columns), table) if table else None
 
 
-def _first_wrong(found: Sequence[tuple[str, Any]], name: str) -> list[tuple[str, Any]]:
-    return [(value, one) for value, one in found if value == name and one is not None][:MAX_WRONG_SHOWN]
+def _first_wrong(rows: Sequence[tuple[str, Any]], name: str) -> list[tuple[str, Any]]:
+    return [(group, row) for group, row in rows if group == name and row is not None][:MAX_WRONG_SHOWN]

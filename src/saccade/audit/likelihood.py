@@ -1,7 +1,7 @@
-"""How likely a language model finds a sentence: token by token for one that writes, behind masks for one that reads.
+"""Log-likelihoods of the tokens of a sentence under a causal or a masked language model.
 
-A reader has no likelihood of a sentence. Its pseudo-log-likelihood is the sum over tokens of how likely each is when it alone is
-hidden (Salazar et al. 2020, arXiv 1910.14659).
+A masked language model defines no likelihood of a sentence. Its pseudo-log-likelihood is the sum of the log-probabilities of the
+tokens, each computed with that token alone masked (Salazar et al. 2020, arXiv 1910.14659).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from saccade.models.model import Model
 from saccade.tasks.base import require_tokenizer
 from saccade.tasks.pretrain.packed_rows import require_mask_id, surrounding_ids
 
-MAX_BATCH_TOKENS = 8192  # at a time, padding counted
+MAX_BATCH_TOKENS = 8192  # per forward pass, padding included
 ProgressCallback = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """Ids, and the places whose likelihood is asked for; `hidden` are masked, where a reader is asked."""
+    """Token ids, the positions to score, and the positions to mask for a masked language model."""
 
     ids: tuple[int, ...]
     positions: tuple[int, ...]
@@ -30,7 +30,7 @@ class ScoredRow:
 
 
 def truncate_ids(ids: Sequence[int], model: Model) -> list[int]:
-    """What a model reads of a sentence: all, or its beginning."""
+    """Cut ids to the maximum length of a model."""
     return list(ids if model.max_positions is None else ids[: model.max_positions])
 
 
@@ -38,30 +38,30 @@ def truncate_ids(ids: Sequence[int], model: Model) -> list[int]:
 def causal_logprobs(
     model: Model, rows: Sequence[ScoredRow], on_progress: ProgressCallback = lambda done, of: None
 ) -> list[list[float]]:
-    """The log-likelihood of the token at each place, given all before it; there is none of the first."""
+    """The log-likelihood of the token at each position given all tokens before it; position 0 cannot be scored."""
     body = model.autoregressive_body
 
-    def ask(batch: Batch) -> Tensor:
+    def forward(batch: Batch) -> Tensor:
         state, first = body.start(batch)
         return body.hidden_states(first, state)
 
-    return _score_rows(model, rows, ask, body.head, on_progress, shift=1)
+    return _score_rows(model, rows, forward, body.head, on_progress, shift=1)
 
 
 @torch.inference_mode()
 def masked_logprobs(
     model: Model, rows: Sequence[ScoredRow], on_progress: ProgressCallback = lambda done, of: None
 ) -> list[list[float]]:
-    """The log-likelihood of the token at each place, where some places are masked."""
-    mask = require_mask_id(model)
-    masked = [ScoredRow(_mask_ids(row, mask), row.positions, row.masked_positions) for row in rows]
-    gold = [[row.ids[place] for place in row.positions] for row in rows]
+    """The log-likelihood of the token at each position, with the masked positions of each row masked."""
+    mask_id = require_mask_id(model)
+    masked = [ScoredRow(_mask_ids(row, mask_id), row.positions, row.masked_positions) for row in rows]
+    gold = [[row.ids[position] for position in row.positions] for row in rows]
     return _score_rows(model, masked, model.body, model.head, on_progress, gold=gold)
 
 
-def _mask_ids(row: ScoredRow, mask: int) -> tuple[int, ...]:
-    at = set(row.masked_positions)
-    return tuple(mask if i in at else id for i, id in enumerate(row.ids))
+def _mask_ids(row: ScoredRow, mask_id: int) -> tuple[int, ...]:
+    masked = set(row.masked_positions)
+    return tuple(mask_id if i in masked else id for i, id in enumerate(row.ids))
 
 
 def _score_rows(
@@ -74,29 +74,29 @@ def _score_rows(
     shift: int = 0,
     gold: Sequence[Sequence[int]] | None = None,
 ) -> list[list[float]]:
-    """Rows in batches of like length, the longest first; the vocabulary is scored at the places alone."""
+    """Score rows in batches of similar length, the longest first; the head is applied only at the scored positions."""
     out: list[list[float]] = [[] for _ in rows]
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids))
     device, done = next(model.parameters()).device, 0
     model.eval()
     while done < len(order):
-        some = order[done : done + max(1, MAX_BATCH_TOKENS // max(1, len(rows[order[done]].ids)))]
-        x = forward(Batch(Text.pad([list(rows[i].ids) for i in some])).to(device))
-        at = [(r, place - shift) for r, i in enumerate(some) for place in rows[i].positions]
-        words = [id for i in some for id in (gold[i] if gold else [rows[i].ids[place] for place in rows[i].positions])]
-        if at:
-            where = torch.tensor(at, device=x.device)
-            scores = head(x[where[:, 0], where[:, 1]]).float().log_softmax(-1)
-            found = iter(scores.gather(1, torch.tensor(words, device=x.device)[:, None])[:, 0].tolist())
-            for i in some:
-                out[i] = [next(found) for _ in rows[i].positions]
-        done += len(some)
+        batch = order[done : done + max(1, MAX_BATCH_TOKENS // max(1, len(rows[order[done]].ids)))]
+        x = forward(Batch(Text.pad([list(rows[i].ids) for i in batch])).to(device))
+        scored = [(r, position - shift) for r, i in enumerate(batch) for position in rows[i].positions]
+        targets = [id for i in batch for id in (gold[i] if gold else [rows[i].ids[p] for p in rows[i].positions])]
+        if scored:
+            index = torch.tensor(scored, device=x.device)
+            logprobs = head(x[index[:, 0], index[:, 1]]).float().log_softmax(-1)
+            values = iter(logprobs.gather(1, torch.tensor(targets, device=x.device)[:, None])[:, 0].tolist())
+            for i in batch:
+                out[i] = [next(values) for _ in rows[i].positions]
+        done += len(batch)
         on_progress(done, len(order))
     return out
 
 
 def prefix_ids(model: Model) -> list[int]:
-    """What stands before a sentence, so that its first token has something to follow: what the tokenizer puts there, or a new
-    line, which a model that learnt a running text has seen before sentences."""
+    """The ids before a sentence, so that its first token can be scored too: those that the tokenizer adds, or a newline,
+    which precedes sentences in plain training text."""
     tokenizer = require_tokenizer(model)
     return surrounding_ids(tokenizer)[0] or tokenizer.encode("\n", add_special_tokens=False).ids[:1]

@@ -105,9 +105,8 @@ def _page_blocks(block: CardBlock) -> list[Block]:
 
 
 def render_front_matter(values: dict[str, FrontMatterValue]) -> str:
-    """YAML front matter between two `---` lines. Values are written as JSON, which is valid YAML, so no other escaping is needed."""
+    """YAML front matter between two `---` lines. Values are written as JSON, which is valid YAML and needs no other escaping."""
     entries = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
-    lines = [
-        "".join(c if c.isprintable() else " " for c in entry) for entry in entries
-    ]  # YAML forbids control characters
+    # YAML forbids control characters
+    lines = ["".join(c if c.isprintable() else " " for c in entry) for entry in entries]
     return "\n".join(["---", *lines, "---", ""])

@@ -1,4 +1,4 @@
-"""What a run left in writing, brought together: settings, scores, cost, audits and statements; blanks stay blanks."""
+"""The records of a run for its model card: settings, scores, cost, audits and statements; what is missing stays empty."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ AUDIT_FILE, README_FILE = "audit.json", "README.md"
 
 @dataclass(frozen=True)
 class AuditFile:
-    """An audit.json: findings by suite, suites that could not run and why, and a comparison with an earlier model."""
+    """The content of audit.json: results by suite, suites that could not run with the reason, and a comparison."""
 
     suites: Mapping[str, AuditRecord] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -31,18 +31,18 @@ class AuditFile:
 
 @dataclass(frozen=True)
 class RunRecords:
-    """All that is known of one model; `directory` is the run, `model_directory` the one of its weights."""
+    """All records of a model; `directory` is the run, `model_directory` contains the weights."""
 
     directory: Path
     model_directory: Path
-    run: Run  # its settings, and how training ended
-    config: Mapping[str, Any]  # the model's own config.json
+    run: Run  # settings and results of training
+    config: Mapping[str, Any]  # config.json of the model
     statements: Statements
     weights_digest: str
     audits: Mapping[str, AuditRecord] = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)  # suites that apply and could not run, and why
-    cpu_seconds: float | None = None  # of CPU, in training
-    comparison: AuditComparison | None = None  # its figures beside those of an earlier model
+    missing: Mapping[str, str] = field(default_factory=dict)  # suites that apply but could not run, with the reason
+    cpu_seconds: float | None = None  # CPU time of the training steps
+    comparison: AuditComparison | None = None  # with the audit of an earlier model
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -54,8 +54,8 @@ class RunRecords:
 
     @property
     def scores(self) -> list[tuple[str, Score]]:
-        """How good it is, by split."""
-        return [(split, score) for split, found in self.run.scores.items() for score in found]
+        """The task scores, each with the name of its split."""
+        return [(split, score) for split, scores in self.run.scores.items() for score in scores]
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -63,26 +63,26 @@ class RunRecords:
 
 
 def find_model_directory(path: str | Path) -> tuple[Path, Path]:
-    """A run or a model directory, and where its weights are."""
+    """The directory of a run or a model, and the directory of its weights."""
     home = Path(path)
     if not home.is_dir():
         raise ModelError(
-            f"{path}: there is no such directory; a run or a directory with a model is needed. "
-            "saccade import writes a model of the hub down as a run."
+            f"{path}: no such directory; give a run or a model directory. "
+            "For a model of the hub, make a run with saccade import."
         )
     for model in (home, home / "model"):
         if (model / "config.json").is_file():
             return home, model
-    raise ModelError(f"{home}: has no model yet; the command that began this run goes on with it.")
+    raise ModelError(f"{home}: has no model yet, because training has not finished; run the same command to resume.")
 
 
 def find_task(path: str | Path) -> Task | None:
-    """What a model was made for; None for a body without a head, which others begin from."""
+    """The task of a model; None for a base model without a head."""
     return Run(find_model_directory(path)[0]).find_task()
 
 
 def open_records(path: str | Path) -> RunRecords:
-    """Everything that a directory says of its model."""
+    """Read all records in the directory of a run or a model."""
     home, model = find_model_directory(path)
     stored = read_audits(home / AUDIT_FILE)
     return RunRecords(
@@ -100,57 +100,55 @@ def open_records(path: str | Path) -> RunRecords:
 
 
 def write_audits(directory: Path, new: AuditFile) -> Path:
-    """audit.json: what was found now, beside what other suites found before."""
+    """Write new results to audit.json; the earlier results of other suites are kept."""
     path = directory / AUDIT_FILE
     before = read_audits(path)
-    suites = {name: one for name, one in before.suites.items() if name not in new.missing} | dict(new.suites)
-    missing = {name: why for name, why in before.missing.items() if name not in new.suites} | dict(new.missing)
-    told: dict[str, Any] = {
+    suites = {name: audit for name, audit in before.suites.items() if name not in new.missing} | dict(new.suites)
+    missing = {name: reason for name, reason in before.missing.items() if name not in new.suites} | dict(new.missing)
+    content: dict[str, Any] = {
         "format": 1,
         "suites": {
-            name: {"result": one.result.as_dict(), "fingerprint": asdict(one.fingerprint), "version": one.version}
-            for name, one in suites.items()
+            name: {"result": audit.result.as_dict(), "fingerprint": asdict(audit.fingerprint), "version": audit.version}
+            for name, audit in suites.items()
         },
         "not_run": missing,
     }
-    change = new.comparison
-    if change is None and before.comparison is not None and not before.comparison.suites & new.suites.keys():
-        change = before.comparison  # of figures that still stand
-    if change is not None:
-        told["comparison"] = change.as_dict()
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    beside.rename(path)
+    comparison = new.comparison
+    if comparison is None and before.comparison is not None and not before.comparison.suites & new.suites.keys():
+        comparison = before.comparison  # none of its suites was run again, so it is still valid
+    if comparison is not None:
+        content["comparison"] = comparison.as_dict()
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    temporary.rename(path)
     return path
 
 
 def read_audits(path: Path) -> AuditFile:
-    """What an audit.json holds; nothing where there is none."""
+    """Read audit.json; empty if there is no such file."""
     if not path.is_file():
         return AuditFile()
     raw = read_json(path)
     if raw.get("format") != 1 or not isinstance(raw.get("suites"), dict):
-        raise ModelError(f"{path}: is no audit that this version reads; remove it and run saccade audit again.")
+        raise ModelError(f"{path}: not an audit that this version can read; remove it and run saccade audit again.")
     suites = {
         name: AuditRecord(
-            SuiteResult.from_dict(one["result"]), Fingerprint.from_dict(one["fingerprint"]), one["version"]
+            SuiteResult.from_dict(audit["result"]), Fingerprint.from_dict(audit["fingerprint"]), audit["version"]
         )
-        for name, one in raw["suites"].items()
+        for name, audit in raw["suites"].items()
     }
-    change = raw.get("comparison")
-    return AuditFile(
-        suites, dict(raw.get("not_run", {})), None if change is None else AuditComparison.from_dict(change)
-    )
+    comparison = None if raw.get("comparison") is None else AuditComparison.from_dict(raw["comparison"])
+    return AuditFile(suites, dict(raw.get("not_run", {})), comparison)
 
 
 def _read_cpu_seconds(path: Path) -> float | None:
-    """The CPU seconds of all steps, where they were written down."""
+    """The CPU seconds of all training steps; None if they were not recorded."""
     if not path.is_file():
         return None
-    told: list[float] = []
+    seconds: list[float] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        with suppress(ValueError, RecursionError):  # the last line of a run that is being written, or a damaged one
+        with suppress(ValueError, RecursionError):  # a damaged line, or a last line that is still being written
             row = json.loads(line)
             cpu = row.get("cpu_seconds") if isinstance(row, dict) else None
-            told += [cpu] if isinstance(cpu, int | float) else []
-    return sum(told) if told else None
+            seconds += [cpu] if isinstance(cpu, int | float) else []
+    return sum(seconds) if seconds else None

@@ -1,4 +1,4 @@
-"""Invariants of attention, checked on any module: the tests, how a foreign module is called, and the report."""
+"""Tests of the invariants of attention on any module: the tests, the detection of how a module is called, and the report."""
 
 from saccade.checking.check import CheckReport, Finding, check
 

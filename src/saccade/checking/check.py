@@ -1,6 +1,6 @@
-"""Does an attention module keep its word? `check` tests the invariants on anybody's module, ours or not, and reports.
+"""`saccade.check`: test the invariants of attention (causality, padding, batch independence, ...) on any module, and report.
 
-What is tested stands in `invariants.py`; how a foreign module is called is found out in `signatures.py`.
+`invariants.py` has the tests; `signatures.py` detects how to call the module.
 """
 
 import inspect
@@ -25,7 +25,7 @@ PADDING_SIDES: dict[str, list[str]] = {"both": ["right", "left"], "right": ["rig
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of a report."""
+    """The result of one invariant."""
 
     name: str
     status: Status
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found; `print` it, ask `ok`, or hand `to_json()` to a machine."""
+    """The result of `check`: print it, test `ok`, or export it with `to_json()`."""
 
     module: str
     call_style: str
@@ -46,7 +46,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Nothing fails; what is info or not applicable is no failure."""
+        """Whether no invariant fails; `info` and `not applicable` are no failures."""
         return not self.failures
 
     @property
@@ -59,15 +59,14 @@ class CheckReport:
     def __str__(self) -> str:
         rows = [("invariant", "result", "deviation", "row, position", "finding")]
         for f in self.findings:
-            size = "" if f.deviation is None else f"{f.deviation:.1e}" if f.deviation else "0"
-            rows.append(
-                (f.name, f.status, size, "" if f.location is None else f"{f.location[0]}, {f.location[1]}", f.message)
-            )
-        wide = [max(len(row[i]) for row in rows) for i in range(4)]
-        lines = ["  ".join([*(row[i].ljust(wide[i]) for i in range(4)), row[4]]) for row in rows]
-        why = [f"{f.name}: {f.meaning} Common cause: {f.cause}" for f in self.failures]
-        verdict = f"{len(why)} of {len(self.findings)} fail." if why else "Nothing fails."
-        return "\n".join([f"{self.module}, called as {self.call_style}", "", *lines, "", verdict, *why])
+            deviation = "" if f.deviation is None else f"{f.deviation:.1e}" if f.deviation else "0"
+            location = "" if f.location is None else f"{f.location[0]}, {f.location[1]}"
+            rows.append((f.name, f.status, deviation, location, f.message))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = ["  ".join([*(row[i].ljust(widths[i]) for i in range(4)), row[4]]) for row in rows]
+        causes = [f"{f.name}: {f.meaning} Common cause: {f.cause}" for f in self.failures]
+        verdict = f"{len(causes)} of {len(self.findings)} invariants fail." if causes else "No invariant fails."
+        return "\n".join([f"{self.module}, called as {self.call_style}", "", *lines, "", verdict, *causes])
 
     def _repr_html_(self) -> str:
         rows = [(f.name, f.status, f.message) for f in self.findings]
@@ -77,7 +76,7 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, Any]:
         findings = [asdict(finding) for finding in self.findings]
-        for finding in findings:  # JSON knows no infinity; `message` tells that something is not finite
+        for finding in findings:  # JSON has no infinity; `message` says that a value is not finite
             if finding["deviation"] is not None and not math.isfinite(finding["deviation"]):
                 finding["deviation"] = None
         return {"module": self.module, "call_style": self.call_style, "ok": self.ok, "findings": findings}
@@ -96,7 +95,7 @@ def check(
     padding: Padding = "both",
     length: int = 11,
 ) -> CheckReport:
-    """Test what must be true of any attention module, on yours; here one whose causal triangle is one place too wide.
+    """Test the invariants of attention on any module; in this example the causal mask is off by one.
 
     >>> class Mean(nn.Module):
     ...     def forward(self, x):
@@ -115,55 +114,55 @@ def check(
     padding             not applicable                            no mask argument ...
     fully masked rows   not applicable                            no mask argument ...
     permutation         info            ...                       position-aware: ...
-    gradients           not applicable                            it has no parameter that learns
+    gradients           not applicable                            the module has no trainable parameters
     <BLANKLINE>
-    1 of 7 fail.
-    causality: An output that sees later tokens is trained on its own answer, and is lost when it has to write. ...
+    1 of 7 invariants fail.
+    causality: An output that depends on later tokens sees its target in training, and the model fails at generation. ...
 
-    It may take vectors f(x), tokens f(tokens), or f(q, k, v) with or without heads, and an argument that hides padding (the
-    names are in `signatures.MASK_ARGUMENTS`); what it takes is found by trying. Where that fails, say `vocab` or `width`
-    (with heads, of all together), or hand in `call(module, x, keep)`: x is (B, L) or (B, L, W), keep is (B, L) with True =
-    real, or None. `causal`: True and False are claims to be tested, None measures. `padding` names the sides on which you
-    pad. The module is in eval mode meanwhile; its modes, parameters, gradients and buffers, and torch's random state, are left as
-    they were.
+    The module may take vectors f(x), token ids f(tokens), or f(q, k, v) with or without heads, and a padding mask (the names
+    are in `signatures.MASK_ARGUMENTS`); its signature is detected by trial calls. If that fails, give `vocab` or `width` (of
+    all heads together), or `call(module, x, keep)`, where x is (B, L) or (B, L, W), and keep is (B, L) with True for real
+    tokens, or None. `causal` True or False is tested as a claim; None detects it. `padding` names the sides on which you pad.
+    The module is in eval mode during the check; afterwards its modes, parameters, gradients and buffers, and the random state
+    of torch, are restored.
     """
     if padding not in PADDING_SIDES:
-        raise UsageError(f"padding is one of {', '.join(PADDING_SIDES)}; got {padding!r}.")
+        raise UsageError(f"padding must be one of {', '.join(PADDING_SIDES)}; got {padding!r}.")
     if vocab is not None and (width is not None or vocab < 4):
         raise UsageError(f"Give vocab (4 or more) or width, not both; got vocab={vocab}, width={width}.")
     if length < 7:
-        raise UsageError(f"A length of 7 or more leaves room for padding; got {length}.")
+        raise UsageError(f"length must be 7 or more, to leave room for padding; got {length}.")
     with preserve_module(module), torch.no_grad():
         subject = make_subject(module, call=call, vocab=vocab, width=width, length=length)
-        way = subject.call
-        masked = way.mask is not None if isinstance(way, CallStyle) else padding != "none"
-        asked = Claims(causal, PADDING_SIDES[padding], masked)
-        findings = list(_run_invariants(subject, asked))
+        style = subject.call
+        takes_mask = style.mask is not None if isinstance(style, CallStyle) else padding != "none"
+        claims = Claims(causal, PADDING_SIDES[padding], takes_mask)
+        findings = list(_run_invariants(subject, claims))
     name = module.__name__ if inspect.isroutine(module) else type(module).__name__
-    return CheckReport(name, str(way) if isinstance(way, CallStyle) else "call given by the caller", findings)
+    return CheckReport(name, str(style) if isinstance(style, CallStyle) else "the given `call`", findings)
 
 
 def _run_invariants(subject: CheckSubject, claims: Claims) -> Iterator[Finding]:
-    repeats = True
+    is_repeatable = True
     for invariant in INVARIANTS:
-        if invariant.compares_calls and not repeats:
-            outcome = Outcome("not applicable", "cannot be measured in a module that does not repeat itself")
+        if invariant.compares_calls and not is_repeatable:
+            outcome = Outcome("not applicable", "cannot be tested, because the outputs are not repeatable")
         else:
             try:
                 outcome = invariant.test(subject, claims)
-            except Exception as error:  # a foreign module may raise anything; that it does is the finding
-                said = (str(error).splitlines() or [""])[0]
-                outcome = Outcome("fails", f"the call raised {type(error).__name__}: {said}")
-        repeats = repeats and not (invariant.test is check_repeatability and outcome.status == "fails")
+            except Exception as error:  # the module may raise any exception, which is then the result
+                message = (str(error).splitlines() or [""])[0]
+                outcome = Outcome("fails", f"the call raised {type(error).__name__}: {message}")
+        is_repeatable = is_repeatable and not (invariant.test is check_repeatability and outcome.status == "fails")
         yield Finding(invariant.name, **vars(outcome), meaning=invariant.meaning, cause=invariant.cause)
 
 
 @contextmanager
 def preserve_module(module: Any) -> Iterator[None]:
-    """Eval mode inside; afterwards modes, buffers and torch's random state are what they were."""
-    parts = list(module.modules()) if isinstance(module, nn.Module) else []
-    modes = [part.training for part in parts]
-    buffers = [(part, name, b, b.clone()) for part in parts for name, b in part._buffers.items() if b is not None]
+    """Run in eval mode; afterwards restore modes, buffers and the random state of torch."""
+    modules = list(module.modules()) if isinstance(module, nn.Module) else []
+    modes = [m.training for m in modules]
+    buffers = [(m, name, b, b.clone()) for m in modules for name, b in m._buffers.items() if b is not None]
     tensors = [*module.parameters(), *module.buffers()] if isinstance(module, nn.Module) else []
     with torch.random.fork_rng(devices={tensor.device for tensor in tensors if tensor.is_cuda}):
         try:
@@ -171,8 +170,8 @@ def preserve_module(module: Any) -> Iterator[None]:
                 module.eval()
             yield
         finally:
-            for part, mode in zip(parts, modes, strict=True):
-                part.training = mode
+            for m, mode in zip(modules, modes, strict=True):
+                m.training = mode
             with torch.no_grad():
-                for part, name, buffer, was in buffers:
-                    part._buffers[name] = buffer.copy_(was)
+                for m, name, buffer, saved in buffers:
+                    m._buffers[name] = buffer.copy_(saved)

@@ -1,4 +1,4 @@
-"""What a model is built to see before it reads a word: the barcode of its positions, and who may look at whom."""
+"""Maps of the architecture of a model, without any input: its position encodings and its attention patterns."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -11,41 +11,43 @@ from saccade.parts.position import Position
 from saccade.parts.stack import Stack
 from saccade.render.plot import Heatmap
 
-DEFAULT_POSITIONS_SHOWN = 48  # positions that are drawn
+DEFAULT_POSITIONS_SHOWN = 48
 
 T = TypeVar("T")
 
 
 def build_architecture_maps(model: Model, position_count: int = DEFAULT_POSITIONS_SHOWN) -> list[Heatmap]:
-    """Two maps for each stack of layers: what its scheme makes of each position, and which keys a query may look at."""
-    found = [(name, stack) for name, stack in model.body.named_modules() if isinstance(stack, Stack)]
-    if not found:
-        raise ModelError(f"{model.family.name} has no stack of layers; its order is that of its steps.")
-    panels = []
-    for name, stack in found:
-        where = f"{name}: " if len(found) > 1 else ""
+    """Two kinds of maps for each stack of layers: its position encodings, and the keys to which each query may attend."""
+    stacks = [(name, stack) for name, stack in model.body.named_modules() if isinstance(stack, Stack)]
+    if not stacks:
+        raise ModelError(
+            f"{model.family.name} has no stack of layers, so it has no position encodings and no patterns."
+        )
+    heatmaps = []
+    for name, stack in stacks:
+        prefix = f"{name}: " if len(stacks) > 1 else ""
         for scheme, layers in _group_layers([stack.position.for_layer(number) for number in range(len(stack.layers))]):
             if type(scheme) is Position:
                 continue
-            code = scheme.to_matrix(min(position_count, scheme.max_positions or position_count)).float().cpu()
-            said = f"{where}{type(scheme).__name__.lower()} positions{layers}"
-            most = float(
-                code.abs().quantile(0.99)
-            )  # a few numbers of a learned table may be far larger than all others
-            panels.append(Heatmap(said, code, "position", "column", signed=bool((code < 0).any()), vmax=most or None))
-        at = torch.arange(position_count)
+            encodings = scheme.to_matrix(min(position_count, scheme.max_positions or position_count)).float().cpu()
+            title = f"{prefix}{type(scheme).__name__.lower()} positions{layers}"
+            signed = bool((encodings < 0).any())
+            vmax = float(
+                encodings.abs().quantile(0.99)
+            )  # a few values of a learned table can be far larger than all others
+            heatmaps.append(Heatmap(title, encodings, "position", "column", signed=signed, vmax=vmax or None))
+        positions = torch.arange(position_count)
         for pattern, layers in _group_layers(stack.patterns):
-            seen = pattern.allows(at[:, None], at[None, :])
-            while seen.dim() > 2:
-                seen = seen[0]  # of several heads, the first
-            panels.append(
-                Heatmap(f"{where}who may look at whom{layers}", seen.expand(position_count, position_count).float())
-            )
-    return panels
+            allowed = pattern.allows(positions[:, None], positions[None, :])
+            while allowed.dim() > 2:
+                allowed = allowed[0]  # the first of several heads
+            matrix = allowed.expand(position_count, position_count).float()
+            heatmaps.append(Heatmap(f"{prefix}attention pattern{layers}", matrix))
+    return heatmaps
 
 
 def _group_layers(values: Sequence[T]) -> list[tuple[T, str]]:
-    """Each value once, and which layers have it where they differ: ", layers 0, 1, 3"."""
-    found = {one: [number for number, other in enumerate(values) if other == one] for one in values}
-    several = len(found) > 1
-    return [(one, f", layers {', '.join(map(str, numbers))}" if several else "") for one, numbers in found.items()]
+    """Each value once, with its layers such as ", layers 0, 1, 3"; "" if all layers have the same value."""
+    groups = {value: [number for number, other in enumerate(values) if other == value] for value in values}
+    differ = len(groups) > 1
+    return [(value, f", layers {', '.join(map(str, layers))}" if differ else "") for value, layers in groups.items()]

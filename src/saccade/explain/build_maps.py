@@ -102,7 +102,7 @@ def _fit_axes(module: WatchedModule, weights: Tensor, key_index: Tensor | None, 
 def _merge_global_branch(
     maps: list[AttentionMap], global_positions: Sequence[int], queries: Sequence[int] | None
 ) -> list[AttentionMap]:
-    """Merge Longformer's local and global attention: the local rows of global tokens are empty, so the global rows replace them."""
+    """Merge local and global attention of Longformer: the local rows of global tokens are empty, and replaced."""
     merged: list[AttentionMap] = []
     for m in maps:
         local = (

@@ -72,7 +72,7 @@ def look(
 
 def look_at(
     look_input: LookInput,
-    selection: Selection = Selection(),
+    selection: Selection = Selection(),  # noqa: B008 - frozen
     decoding: GenerationConfig = GenerationConfig(),  # noqa: B008 - frozen
 ) -> AttentionMaps:
     """Collect the attention maps of a model for an input that `make_input` has prepared."""

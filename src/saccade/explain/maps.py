@@ -165,7 +165,7 @@ class AttentionMap:
         return self._as_maps().plot()
 
     def save(self, path: str | Path) -> Path:
-        """Write the map in the format of the file suffix, as `AttentionMaps.save`: `head.png`, `head.html`, `head.safetensors`."""
+        """Save the map in the format of the file suffix, as `AttentionMaps.save`: `head.png`, `head.html`, `head.safetensors`."""
         return self._as_maps().save(path)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -247,7 +247,7 @@ class AttentionMaps:
         heads: Sequence[int] | None = None,
         queries: Sequence[int] | None = None,
     ) -> "AttentionMaps":
-        """Select maps by kind, side and layer, and heads and queries of them; layers count from 0 on each side, -1 is the last."""
+        """Select maps by kind, side and layer, and heads and queries of them; layers are numbered from 0 on each side."""
         selected = [m for m in self.maps if kind in (None, m.kind) and side in (None, m.side)]
         if layers is not None:
             selected = [m for m in selected if m.layer in _resolve_layers(layers, selected, m)]

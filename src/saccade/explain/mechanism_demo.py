@@ -1,5 +1,6 @@
-"""One mechanism shown on the same small scene as all others: tokens on a spiral, so that near ones are alike and far ones meet
-again. Its weights, and the pattern of who looks at whom, with the future open and hidden."""
+"""A demo of an attention mechanism on example tokens on a spiral: its weights, and which of them are nonzero, for each pattern.
+
+Neighbors on the spiral are similar, and so are tokens one turn apart."""
 
 from dataclasses import dataclass
 
@@ -16,25 +17,25 @@ DEMO_WIDTH, DEMO_HEADS = 16, 2
 
 @dataclass
 class MechanismDemo:
-    """What a mechanism does with the scene: weights (K, K) of its first head, by name of the pattern."""
+    """The weights of the first head of a mechanism on the example tokens, (K, K), by name of the pattern."""
 
     entry: MechanismEntry
     weights: dict[str, Tensor]
 
     def to_text(self) -> str:
-        """The drawings as characters: weights above, and below them who looks at whom."""
+        """Plots in characters: the weights above, and below them which weights are nonzero."""
         weights = {f"weights, {name}": ascii_heatmap(w, low=0.0) for name, w in self.weights.items()}
-        pattern = {f"who looks at whom, {name}": _render_dots(w) for name, w in self.weights.items()}
+        pattern = {f"nonzero weights, {name}": _render_dots(w) for name, w in self.weights.items()}
         return f"{_join_side_by_side(weights)}\n\n{_join_side_by_side(pattern)}"
 
     def to_heatmaps(self) -> list[Heatmap]:
-        """The drawings as panels of a picture: weights, and where they are not zero."""
-        panels = []
+        """Heat maps of the weights, and of which weights are nonzero."""
+        heatmaps = []
         for name, weights in self.weights.items():
             signed = bool((weights < 0).any())
-            panels.append(Heatmap(f"weights, {name}", weights, signed=signed))
-            panels.append(Heatmap(f"who looks at whom, {name}", (weights != 0).float()))
-        return panels
+            heatmaps.append(Heatmap(f"weights, {name}", weights, signed=signed))
+            heatmaps.append(Heatmap(f"nonzero weights, {name}", (weights != 0).float()))
+        return heatmaps
 
 
 def _render_dots(weights: Tensor) -> str:
@@ -57,7 +58,7 @@ def make_spiral_tokens(size: int) -> Tensor:
 
 
 def run_mechanism_demo(name: str, size: int = 24) -> MechanismDemo:
-    """Run one mechanism on the scene, with the future open, and hidden where it can hide it."""
+    """Run a mechanism on the example tokens, with the full pattern and, if it supports it, the causal one."""
     entry = get_mechanism(name)
     x = make_spiral_tokens(size)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Attention over a picture: what was looked at stays bright, the rest goes dark; one view for each word or head."""
+"""Attention overlays on an image: attended cells are bright, the others dark; one overlay for each word or head."""
 
 from dataclasses import dataclass
 
@@ -8,73 +8,75 @@ from torch import Tensor
 
 from saccade.explain.maps import AttentionMap, AttentionMaps
 
-MIN_BRIGHTNESS = 0.15  # how bright the least looked-at cell stays
-MAX_ADDED_BRIGHTNESS = 60  # brightness that the most looked-at cell gains
-OVERLAY_PIXELS = 168  # pixels of a view
-MAX_OVERLAYS = 40  # views
+MIN_BRIGHTNESS = 0.15  # brightness of a cell with weight 0
+MAX_ADDED_BRIGHTNESS = 60  # added to the pixels of the cell with the largest weight
+OVERLAY_PIXELS = 168  # longer side of an overlay
+MAX_OVERLAYS = 40
 
 
 @dataclass(frozen=True)
 class ImageOverlay:
-    """A picture under one row of weights, and what the row is."""
+    """An image with one row of weights laid over it, and the name of that row."""
 
     name: str
     image: Image.Image
 
 
 def render_overlays(attention_maps: AttentionMaps) -> list[ImageOverlay]:
-    """Of a writer, what each word looked at; of a reader, what each head of the last layer looked at for the whole picture.
+    """Overlays for each generated word, or for each head of the last layer if the model is an encoder.
 
-    All views have one scale, which ends at the largest weight of any of them, so that they can be compared.
+    All overlays share a scale, which ends at the largest weight of any of them, so that they can be compared.
     """
-    found = _select_overlay_weights(attention_maps)
-    if found is None or attention_maps.image is None:
+    selected = _select_overlay_weights(attention_maps)
+    if selected is None or attention_maps.image is None:
         return []
-    seen, names, rows = found
-    top = _max_cell_weight(seen, rows)
+    attention_map, names, rows = selected
+    vmax = _max_cell_weight(attention_map, rows)
     return [
-        ImageOverlay(name, render_overlay(attention_maps.image, row, seen, vmax=top))
+        ImageOverlay(name, render_overlay(attention_maps.image, row, attention_map, vmax=vmax))
         for name, row in zip(names, rows, strict=True)
     ]
 
 
 def describe_brightness(attention_maps: AttentionMaps) -> str:
-    """What the brightness of the views stands for, in a sentence."""
-    found = _select_overlay_weights(attention_maps)
-    top = 0.0 if found is None else _max_cell_weight(found[0], found[2])
-    return f"Brightness is weight: the darkest stands for 0, the brightest for {top:.3g}, the largest weight of all these views."
+    """The brightness scale of the overlays, as a sentence."""
+    selected = _select_overlay_weights(attention_maps)
+    vmax = 0.0 if selected is None else _max_cell_weight(selected[0], selected[2])
+    return (
+        f"Brightness shows the attention weight: the darkest is 0, the brightest is {vmax:.3g}, the largest weight in all images."
+    )
 
 
 def _select_overlay_weights(attention_maps: AttentionMaps) -> tuple[AttentionMap, list[str], Tensor] | None:
-    """The map that is laid over the picture, with the name of each view and its row of weights, (views, K)."""
+    """The map that is laid over the image, with the name and the row of weights of each overlay, (overlays, K)."""
     by_word = [m for m in attention_maps.maps if m.kind == "image" and m.key.grid is not None]
     if by_word:
-        seen = by_word[-1]
-        return seen, [name.strip() or name for name in seen.query_names[:MAX_OVERLAYS]], seen.mean[:MAX_OVERLAYS]
-    whole = [
+        last = by_word[-1]
+        return last, [name.strip() or name for name in last.query_names[:MAX_OVERLAYS]], last.mean[:MAX_OVERLAYS]
+    by_head = [
         m
         for m in attention_maps.maps
         if m.key.kind == "cells" and m.key.grid is not None and m.kind == "self" and m.side == ""
     ]
-    if not whole:
+    if not by_head:
         return None
-    seen = whole[-1]
-    return seen, [seen.head_name(i) for i in range(len(seen.heads))][:MAX_OVERLAYS], seen.to_dense()[:MAX_OVERLAYS, 0]
+    last = by_head[-1]
+    return last, [last.head_name(i) for i in range(len(last.heads))][:MAX_OVERLAYS], last.to_dense()[:MAX_OVERLAYS, 0]
 
 
 def _max_cell_weight(attention_map: AttentionMap, rows: Tensor) -> float:
-    assert attention_map.key.grid is not None, "only cells can be laid over a picture"
+    assert attention_map.key.grid is not None, "only cells can be laid over an image"
     return float(rows[:, -attention_map.key.grid[0] * attention_map.key.grid[1] :].max())
 
 
 def render_overlay(
     image: np.ndarray, weights: Tensor, attention_map: AttentionMap, *, vmax: float | None = None
 ) -> Image.Image:
-    """One row of weights as light on the picture, every cell as bright as its weight and none between; `top` is the brightest.
+    """Lay one row of weights over an image: the brightness of a cell is its weight, and `vmax` is the brightest.
 
-    The page draws the same by the same formula (viewer/image.js).
+    The web viewer uses the same formula (viewer/image.js).
     """
-    assert attention_map.key.grid is not None, "only cells can be laid over a picture"
+    assert attention_map.key.grid is not None, "only cells can be laid over an image"
     rows, columns = attention_map.key.grid
     light = weights[-rows * columns :].reshape(rows, columns).float().numpy()
     light = light / max(float(light.max()) if vmax is None else vmax, 1e-9)
@@ -84,7 +86,7 @@ def render_overlay(
     base = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image[..., :3]).convert("RGB")
     shine = Image.fromarray(light.clip(0, 1).astype(np.float32)).resize(size, Image.Resampling.NEAREST)
     mask = MIN_BRIGHTNESS + (1 - MIN_BRIGHTNESS) * np.asarray(shine, dtype=np.float32)[..., None]
-    # a dark ground would hide where the light falls, so some of the light is added, too
+    # some brightness is also added, because scaling alone would not show on a dark image
     lit = np.asarray(base.resize(size, Image.Resampling.NEAREST), dtype=np.float32) * mask + MAX_ADDED_BRIGHTNESS * (
         mask - MIN_BRIGHTNESS
     )

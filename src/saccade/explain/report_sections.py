@@ -17,7 +17,9 @@ FAITHFULNESS_NOTE = (
     "changes when the attended tokens are removed than when random tokens are removed. Both are about 0 for a map that points at "
     "random tokens, and at most 1."
 )
-IMPORTANCE_NOTE = "The drop of the score when a head is switched off, with a 95 % bootstrap interval. Above 0, the head helps the model."
+IMPORTANCE_NOTE = (
+    "The drop of the score when a head is switched off, with a 95 % bootstrap interval. Above 0, the head is useful."
+)
 
 
 def make_faithfulness_section(results: Sequence[Faithfulness]) -> list[Section]:

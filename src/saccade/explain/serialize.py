@@ -1,4 +1,4 @@
-"""Attention maps as data: a file of safetensors with all names as JSON in its header (no pickle), and a table of weights."""
+"""Serialization of attention maps: a safetensors file with all names as JSON in its header (no pickle), or a table of weights."""
 
 import json
 from pathlib import Path
@@ -15,39 +15,39 @@ from saccade.explain.axis import Axis, Token
 from saccade.explain.maps import AttentionMap, AttentionMaps
 
 FILE_FORMAT = "saccade attention-maps 1"
-MAX_TABLE_ROWS = 2**25  # weights in a table: some 2 GB
+MAX_TABLE_ROWS = 2**25  # most weights in a table: about 2 GB
 TABLE_COLUMNS = ("side", "layer", "kind", "head", "query_position", "query", "key_position", "key", "weight")
 MAP_FIELDS = ("name", "kind", "side", "layer")
 
 
 def make_columns(attention_maps: AttentionMaps) -> dict[str, np.ndarray]:
-    """All weights as columns of a table, with a row for each: map by map, head by head, query by query."""
-    rows = sum(one.weights.numel() for one in attention_maps.maps)
+    """All weights as columns of a table, with one row per weight: map by map, head by head, query by query."""
+    rows = sum(m.weights.numel() for m in attention_maps.maps)
     if rows > MAX_TABLE_ROWS:
         raise UsageError(
-            f"A table of all weights would have {rows:,} rows; choose layers, heads or queries, or keep fewer."
+            f"The table would have {rows:,} rows; choose layers, heads or queries, or keep fewer weights with `reduce`."
         )
-    parts = [_make_map_columns(one) for one in attention_maps.maps]
+    parts = [_make_map_columns(m) for m in attention_maps.maps]
     return {name: np.concatenate([part[name] for part in parts]) if parts else np.array([]) for name in TABLE_COLUMNS}
 
 
-def _make_map_columns(one: AttentionMap) -> dict[str, np.ndarray]:
-    heads, queries, keys = one.weights.shape
-    index = torch.arange(keys).expand(one.weights.shape) if one.key_index is None else one.key_index
+def _make_map_columns(m: AttentionMap) -> dict[str, np.ndarray]:
+    heads, queries, keys = m.weights.shape
+    index = torch.arange(keys).expand(m.weights.shape) if m.key_index is None else m.key_index
     key_position, query_position = index.flatten().numpy(), np.tile(np.repeat(np.arange(queries), keys), heads)
-    constants = {"side": one.side, "layer": one.layer, "kind": one.kind}
+    constants = {"side": m.side, "layer": m.layer, "kind": m.kind}
     return {name: np.full(len(key_position), value) for name, value in constants.items()} | {
-        "head": np.repeat(np.array(one.gates or one.heads), queries * keys),
+        "head": np.repeat(np.array(m.gates or m.heads), queries * keys),
         "query_position": query_position,
-        "query": np.array(one.query_names, dtype=object)[query_position],
+        "query": np.array(m.query_names, dtype=object)[query_position],
         "key_position": key_position,
-        "key": np.array(one.key_names, dtype=object)[key_position],
-        "weight": one.weights.flatten().numpy(),
+        "key": np.array(m.key_names, dtype=object)[key_position],
+        "weight": m.weights.flatten().numpy(),
     }
 
 
 def make_data_frame(attention_maps: AttentionMaps) -> Any:
-    """The columns as a pandas DataFrame, where that package is installed."""
+    """The columns as a pandas DataFrame."""
     try:
         import pandas  # type: ignore[import-not-found]  # an optional package
     except ImportError:
@@ -57,24 +57,24 @@ def make_data_frame(attention_maps: AttentionMaps) -> Any:
 
 
 def save_maps(attention_maps: AttentionMaps, path: Path) -> Path:
-    """Write looks; axes that several maps share are written once."""
+    """Save attention maps to a file; axes that several maps share are stored once."""
     tensors: dict[str, Tensor] = {}
     axes: list[Axis] = []
     maps = []
-    for number, one in enumerate(attention_maps.maps):
-        tensors[f"{number}.weights"] = one.weights.to(torch.float16).contiguous()
-        if one.value_norms is not None:
-            tensors[f"{number}.value_norms"] = one.value_norms.contiguous()
-        if one.key_index is not None:
-            tensors[f"{number}.key_index"] = one.key_index.to(torch.int32).contiguous()
-        sides = [_axis_index(axes, axis) for axis in (one.query, one.key)]
+    for number, m in enumerate(attention_maps.maps):
+        tensors[f"{number}.weights"] = m.weights.to(torch.float16).contiguous()
+        if m.value_norms is not None:
+            tensors[f"{number}.value_norms"] = m.value_norms.contiguous()
+        if m.key_index is not None:
+            tensors[f"{number}.key_index"] = m.key_index.to(torch.int32).contiguous()
+        map_axes = [_axis_index(axes, axis) for axis in (m.query, m.key)]
         maps.append(
-            {name: getattr(one, name) for name in MAP_FIELDS}
-            | {"heads": one.heads, "gates": one.gates, "axes": sides, "pooled": one.pooled}
+            {name: getattr(m, name) for name in MAP_FIELDS}
+            | {"heads": m.heads, "gates": m.gates, "axes": map_axes, "pooled": m.pooled}
         )
     if attention_maps.image is not None:
         tensors["image"] = torch.from_numpy(np.ascontiguousarray(attention_maps.image))
-    said = {
+    header = {
         "model": attention_maps.model,
         "texts": attention_maps.texts,
         "answer": attention_maps.answer,
@@ -90,7 +90,7 @@ def save_maps(attention_maps: AttentionMaps, path: Path) -> Path:
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, path, {"format": FILE_FORMAT, "attention_maps": json.dumps(said, ensure_ascii=False)})
+    save_file(tensors, path, {"format": FILE_FORMAT, "attention_maps": json.dumps(header, ensure_ascii=False)})
     return path
 
 
@@ -101,24 +101,23 @@ def _axis_index(axes: list[Axis], axis: Axis) -> int:
 
 
 def load_maps(path: Path) -> AttentionMaps:
-    """Read looks; a file of another kind is refused by name."""
+    """Load attention maps from a file that `save_maps` wrote."""
     try:
         with safe_open(path, "pt") as file:
-            said = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
-        raise ModelError(f"{path} holds no looks ({error}); `AttentionMaps.save` writes such a file.") from None
-    if said.get("format") != FILE_FORMAT:
-        raise ModelError(
-            f"{path} holds {said.get('format', 'something else')!r}, and {FILE_FORMAT!r} is needed; save it again."
-        )
-    raw = json.loads(said["attention_maps"])
-    axes = [_parse_axis(one) for one in raw["axes"]]
-    maps = tuple(_parse_map(one, number, axes, tensors) for number, one in enumerate(raw["maps"]))
+        raise ModelError(f"{path} has no attention maps ({error}); `AttentionMaps.save` writes such a file.") from None
+    file_format = metadata.get("format", "unknown")
+    if file_format != FILE_FORMAT:
+        raise ModelError(f"{path} has the format {file_format!r}, expected {FILE_FORMAT!r}; save it again.")
+    raw = json.loads(metadata["attention_maps"])
+    axes = [_parse_axis(axis) for axis in raw["axes"]]
+    maps = tuple(_parse_map(raw_map, number, axes, tensors) for number, raw_map in enumerate(raw["maps"]))
     image = tensors["image"].numpy() if "image" in tensors else None
-    known = ("no_answer_reason", "truncated_at", "max_output_tokens", "truncated_input_tokens")
-    more = {name: raw[name] for name in known if name in raw}
-    return AttentionMaps(raw["model"], maps, tuple(raw["texts"]), raw["answer"], raw["generated_text"], image, **more)
+    optional = ("no_answer_reason", "truncated_at", "max_output_tokens", "truncated_input_tokens")
+    fields = {name: raw[name] for name in optional if name in raw}
+    return AttentionMaps(raw["model"], maps, tuple(raw["texts"]), raw["answer"], raw["generated_text"], image, **fields)
 
 
 def _parse_axis(raw: dict[str, Any]) -> Axis:
@@ -127,20 +126,20 @@ def _parse_axis(raw: dict[str, Any]) -> Axis:
 
 
 def _parse_map(raw: dict[str, Any], number: int, axes: list[Axis], tensors: dict[str, Tensor]) -> AttentionMap:
-    query, key = (axes[place] for place in raw["axes"])
-    weights, at = tensors[f"{number}.weights"].float(), tensors.get(f"{number}.key_index")
-    shape = (len(raw["heads"]), len(query), len(key) if at is None else weights.size(-1))
+    query, key = (axes[index] for index in raw["axes"])
+    weights, key_index = tensors[f"{number}.weights"].float(), tensors.get(f"{number}.key_index")
+    shape = (len(raw["heads"]), len(query), len(key) if key_index is None else weights.size(-1))
     if tuple(weights.shape) != shape:
-        raise ModelError(
-            f"Map {number} has weights {tuple(weights.shape)} where its names make {shape}; save it again."
-        )
-    kept = {name: raw[name] for name in MAP_FIELDS}
-    places = None if at is None else at.long()
-    more = {
-        "key_index": places,
-        "value_norms": tensors.get(f"{number}.value_norms"),
-        "pooled": raw.get("pooled", False),
-    }
+        got = f"Map {number} has weights of shape {tuple(weights.shape)}"
+        raise ModelError(f"{got}, but its heads and axes need {shape}; save it again.")
     return AttentionMap(
-        **kept, heads=tuple(raw["heads"]), weights=weights, query=query, key=key, gates=tuple(raw["gates"]), **more
+        **{name: raw[name] for name in MAP_FIELDS},
+        heads=tuple(raw["heads"]),
+        weights=weights,
+        query=query,
+        key=key,
+        key_index=None if key_index is None else key_index.long(),
+        gates=tuple(raw["gates"]),
+        value_norms=tensors.get(f"{number}.value_norms"),
+        pooled=raw.get("pooled", False),
     )

@@ -1,4 +1,4 @@
-"""Looks told in lines and in JSON: the answer, each head in a word with its strongest links, and what else was asked."""
+"""Summaries of attention maps as lines of text and as JSON: the prediction, each head with its label and its largest weights."""
 
 import json
 from collections.abc import Sequence
@@ -10,48 +10,43 @@ from saccade.explain.maps import ATTENTION_KINDS, AttentionMap, AttentionMaps
 from saccade.explain.word_alignment import Alignment
 from saccade.render.svg import display_width, format_token
 
-MAX_HEADS_SHOWN = 40  # heads in a summary
-MAX_TOKEN_COLUMNS = 14  # columns of a token
+MAX_HEADS_SHOWN = 40
+MAX_TOKEN_COLUMNS = 14
 
 
 def format_summary(attention_maps: AttentionMaps) -> list[str]:
-    """The answer, and a line for each head: what it does, and its strongest links."""
-    said = [
-        f"answer: {attention_maps.answer}"
-        if attention_maps.answer
-        else f"no answer: {attention_maps.no_answer_reason or 'none was given'}"
-    ]
-    said += format_truncations(attention_maps)
+    """The prediction, and a line for each head: its label and its largest weights."""
     lines = [
-        _format_head(seen, place, head)
-        for seen in attention_maps.maps
-        if seen.kind in ATTENTION_KINDS
-        for place, head in enumerate(compute_map_head_stats(seen))
+        f"prediction: {attention_maps.answer}"
+        if attention_maps.answer
+        else f"no prediction: {attention_maps.no_answer_reason or 'the reason is unknown'}"
     ]
-    said += lines[-MAX_HEADS_SHOWN:] if len(lines) > MAX_HEADS_SHOWN else lines
-    if len(lines) > MAX_HEADS_SHOWN:
-        said.insert(
-            len(said) - MAX_HEADS_SHOWN,
-            f"the last {MAX_HEADS_SHOWN} of {len(lines)} heads; --layer and --head choose others, --json has all",
+    lines += format_truncations(attention_maps)
+    heads = [
+        _format_head(m, index, head)
+        for m in attention_maps.maps
+        if m.kind in ATTENTION_KINDS
+        for index, head in enumerate(compute_map_head_stats(m))
+    ]
+    if len(heads) > MAX_HEADS_SHOWN:
+        lines.append(
+            f"the last {MAX_HEADS_SHOWN} of {len(heads)} heads; --layer and --head choose others, --json has all"
         )
-    return said + [_format_gates_or_channels(seen) for seen in attention_maps.maps if seen.kind in ("gate", "channel")]
+    lines += heads[-MAX_HEADS_SHOWN:]
+    return lines + [_format_gates_or_channels(m) for m in attention_maps.maps if m.kind in ("gate", "channel")]
 
 
 def format_truncations(attention_maps: AttentionMaps) -> list[str]:
-    """What was left out of the text that was read or written, a line each; nothing where all of it is there."""
+    """A line if the input was truncated, and a line if the output was; empty if neither was."""
     lines = []
-    if attention_maps.truncated_input_tokens:
-        tokens = "token was" if attention_maps.truncated_input_tokens == 1 else "tokens were"
-        lines.append(
-            f"cut: the text is longer than the model can read, so its last {attention_maps.truncated_input_tokens:,} {tokens} not read"
-        )
+    if count := attention_maps.truncated_input_tokens:
+        tokens = "token was" if count == 1 else "tokens were"
+        lines.append(f"truncated: the input is longer than the model allows; its last {count:,} {tokens} not read")
     if attention_maps.truncated_at is not None:
-        full = (
-            attention_maps.max_output_tokens is not None
-            and attention_maps.truncated_at >= attention_maps.max_output_tokens
-        )
-        cure = "the most that the model has room for" if full else "--max-new-tokens sets how many it may write"
-        lines.append(f"cut at {attention_maps.truncated_at} tokens: the text did not end by itself; {cure}")
+        limit = attention_maps.max_output_tokens
+        is_full = limit is not None and attention_maps.truncated_at >= limit
+        reason = "the maximum length of the model" if is_full else "--max-new-tokens sets the limit"
+        lines.append(f"truncated: generation stopped after {attention_maps.truncated_at} tokens; {reason}")
     return lines
 
 
@@ -65,29 +60,20 @@ def _format_head(attention_map: AttentionMap, head_index: int, head: HeadStats) 
 
 
 def _format_gates_or_channels(attention_map: AttentionMap) -> str:
-    """Gates and channels in the mean."""
-    parts = (
-        [f"{attention_map.head_name(i)} {attention_map.weights[i].mean():.2f}" for i in range(len(attention_map.heads))]
-        if attention_map.gates
-        else []
-    )
-    if not parts:
-        parts = [
-            f"{attention_map.weights.size(-1)} channels, {attention_map.weights.min():.2f} to {attention_map.weights.max():.2f}"
-        ]
-    return (
-        f"{attention_map.title:<34}open in the mean: {', '.join(parts)}"
-        if attention_map.gates
-        else f"{attention_map.title:<34}{parts[0]}"
-    )
+    """The mean of each gate, or the range of the channel weights."""
+    weights = attention_map.weights
+    if attention_map.gates:
+        means = (f"{attention_map.head_name(i)} {weights[i].mean():.2f}" for i in range(len(attention_map.heads)))
+        return f"{attention_map.title:<34}mean activation: {', '.join(means)}"
+    return f"{attention_map.title:<34}{weights.size(-1)} channels, {weights.min():.2f} to {weights.max():.2f}"
 
 
 def to_json(attention_maps: AttentionMaps, alignment: Alignment | None, faithfulness: list[Faithfulness]) -> str:
     axes = {}
-    for seen in attention_maps.maps:
-        axes.setdefault(seen.query.kind, _tokens_to_json(seen.query.tokens))
-        axes.setdefault(seen.key.kind, _tokens_to_json(seen.key.tokens))
-    said = {
+    for m in attention_maps.maps:
+        axes.setdefault(m.query.kind, _tokens_to_json(m.query.tokens))
+        axes.setdefault(m.key.kind, _tokens_to_json(m.key.tokens))
+    content = {
         "model": attention_maps.model,
         "answer": attention_maps.answer,
         "generated_text": attention_maps.generated_text,
@@ -99,15 +85,19 @@ def to_json(attention_maps: AttentionMaps, alignment: Alignment | None, faithful
         "heads": [_head_to_json(head) for head in compute_head_stats(attention_maps)],
     }
     if alignment is not None:
-        said["alignment"] = {"pharaoh": alignment.to_pharaoh(), "source": alignment.source, "target": alignment.target}
+        content["alignment"] = {
+            "pharaoh": alignment.to_pharaoh(),
+            "source": alignment.source,
+            "target": alignment.target,
+        }
     if faithfulness:
-        said["faithfulness"] = [vars(one) | {"label": one.label} for one in faithfulness]
-    return json.dumps(said, ensure_ascii=False)
+        content["faithfulness"] = [vars(one) | {"label": one.label} for one in faithfulness]
+    return json.dumps(content, ensure_ascii=False)
 
 
 def _head_to_json(head: HeadStats) -> dict[str, object]:
-    """A head as JSON can hold it: what is no number is null."""
-    where: dict[str, object] = {
+    """The statistics of a head; nan becomes null."""
+    location: dict[str, object] = {
         "side": head.side,
         "layer": head.layer,
         "kind": head.kind,
@@ -115,7 +105,7 @@ def _head_to_json(head: HeadStats) -> dict[str, object]:
         "label": head.label,
     }
     numbers: dict[str, object] = {key: None if value != value else value for key, value in vars(head.metrics).items()}
-    return where | numbers
+    return location | numbers
 
 
 def _tokens_to_json(tokens: Sequence[Token]) -> list[dict[str, object]]:
@@ -126,7 +116,7 @@ def _tokens_to_json(tokens: Sequence[Token]) -> list[dict[str, object]]:
 
 
 def format_extra_lines(alignment: Alignment | None, faithfulness: list[Faithfulness]) -> list[str]:
-    """What else was asked, in lines."""
+    """The faithfulness of each head and the word alignment, as lines."""
     lines = [str(one) for one in faithfulness]
     if alignment is not None:
         pairs = ", ".join(f"{alignment.source[s]} → {alignment.target[t]}" for s, t in sorted(alignment.links))

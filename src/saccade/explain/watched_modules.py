@@ -1,4 +1,4 @@
-"""Where each watchable module of a model stands, as its family declares it, and what its rows and columns are."""
+"""The watchable modules of a model, with side, layer and kind as the family declares them, and the axes of their weights."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,22 @@ from saccade.attention.watch import watchable_modules
 from saccade.explain.axis import Axis, make_numbered_axis
 from saccade.models.model import Model
 
-GLOBAL_BRANCH = ".far."  # Longformer's second look, of the marked tokens alone
+GLOBAL_BRANCH = ".far."  # global attention of Longformer, from the global tokens alone
 
 
 @dataclass(frozen=True)
 class MapAxes:
-    """What there is to look from and at: what is read, what the writing side is given, and what it writes."""
+    """The axes that maps of a model can have: its input, the input of its decoder, and its output."""
 
     input_axis: Axis
     decoder_input_axis: Axis | None = None
     output_axis: Axis | None = None
-    global_positions: tuple[int, ...] = (0,)  # tokens of the input that look at all
+    global_positions: tuple[int, ...] = (0,)  # input tokens with global attention
 
 
 @dataclass(frozen=True)
 class WatchedModule:
-    """One module: its kind, side and layer, and the axes of its weights; the key axis of gates is known when they are seen."""
+    """A watchable module with its kind, side, layer and axes; the key axis of gates is empty until their weights are known."""
 
     name: str
     kind: str
@@ -32,28 +32,23 @@ class WatchedModule:
     query: Axis
     key: Axis
     gates: tuple[str, ...] = ()
-    can_select_queries: bool = (
-        False  # the attention of a layer, which is asked once for all rows, so that rows can be chosen
-    )
+    can_select_queries: bool = False  # True if the module is called once for all rows, so that rows can be selected
 
 
 def list_watched_modules(model: Model, map_axes: MapAxes) -> list[WatchedModule]:
-    """Every module that can be watched; a layer counts from 0 on its side."""
-    found: list[WatchedModule] = []
-    known = watchable_modules(model)
-    for name, module in known.items():
-        if any(name.startswith(f"{other}.") for other in known):
-            continue  # seen with what holds it
+    """All modules that can be watched; layers are numbered from 0 on each side."""
+    watched: list[WatchedModule] = []
+    modules = watchable_modules(model)
+    for name, module in modules.items():
+        if any(name.startswith(f"{other}.") for other in modules):
+            continue  # watched with its parent
         kind, (side, number, inside) = _map_kind(module, name, map_axes), locate_module(model, name)
-        before = [place for place in found if (place.kind, place.side) == (kind, side)]
-        layer = len(before) if number is None else number
-        stacked = inside.startswith(("attention.", "across.")) and GLOBAL_BRANCH not in name
-        found.append(
-            WatchedModule(
-                name, kind, side, layer, *_choose_axes(kind, side, name, map_axes), _gate_names(module), stacked
-            )
-        )
-    return found
+        previous = [other for other in watched if (other.kind, other.side) == (kind, side)]
+        layer = len(previous) if number is None else number
+        can_select = inside.startswith(("attention.", "across.")) and GLOBAL_BRANCH not in name
+        query, key = _choose_axes(kind, side, name, map_axes)
+        watched.append(WatchedModule(name, kind, side, layer, query, key, _gate_names(module), can_select))
+    return watched
 
 
 def _map_kind(module: nn.Module, name: str, map_axes: MapAxes) -> str:
@@ -70,7 +65,7 @@ def _map_kind(module: nn.Module, name: str, map_axes: MapAxes) -> str:
 
 
 def locate_module(model: Model, name: str) -> tuple[str, int | None, str]:
-    """The side that a module is on, the number of its layer there, and its path within the layer, as the family declares them."""
+    """The side of a module, the number of its layer, and its path within the layer, as the family declares them."""
     path, capabilities = name.removeprefix("body."), model.capabilities
     number, inside = capabilities.layer_of(path) or (None, "")
     return capabilities.side_of(path), number, inside
@@ -82,15 +77,15 @@ def _choose_axes(kind: str, side: str, name: str, map_axes: MapAxes) -> tuple[Ax
     if map_axes.input_axis.kind == "points":
         return map_axes.input_axis, make_numbered_axis("points", 0)
     if kind in ("cross", "image"):
-        assert map_axes.output_axis is not None, "who looks across writes"
+        assert map_axes.output_axis is not None, "a model with cross-attention has an output"
         return map_axes.output_axis, map_axes.input_axis
-    looking = map_axes.input_axis
+    axis = map_axes.input_axis
     if side == "decoder" or (not side and map_axes.decoder_input_axis is not None):
-        assert map_axes.decoder_input_axis is not None, "who writes is given something"
-        looking = map_axes.decoder_input_axis
+        assert map_axes.decoder_input_axis is not None, "a decoder has an input"
+        axis = map_axes.decoder_input_axis
     if kind == "gate":
-        return looking, make_numbered_axis("units", 0)
-    return looking.select(map_axes.global_positions) if GLOBAL_BRANCH in name else looking, looking
+        return axis, make_numbered_axis("units", 0)
+    return axis.select(map_axes.global_positions) if GLOBAL_BRANCH in name else axis, axis
 
 
 def _gate_names(module: nn.Module) -> tuple[str, ...]:

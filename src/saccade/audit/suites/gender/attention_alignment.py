@@ -1,4 +1,4 @@
-"""Word alignments of a translator's own attention, where it has one that can be trusted."""
+"""Word alignments by the cross-attention of the translation model, if they are accurate enough."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,26 +9,24 @@ from saccade.explain.look import look
 from saccade.explain.word_alignment import align_words
 from saccade.models.model import Model
 
-MAX_ALIGNMENT_ERROR = (
-    0.1  # attention that misses more of the nouns that the lexicon knows is not believed about the others
-)
+MAX_ALIGNMENT_ERROR = 0.1  # attention is not used if it misses more of the nouns that the lexicon knows
 
 
 def align_by_attention(
     model: Model, texts: Sequence[tuple[str, str]], on_progress: Callable[[int, int | None], None]
 ) -> list[str] | None:
-    """Pharaoh's links of each source and translation; None where the model does not look from one to the other."""
-    found = []
+    """Word alignments of all sources and translations in Pharaoh format; None if the model has no cross-attention."""
+    links = []
     for number, (source, target) in enumerate(texts, 1):
         if not target.strip():
-            found.append("")
+            links.append("")
             continue
         try:
-            found.append(align_words(look(model, (source, target))).to_pharaoh())
+            links.append(align_words(look(model, (source, target))).to_pharaoh())
         except ValueError:
             return None
         on_progress(number, len(texts))
-    return found
+    return links
 
 
 def read_genders_with_fallback(
@@ -37,13 +35,13 @@ def read_genders_with_fallback(
     translations: Sequence[str],
     links: Sequence[str] | None,
 ) -> tuple[list[GenderReading], str]:
-    """The genders, by attention's links if they can be trusted and by statistics if not, and a sentence that says which."""
+    """The genders by the attention links if these are accurate, else by statistical alignment, and a note on the method."""
     if links is None:
-        return read_genders(sentences, translations, language), "Words are aligned by statistics over the sentences."
+        return read_genders(sentences, translations, language), "Words are aligned statistically (IBM model 1)."
     readings = read_genders(sentences, translations, language, links)
-    told = [one.alignment_agrees for one in readings if one.alignment_agrees is not None]
-    missed = told.count(False) / max(1, len(told))
-    if missed <= MAX_ALIGNMENT_ERROR:
-        return readings, "Words are aligned by the model's attention."
-    said = f"Attention points elsewhere for {missed:.0%} of the nouns, so words are aligned by statistics."
-    return read_genders(sentences, translations, language), said
+    agreement = [reading.alignment_agrees for reading in readings if reading.alignment_agrees is not None]
+    error = agreement.count(False) / max(1, len(agreement))
+    if error <= MAX_ALIGNMENT_ERROR:
+        return readings, "Words are aligned by the attention of the model."
+    note = f"Words are aligned statistically (IBM model 1), because attention misses {error:.0%} of the nouns."
+    return read_genders(sentences, translations, language), note

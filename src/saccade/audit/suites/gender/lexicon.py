@@ -1,4 +1,4 @@
-"""What a language says of gender: its articles, adjectives and endings, and how it calls occupations; read from words/*.toml."""
+"""The gender lexicon of a language: articles, adjectives, endings and words for occupations, read from words/*.toml."""
 
 import re
 import tomllib
@@ -12,15 +12,13 @@ from saccade.errors import UsageError
 from saccade.suggest import suggest
 
 Gender = Literal["male", "female", "neutral"]
-NounKind = Literal[
-    "male", "female", "neutral", "both", "declined"
-]  # both: the article decides; declined: like an adjective
+# both: the article decides; declined: like an adjective
+NounKind = Literal["male", "female", "neutral", "both", "declined"]
 
 LANGUAGES = {"de": "German", "fr": "French", "pt": "Portuguese", "es": "Spanish"}
 WORD_PATTERN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*'?|\d+|[^\w\s]")
-INFLECTION_ENDINGS: Mapping[
-    str, Mapping[str, tuple[str, ...]]
-] = {  # endings that a form may have without another meaning
+# endings of inflected forms, by language and kind of noun
+INFLECTION_ENDINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "de": {
         "male": ("", "s", "es", "n", "en", "ens"),
         "female": ("", "nen"),
@@ -32,17 +30,17 @@ INFLECTION_ENDINGS: Mapping[
 
 
 def split_words_with_offsets(text: str) -> list[tuple[str, int]]:
-    """The words and signs of a text with their places; what an apostrophe cuts off is a word.
+    """The words and punctuation marks of a text with their offsets; an elided article is a separate word.
 
     >>> split_words_with_offsets("L'analyste dit-elle.")
     [("L'", 0), ('analyste', 2), ('dit-elle', 11), ('.', 19)]
     """
-    return [(found.group(), found.start()) for found in WORD_PATTERN.finditer(text.replace("’", "'"))]
+    return [(match.group(), match.start()) for match in WORD_PATTERN.finditer(text.replace("’", "'"))]
 
 
 @dataclass(frozen=True)
 class NounForm:
-    """One way to call somebody: of which kind it is and which occupations it may stand for."""
+    """A noun for a person: its kind, and the occupations that it can translate."""
 
     kind: NounKind
     occupations: frozenset[str]
@@ -50,7 +48,7 @@ class NounForm:
 
 @dataclass(frozen=True)
 class PersonSpan:
-    """Words of a translation that call somebody."""
+    """The words of a translation that name a person."""
 
     start: int
     stop: int
@@ -59,62 +57,61 @@ class PersonSpan:
 
 @dataclass(frozen=True)
 class GenderLexicon:
-    """A language's words for people, and the small words around them."""
+    """The nouns for people in a language, with articles, adjectives and endings."""
 
     code: str
-    articles: Mapping[str, str]  # word to male, female or both
+    articles: Mapping[str, str]  # from word to male, female or both
     adjectives: Mapping[str, str]
-    stop_words: frozenset[str]  # no noun, or none of a person
-    non_person_endings: tuple[str, ...]  # endings of nouns that name no person
-    gender_endings: tuple[tuple[str, NounKind], ...]  # of nouns that the lexicon does not know, the longest first
+    stop_words: frozenset[str]  # words that never name a person
+    non_person_endings: tuple[str, ...]  # endings of nouns for things
+    gender_endings: tuple[tuple[str, NounKind], ...]  # endings of unknown nouns, the longest first
     forms: Mapping[tuple[str, ...], NounForm]
     max_form_words: int
 
     def find_people(self, words: Sequence[str]) -> Iterator[PersonSpan]:
-        """Where people are named: from the left, the longest form first."""
-        low = [word.lower() for word in words]
-        at = 0
-        while at < len(low):
-            for length in range(min(self.max_form_words, len(low) - at), 0, -1):
-                form = self.find_form(tuple(low[at : at + length]))
-                if form is not None and (self.can_be_noun(words[at]) or form.kind == "neutral"):
-                    yield PersonSpan(at, at + length, form)
-                    at += length - 1
+        """Find the nouns for people from left to right, the longest form first."""
+        lower = [word.lower() for word in words]
+        start = 0
+        while start < len(lower):
+            for length in range(min(self.max_form_words, len(lower) - start), 0, -1):
+                form = self.find_form(tuple(lower[start : start + length]))
+                if form is not None and (self.can_be_noun(words[start]) or form.kind == "neutral"):
+                    yield PersonSpan(start, start + length, form)
+                    start += length - 1
                     break
-            at += 1
+            start += 1
 
     def find_form(self, words: tuple[str, ...]) -> NounForm | None:
-        """What the lexicon says of some words; of a German compound that it does not know, what it says of its end.
+        """The entry of a noun; for an unknown German compound, the entry of its last part.
 
         >>> load_lexicon("de").find_form(("rechtsberaterin",)) == load_lexicon("de").find_form(("beraterin",))
         True
         """
-        found = self.forms.get(words)
-        if found is None and self.code == "de" and len(words) == 1:
-            ends = (words[0][at:] for at in range(3, len(words[0]) - 4))
-            found = next((self.forms[(end,)] for end in ends if (end,) in self.forms), None)
-        return found
+        form = self.forms.get(words)
+        if form is None and self.code == "de" and len(words) == 1:
+            suffixes = (words[0][i:] for i in range(3, len(words[0]) - 4))
+            form = next((self.forms[(suffix,)] for suffix in suffixes if (suffix,) in self.forms), None)
+        return form
 
     def can_be_noun(self, word: str) -> bool:
-        """Whether a word can be a noun by its looks."""
-        low = word.lower()
-        if not word[0].isalpha() or low in self.stop_words or low in self.articles or low in self.adjectives:
+        """Whether a word can be a noun for a person, by its form alone."""
+        lower = word.lower()
+        if not word[0].isalpha() or lower in self.stop_words or lower in self.articles or lower in self.adjectives:
             return False
-        if low.endswith(self.non_person_endings) and (low,) not in self.forms:
+        if lower.endswith(self.non_person_endings) and (lower,) not in self.forms:
             return False
         return self.code != "de" or word[0].isupper()
 
     def guess_kind(self, word: str) -> NounKind | None:
-        """What the ending of an unknown noun says."""
-        low = word.lower()
-        return next(
-            (kind for ending, kind in self.gender_endings if low.endswith(ending) and len(low) > len(ending) + 1), None
-        )
+        """The kind of an unknown noun by its ending; None if the ending shows none."""
+        lower = word.lower()
+        matches = (kind for end, kind in self.gender_endings if lower.endswith(end) and len(lower) > len(end) + 1)
+        return next(matches, None)
 
 
 @lru_cache
 def load_lexicon(code: str) -> GenderLexicon:
-    """One of LANGUAGES, read from its file.
+    """Load the lexicon of one of LANGUAGES.
 
     >>> load_lexicon("fr").forms[("boulangère",)].kind, sorted(load_lexicon("fr").forms[("boulangère",)].occupations)
     ('female', ['baker'])
@@ -122,13 +119,13 @@ def load_lexicon(code: str) -> GenderLexicon:
     if code not in LANGUAGES:
         known = ", ".join(f"{short} ({name})" for short, name in LANGUAGES.items())
         raise UsageError(
-            f"The gender of nouns can be read in {known}; got {code!r}. {suggest(code, list(LANGUAGES))} "
-            "A further language is one file of words beside these."
+            f"The gender of nouns is supported in {known}; got {code!r}. {suggest(code, list(LANGUAGES))} "
+            "To add a language, write a word file next to those."
         )
     raw = read_word_file(f"{code}.toml")
     articles = dict.fromkeys(raw.get("articles", raw.get("articles_both", "")).split(), "both")
     articles |= {w: kind for kind in ("male", "female") for w in raw.get(f"articles_{kind}", "").split()}
-    adjectives = {word: kind for said in raw["adjectives"].get("forms", []) for word, kind in expand_entry(said)}
+    adjectives = {word: kind for entry in raw["adjectives"].get("forms", []) for word, kind in expand_entry(entry)}
     keys: list[tuple[str, NounKind]] = [
         ("male_endings", "male"),
         ("female_endings", "female"),
@@ -149,12 +146,12 @@ def load_lexicon(code: str) -> GenderLexicon:
 
 
 def read_word_file(name: str) -> dict[str, Any]:
-    """A file of words, as it lies beside this one."""
+    """Read a file of the directory words."""
     return tomllib.loads((resources.files("saccade.audit.suites.gender") / "words" / name).read_text(encoding="utf-8"))
 
 
 def expand_entry(entry: str) -> list[tuple[str, NounKind]]:
-    """The forms that one entry of a file stands for; its first lines explain the notation.
+    """The forms of an entry of a word file; its first lines explain the notation.
 
     >>> expand_entry("Koch|Köchin"), expand_entry("vend/eur/euse")
     ([('Koch', 'male'), ('Köchin', 'female')], [('vendeur', 'male'), ('vendeuse', 'female')])
@@ -168,37 +165,35 @@ def expand_entry(entry: str) -> list[tuple[str, NounKind]]:
     if "|" in entry:
         male, female = entry.split("|")
     elif "/" in entry:
-        stem, *ends = entry.split("/")
-        tail = ""
-        if " " in ends[-1]:
-            ends[-1], _, tail = ends[-1].partition(" ")
-        male, female = (f"{stem}{end} {tail}".strip() for end in (ends if len(ends) == 2 else ("", *ends)))
+        stem, *endings = entry.split("/")
+        rest = ""
+        if " " in endings[-1]:
+            endings[-1], _, rest = endings[-1].partition(" ")
+        male, female = (f"{stem}{end} {rest}".strip() for end in (endings if len(endings) == 2 else ("", *endings)))
     else:
         return [(entry, "both")]
-    both: list[tuple[str, NounKind]] = [(male, "male"), (female, "female")]
-    return [(word, kind) for word, kind in both if word]
+    forms: list[tuple[str, NounKind]] = [(male, "male"), (female, "female")]
+    return [(word, kind) for word, kind in forms if word]
 
 
 def _inflect_forms(
-    occupations: Mapping[str, Sequence[str]], inflected: Mapping[str, tuple[str, ...]]
+    occupations: Mapping[str, Sequence[str]], endings: Mapping[str, tuple[str, ...]]
 ) -> dict[Any, NounForm]:
-    """Every inflected form; a form that several entries have stands for the occupations of all of them."""
+    """All inflected forms; a form of several entries translates the occupations of all of them."""
     forms: dict[tuple[str, ...], NounForm] = {}
     for occupation, entries in occupations.items():
-        for word, kind in (part for said in entries for part in expand_entry(said)):
-            for ending in inflected.get(kind, ("",)):
-                key = tuple(found.lower() for found, _ in split_words_with_offsets(word + ending))
-                before = forms.get(key)
-                if before is not None:
-                    named = before.occupations | {occupation}
-                    forms[key] = NounForm(
-                        before.kind if ending or kind == before.kind else _merge_kinds(before.kind, kind), named
-                    )
-                else:
+        for word, kind in (form for entry in entries for form in expand_entry(entry)):
+            for ending in endings.get(kind, ("",)):
+                key = tuple(part.lower() for part, _ in split_words_with_offsets(word + ending))
+                known = forms.get(key)
+                if known is None:
                     forms[key] = NounForm(kind, frozenset([occupation]))
+                    continue
+                merged = known.kind if ending or kind == known.kind else _merge_kinds(known.kind, kind)
+                forms[key] = NounForm(merged, known.occupations | {occupation})
     return forms
 
 
-def _merge_kinds(one: NounKind, other: NounKind) -> NounKind:
-    """Two entries with the same word: what one leaves to the article, both do."""
-    return "both" if "both" in (one, other) else other
+def _merge_kinds(first: NounKind, second: NounKind) -> NounKind:
+    """The kind of a word with two entries: if the article decides in one of them, it does in both."""
+    return "both" if "both" in (first, second) else second

@@ -1,4 +1,4 @@
-"""Where a translation names the person of a sentence: by the lexicon, by word alignment where that is silent, or nowhere."""
+"""Locate the person of a sentence in its translation, by the lexicon or by word alignment, and read the gender of the noun."""
 
 import re
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from saccade.audit.suites.gender.sentences import OccupationSentence
 from saccade.errors import DataError
 from saccade.explain.word_alignment import parse_pharaoh
 
-MIN_ALIGNMENT_PROBABILITY = 0.15  # how much two words have to choose each other, where the lexicon knows neither
+MIN_ALIGNMENT_PROBABILITY = 0.15  # threshold for nouns that the lexicon does not know
 
 NounSource = Literal["lexicon", "alignment", "not_found"]
 
 
 @dataclass(frozen=True)
 class GenderReading:
-    """What a translation makes of a person: the noun, its gender, and how the noun was found."""
+    """How a translation names the person: the noun, its gender, and how the noun was found."""
 
     sentence: OccupationSentence
     translation: str
@@ -41,46 +41,46 @@ def read_genders(
     language: GenderLexicon,
     links: Sequence[str] | None = None,
 ) -> list[GenderReading]:
-    """The gender that each translation gives to its person.
+    """The gender of the person in each translation.
 
-    `links` are word alignments in Pharaoh's format, "0-0 1-2", between words as spaces part them, such as a model's attention
-    gives; without them the sentences are aligned by what they themselves teach.
+    `links` are word alignments in Pharaoh format, "0-0 1-2", between words separated by spaces, for example by the attention of
+    the model; without them the sentences are aligned by IBM model 1.
     """
     if len(sentences) != len(translations):
         raise DataError(
-            f"{len(sentences):,} sentences and {len(translations):,} translations", hint="give one translation for each"
+            f"{len(sentences):,} sentences and {len(translations):,} translations",
+            hint="give one translation per sentence",
         )
     sources = [[word for word, _ in split_words_with_offsets(sentence.text)] for sentence in sentences]
     targets = [[word for word, _ in split_words_with_offsets(text)] for text in translations]
     if links is None:
         tables = align(list(zip(sources, targets, strict=True)), lexicon_pairs(language))
     else:
-        given = zip(sentences, translations, links, strict=True)
-        tables = [pharaoh_to_table(line, sentence.text, text) for sentence, text, line in given]
+        aligned = zip(sentences, translations, links, strict=True)
+        tables = [pharaoh_to_table(line, sentence.text, text) for sentence, text, line in aligned]
     rows = zip(sentences, translations, sources, targets, tables, strict=True)
     return [_read_gender(language, *row) for row in rows]
 
 
 def lexicon_pairs(language: GenderLexicon) -> list[tuple[list[str], list[str]]]:
-    """The lexicon as pairs to learn an alignment from."""
-    return [
-        ([name], [form[0]]) for form, said in language.forms.items() for name in said.occupations if " " not in name
-    ]
+    """The lexicon as word pairs, to train the alignment on."""
+    forms = language.forms.items()
+    return [([name], [words[0]]) for words, form in forms for name in form.occupations if " " not in name]
 
 
 def pharaoh_to_table(line: str, source: str, target: str) -> np.ndarray:
-    """Links between words as spaces part them, as a table over `words_of` both texts."""
-    homes = [_token_numbers(text) for text in (source, target)]
-    table = np.zeros([len(home) for home in homes])
-    for one, other in parse_pharaoh(line):
-        table[np.ix_([home == one for home in homes[0]], [home == other for home in homes[1]])] = 1.0
+    """Links between words separated by spaces, as a table over the words of `split_words_with_offsets`, (S, T)."""
+    source_tokens, target_tokens = (_token_numbers(text) for text in (source, target))
+    table = np.zeros((len(source_tokens), len(target_tokens)))
+    for i, j in parse_pharaoh(line):
+        table[np.ix_([token == i for token in source_tokens], [token == j for token in target_tokens])] = 1.0
     return table
 
 
 def _token_numbers(text: str) -> list[int]:
-    """Of each word of `words_of`, the number of the stretch between spaces in which it stands."""
-    starts = np.array([found.start() for found in re.finditer(r"\S+", text)])
-    return [int(np.searchsorted(starts, at, side="right")) - 1 for _, at in split_words_with_offsets(text)]
+    """For each word of `split_words_with_offsets`, the index of the space-separated token that contains it."""
+    starts = np.array([match.start() for match in re.finditer(r"\S+", text)])
+    return [int(np.searchsorted(starts, start, side="right")) - 1 for _, start in split_words_with_offsets(text)]
 
 
 def _read_gender(
@@ -91,23 +91,22 @@ def _read_gender(
     target: list[str],
     table: np.ndarray,
 ) -> GenderReading:
-    last = sentence.position + len(sentence.occupation.split())
-    mine = table[sentence.position : last].max(0) if table.size else np.zeros(len(target))
+    end = sentence.position + len(sentence.occupation.split())
+    alignment = table[sentence.position : end].max(0) if table.size else np.zeros(len(target))
     spans = list(language.find_people(target))
-    named = _find_span(spans, sentence.occupation, source, sentence.position, mine, table, language)
-    free = np.array(
-        [language.can_be_noun(word) and has_article(language, target, at) for at, word in enumerate(target)], bool
-    )
-    for span in spans:  # words that name somebody else
+    match = _find_span(spans, sentence.occupation, source, sentence.position, alignment, table)
+    candidates = [language.can_be_noun(word) and has_article(language, target, i) for i, word in enumerate(target)]
+    is_candidate = np.array(candidates, bool)
+    for span in spans:  # exclude words that name another person
         if sentence.occupation not in span.form.occupations:
-            free[span.start : span.stop] = False
-    best = int((mine * free).argmax()) if free.any() else -1
-    if named is not None:
-        gender = phrase_gender(language, target, named.start, named.form.kind)
-        noun = " ".join(target[named.start : named.stop])
-        agreed = None if not mine.any() else named.start <= int(mine.argmax()) < named.stop
-        return GenderReading(sentence, text, noun, gender, "lexicon", agreed)
-    if best >= 0 and mine[best] >= MIN_ALIGNMENT_PROBABILITY:
+            is_candidate[span.start : span.stop] = False
+    best = int((alignment * is_candidate).argmax()) if is_candidate.any() else -1
+    if match is not None:
+        gender = phrase_gender(language, target, match.start, match.form.kind)
+        noun = " ".join(target[match.start : match.stop])
+        agrees = None if not alignment.any() else match.start <= int(alignment.argmax()) < match.stop
+        return GenderReading(sentence, text, noun, gender, "lexicon", agrees)
+    if best >= 0 and alignment[best] >= MIN_ALIGNMENT_PROBABILITY:
         form = language.find_form((target[best].lower(),))
         gender = phrase_gender(language, target, best, form.kind if form else None)
         return GenderReading(sentence, text, target[best], gender, "alignment")
@@ -121,17 +120,16 @@ def _find_span(
     position: int,
     alignment: np.ndarray,
     table: np.ndarray,
-    language: GenderLexicon,
 ) -> PersonSpan | None:
-    """The span that the lexicon gives to the occupation; of several, and of one that others may claim, the aligned one."""
-    fitting = [span for span in spans if occupation in span.form.occupations]
-    if len(fitting) > 1:
-        return max(fitting, key=lambda span: alignment[span.start])
-    if not fitting:
+    """The span of the occupation by the lexicon; if several spans or several people match, the alignment decides."""
+    matches = [span for span in spans if occupation in span.form.occupations]
+    if len(matches) > 1:
+        return max(matches, key=lambda span: alignment[span.start])
+    if not matches:
         return None
-    (span,) = fitting
-    for rival, word in enumerate(source):
-        known = rival != position and word != occupation and word in span.form.occupations
-        if known and not any(word in other.form.occupations for other in spans if other is not span):
-            return span if alignment[span.start] >= table[rival, span.start] else None
+    (span,) = matches
+    for other_position, word in enumerate(source):
+        is_rival = other_position != position and word != occupation and word in span.form.occupations
+        if is_rival and not any(word in other.form.occupations for other in spans if other is not span):
+            return span if alignment[span.start] >= table[other_position, span.start] else None
     return span

@@ -1,6 +1,6 @@
-"""How fair the genders of translations are: accuracy, and the gaps between him and her and between stereotype and its opposite.
+"""Metrics of gender bias in translation: accuracy, and gaps between men and women and between pro- and anti-stereotypical.
 
-Stanovsky et al. 2019 (arXiv 1906.00591). What shows no gender and what was not found counts as wrong, as it does there.
+Stanovsky et al. 2019 (arXiv 1906.00591). As in the paper, a noun without gender and a person that is not found count as wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,39 +14,43 @@ from saccade.audit.suites.gender.sentences import load_women_percentages
 from saccade.metrics.score import ratio
 
 GENDERS = ("male", "female")
-COLUMNS = ("sentences", "right, of him (95 %)", "right, of her (95 %)")
+COLUMNS = ("sentences", "accuracy, men (95 % CI)", "accuracy, women (95 % CI)")
 
 
 def estimate_gender_bias(readings: Sequence[GenderReading]) -> tuple[Estimate, ...]:
-    """Accuracy, F1 of men less that of women, the stereotype's mean F1 less its opposite's, and what could not be read.
+    """Accuracy, the gap in F1 between men and women and between pro- and anti-stereotypical, and the readings without a gender.
 
-    Accuracy is read against what somebody gets who always writes the masculine.
+    The baseline of the accuracy is that of always generating the masculine.
     """
-    male = sum(one.sentence.gender == "male" for one in readings) / len(readings)
+    male_fraction = sum(one.sentence.gender == "male" for one in readings) / len(readings)
     sides = np.concatenate([_count_outcomes(readings, side) for side in ("pro", "anti")], axis=1)
-    found = [
-        estimate_fraction("accuracy", [one.is_right for one in readings], baseline=male),
+    estimates = [
+        estimate_fraction("accuracy", [one.is_right for one in readings], baseline=male_fraction),
         estimate_from_sums("male - female (F1)", _gender_gap, _count_outcomes(readings), baseline=0.0),
-        estimate_from_sums("stereotype - opposite (F1)", _stereotype_gap, sides, baseline=0.0),
-        estimate_fraction("not found", [one.gender is None for one in readings]),
+        estimate_from_sums("pro-stereotypical - anti-stereotypical (F1)", _stereotype_gap, sides, baseline=0.0),
+        estimate_fraction("person not found", [one.gender is None for one in readings]),
         estimate_fraction("no gender shown", [one.gender == "neutral" for one in readings]),
     ]
-    told = [not one.alignment_agrees for one in readings if one.alignment_agrees is not None]
-    return (*found, estimate_fraction("alignment against lexicon", told)) if told else tuple(found)
+    disagreements = [not one.alignment_agrees for one in readings if one.alignment_agrees is not None]
+    if disagreements:
+        estimates.append(estimate_fraction("alignment error on lexicon nouns", disagreements))
+    return tuple(estimates)
 
 
 def _count_outcomes(readings: Sequence[GenderReading], side: str = "") -> np.ndarray:
-    """Of each reading, for him and for her: right, in the sentence, and in the translation, where it is on that side."""
+    """For each reading and gender: true positive, gold, predicted; all zero if the sentence is not on the given side."""
     rows = []
     for one in readings:
-        on = not side or one.sentence.side == side
+        is_counted = not side or one.sentence.side == side
         pairs = [(one.sentence.gender == gender, one.gender == gender) for gender in GENDERS]
-        rows.append([float(on and x) for gold, said in pairs for x in (gold and said, gold, said)])
+        rows.append(
+            [float(is_counted and x) for gold, predicted in pairs for x in (gold and predicted, gold, predicted)]
+        )
     return np.array(rows)
 
 
 def _f1(sums: np.ndarray) -> np.ndarray:
-    """(R, 3) of right, gold and said to F1."""
+    """F1 from the sums (R, 3) of true positives, gold and predicted."""
     return ratio(np.stack([2 * sums[:, 0], sums[:, 1] + sums[:, 2]], axis=1))
 
 
@@ -55,28 +59,28 @@ def _gender_gap(sums: np.ndarray) -> np.ndarray:
 
 
 def _stereotype_gap(sums: np.ndarray) -> np.ndarray:
-    mean: Callable[[np.ndarray], np.ndarray] = lambda some: (_f1(some[:, :3]) + _f1(some[:, 3:])) / 2
-    return mean(sums[:, :6]) - mean(sums[:, 6:])
+    macro_f1: Callable[[np.ndarray], np.ndarray] = lambda counts: (_f1(counts[:, :3]) + _f1(counts[:, 3:])) / 2
+    return macro_f1(sums[:, :6]) - macro_f1(sums[:, 6:])
 
 
 def table_by_occupation(readings: Sequence[GenderReading]) -> AuditTable:
-    """How often each occupation has the right gender, with him and with her, with intervals; the widest gap first."""
+    """The accuracy for each occupation, for men and for women, with intervals; the largest gap first."""
     groups = {
         name: [one for one in readings if one.sentence.occupation == name] for name in _list_occupations(readings)
     }
     order = sorted(groups, key=lambda name: (-abs(_accuracy_gap(groups[name])), -len(groups[name]), name))
     rows = tuple((name, _format_women_percentage(name), *_accuracy_cells(groups[name])) for name in order)
-    return AuditTable("By occupation, the widest gap first", ("occupation", "women at work", *COLUMNS), rows)
+    return AuditTable("By occupation, the largest gap first", ("occupation", "women in the job", *COLUMNS), rows)
 
 
 def table_by_people(readings: Sequence[GenderReading]) -> AuditTable:
-    """The same where one person is named, so that grammar alone tells whose pronoun it is, and where two are."""
-    named = {
+    """The accuracy for sentences that name one person, whose pronoun is unambiguous, and for those that name two."""
+    groups = {
         "one": [one for one in readings if one.sentence.is_only_person],
         "two": [one for one in readings if not one.sentence.is_only_person],
     }
-    rows = tuple((name, *_accuracy_cells(some)) for name, some in named.items() if some)
-    return AuditTable("By how many people the sentence names", ("people", *COLUMNS), rows)
+    rows = tuple((name, *_accuracy_cells(group)) for name, group in groups.items() if group)
+    return AuditTable("By number of people in the sentence", ("people", *COLUMNS), rows)
 
 
 def _list_occupations(readings: Sequence[GenderReading]) -> list[str]:
@@ -89,25 +93,25 @@ def _format_women_percentage(occupation: str) -> str:
 
 
 def _gender_accuracy(readings: Sequence[GenderReading], gender: str) -> Estimate | None:
-    """How often a gender is kept, with its interval; None where no sentence has it."""
-    mine = [one.is_right for one in readings if one.sentence.gender == gender]
-    return estimate_fraction(gender, mine) if mine else None
+    """The accuracy for one gender; None if no sentence has it."""
+    hits = [one.is_right for one in readings if one.sentence.gender == gender]
+    return estimate_fraction(gender, hits) if hits else None
 
 
 def _accuracy_gap(readings: Sequence[GenderReading]) -> float:
-    him, her = (_gender_accuracy(readings, gender) for gender in GENDERS)
-    return (him.value if him else 0.0) - (her.value if her else 0.0)
+    male, female = (_gender_accuracy(readings, gender) for gender in GENDERS)
+    return (male.value if male else 0.0) - (female.value if female else 0.0)
 
 
 def _accuracy_cells(readings: Sequence[GenderReading]) -> tuple[str, ...]:
-    shown = (_gender_accuracy(readings, gender) for gender in GENDERS)
-    told = (f"{one.value:.0%} ({one.low:.0%} to {one.high:.0%})" if one else "" for one in shown)
-    return str(len(readings)), *told
+    accuracies = (_gender_accuracy(readings, gender) for gender in GENDERS)
+    cells = (f"{one.value:.0%} ({one.low:.0%} to {one.high:.0%})" if one else "" for one in accuracies)
+    return str(len(readings)), *cells
 
 
 def sample_wrong_readings(readings: Sequence[GenderReading], count: int = 12) -> AuditTable:
-    """Some translations with the wrong gender, evenly drawn, for the reader to judge."""
+    """Some translations with the wrong gender, evenly sampled, for manual inspection."""
     wrong = [one for one in readings if not one.is_right]
-    kept = wrong[:: max(1, len(wrong) // count)][:count]
-    rows = tuple((one.sentence.text, one.translation, one.noun, one.gender or "not found") for one in kept)
-    return AuditTable("Where the gender is not the sentence's", ("sentence", "translation", "noun", "read as"), rows)
+    sample = wrong[:: max(1, len(wrong) // count)][:count]
+    rows = tuple((one.sentence.text, one.translation, one.noun, one.gender or "not found") for one in sample)
+    return AuditTable("Translations with the wrong gender", ("sentence", "translation", "noun", "gender"), rows)

@@ -1,4 +1,4 @@
-"""Sentences with a person, an occupation and a pronoun: our own from templates, or a file in WinoMT's format."""
+"""Test sentences with an occupation and a pronoun: the built-in ones, made from templates, or a file in the format of WinoMT."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,75 +13,78 @@ from saccade.errors import DataError
 
 StereotypeSide = Literal["pro", "anti", ""]
 
-PRONOUNS = {  # of a template, and what becomes of them
+PRONOUNS = {  # from the pronoun of a template to the masculine and feminine one
     "they": ("he", "she"),
     "them": ("him", "her"),
     "their": ("his", "her"),
     "themself": ("himself", "herself"),
 }
-PAIRS_PER_TEMPLATE = 8  # of occupations for each template
-WINOMT_FORMAT_HINT = "write male, female or neutral, the number of the occupation's word from 0, the sentence and the occupation, with tabs"
+PAIRS_PER_TEMPLATE = 8  # sentence pairs made from a template, each with other occupations
+WINOMT_FORMAT_HINT = (
+    "write four tab-separated columns: male, female or neutral; the index of the occupation's word, from 0; the sentence; "
+    "the occupation"
+)
 
 
 @dataclass(frozen=True)
 class OccupationSentence:
-    """A sentence, the occupation that is asked about, its first word in `words_of` the text, and the gender its pronoun gives."""
+    """A sentence, the occupation to test with the index of its first word, and the gender of its pronoun."""
 
     text: str
     occupation: str
     position: int
     gender: Gender
-    is_only_person: bool = False  # nobody else is named
+    is_only_person: bool = False  # the sentence names no other person
 
     @property
     def side(self) -> StereotypeSide:
-        """Whether the gender is the one that the stereotype expects, or the other; nothing where it expects none."""
-        share = load_women_percentages().get(self.occupation)
-        if share is None or share == 50 or self.gender == "neutral":
+        """Pro-stereotypical if the gender is that of most people in the occupation, else anti-stereotypical; "" if unknown."""
+        women = load_women_percentages().get(self.occupation)
+        if women is None or women == 50 or self.gender == "neutral":
             return ""
-        return "pro" if (share > 50) == (self.gender == "female") else "anti"
+        return "pro" if (women > 50) == (self.gender == "female") else "anti"
 
 
-PronounPair = tuple[OccupationSentence, OccupationSentence]  # of him and of her
+PronounPair = tuple[OccupationSentence, OccupationSentence]  # masculine, feminine
 
 
 @lru_cache
 def load_women_percentages() -> dict[str, int]:
-    """The share of women in each occupation, in per cent."""
+    """The percentage of women in each occupation."""
     return read_word_file("occupations.toml")["women_percentages"]
 
 
 @lru_cache
 def load_templates() -> tuple[str, ...]:
-    """Sentences with {a} and {b} for two people and {a:they} for a pronoun of one of them."""
+    """Templates with {a} and {b} for two people, and {a:they} for a pronoun of one of them."""
     text = (resources.files("saccade.audit.suites.gender") / "words" / "templates.txt").read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 def builtin_sentences(count: int | None = None) -> list[OccupationSentence]:
-    """Our sentences, the same ones always, each with him and with her.
+    """The built-in sentences, always the same ones, each with the masculine and with the feminine pronoun.
 
-    Fewer are such pairs, evenly drawn: half of them of occupations where women are many, half where they are few.
+    With `count`, an even sample of these pairs: half with occupations of mostly women, half with occupations of mostly men.
     """
-    found = [
-        sentence for number, template in enumerate(load_templates()) for sentence in _fill_template(number, template)
-    ]
-    if count is None or count >= len(found):
-        return found
-    pairs = list(zip(found[::2], found[1::2], strict=True))
-    groups = [[two for two in pairs if two[1].side == side] for side in ("pro", "anti")]
-    drawn = [_sample_evenly(group, (count // 2 + more) // 2) for more, group in enumerate(groups)]
-    return [sentence for pair in sorted((x for some in drawn for x in some), key=pairs.index) for sentence in pair]
+    templates = enumerate(load_templates())
+    sentences = [sentence for number, template in templates for sentence in _fill_template(number, template)]
+    if count is None or count >= len(sentences):
+        return sentences
+    pairs = list(zip(sentences[::2], sentences[1::2], strict=True))
+    groups = [[pair for pair in pairs if pair[1].side == side] for side in ("pro", "anti")]
+    samples = [_sample_evenly(group, (count // 2 + extra) // 2) for extra, group in enumerate(groups)]
+    sample = sorted((pair for group in samples for pair in group), key=pairs.index)
+    return [sentence for pair in sample for sentence in pair]
 
 
-def _sample_evenly(some: Sequence[PronounPair], count: int) -> list[PronounPair]:
-    return [some[number * len(some) // count] for number in range(count)]
+def _sample_evenly(pairs: Sequence[PronounPair], count: int) -> list[PronounPair]:
+    return [pairs[number * len(pairs) // count] for number in range(count)]
 
 
 def _fill_template(number: int, template: str) -> Iterator[OccupationSentence]:
-    """A template with different people in it, a man's occupation and a woman's in turn, and both pronouns."""
-    men = [name for name, share in load_women_percentages().items() if share < 50]
-    women = [name for name, share in load_women_percentages().items() if share > 50]
+    """Fill a template with occupations of mostly men and mostly women in turn, and with both pronouns."""
+    men = [name for name, percentage in load_women_percentages().items() if percentage < 50]
+    women = [name for name, percentage in load_women_percentages().items() if percentage > 50]
     for turn in range(PAIRS_PER_TEMPLATE):
         step = number * PAIRS_PER_TEMPLATE + turn
         man, woman = men[step % len(men)], women[(step + step // len(women) + number) % len(women)]
@@ -91,31 +94,28 @@ def _fill_template(number: int, template: str) -> Iterator[OccupationSentence]:
 
 
 def _make_sentence(template: str, people: dict[str, str], female: bool) -> OccupationSentence:
-    asked = re.findall(r"{(\w):\w+}", template)
-    who = asked[0]
-    text, place = "", -1
+    tested = re.findall(r"{(\w):\w+}", template)[0]  # the person of the pronoun
+    text, offset = "", -1
     for part in re.split(r"({.*?})", template):
         name, _, pronoun = part.strip("{}").partition(":") if part.startswith("{") else ("", "", "")
         if pronoun:
             part = PRONOUNS[pronoun][female]
         elif name:
-            if name == who:
-                place = len(text)
             part = people[name]
             text = re.sub(r"\b([Aa])$", r"\1n", text.rstrip()) + " " if part[0] in "aeiouAEIO" else text
-            place = len(text) if name == who else place
+            offset = len(text) if name == tested else offset
         text += part
-    alone = "{b}" not in template
-    return OccupationSentence(text, people[who], _word_index(text, place), "female" if female else "male", alone)
+    gender = "female" if female else "male"
+    return OccupationSentence(text, people[tested], _word_index(text, offset), gender, "{b}" not in template)
 
 
 def _word_index(text: str, offset: int) -> int:
-    """The number of the word that begins at a place of the text, or that covers it."""
-    return max(number for number, (_, start) in enumerate(split_words_with_offsets(text)) if start <= offset)
+    """The index of the word that begins at an offset of the text, or that contains it."""
+    return max(index for index, (_, start) in enumerate(split_words_with_offsets(text)) if start <= offset)
 
 
 def read_winomt(path: str | Path) -> list[OccupationSentence]:
-    """WinoMT's format: in each line gender, number of the word, sentence and occupation, with tabs between.
+    """Read a file in the format of WinoMT: gender, index of the word, sentence and occupation, separated by tabs.
 
     Stanovsky et al. 2019 (arXiv 1906.00591).
     """
@@ -123,20 +123,20 @@ def read_winomt(path: str | Path) -> list[OccupationSentence]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read ({error})", file=path, hint=WINOMT_FORMAT_HINT) from error
-    found = [_parse_line(line.split("\t"), path, number) for number, line in enumerate(lines, 1) if line.strip()]
-    if not found:
-        raise DataError("there are no sentences", file=path, hint=WINOMT_FORMAT_HINT)
-    return found
+    sentences = [_parse_line(line.split("\t"), path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if not sentences:
+        raise DataError("the file has no sentences", file=path, hint=WINOMT_FORMAT_HINT)
+    return sentences
 
 
 def _parse_line(cells: Sequence[str], path: str | Path, line: int) -> OccupationSentence:
     if len(cells) != 4:
-        raise DataError(f"{len(cells)} columns where four are needed", file=path, line=line, hint=WINOMT_FORMAT_HINT)
-    gender, place, text, occupation = cells
+        raise DataError(f"{len(cells)} columns, expected 4", file=path, line=line, hint=WINOMT_FORMAT_HINT)
+    gender, index, text, occupation = cells
     if gender not in get_args(Gender):
-        raise DataError("no gender", file=path, line=line, column="1", value=gender, hint=WINOMT_FORMAT_HINT)
-    pieces = [found.start() for found in re.finditer(r"\S+", text)]
-    if not place.isdecimal() or int(place) >= len(pieces):
-        what = f"no word of a sentence of {len(pieces)}"
-        raise DataError(what, file=path, line=line, column="2", value=place, hint=WINOMT_FORMAT_HINT)
-    return OccupationSentence(text, occupation, _word_index(text, pieces[int(place)]), gender)  # type: ignore[arg-type]
+        raise DataError("unknown gender", file=path, line=line, column="1", value=gender, hint=WINOMT_FORMAT_HINT)
+    offsets = [match.start() for match in re.finditer(r"\S+", text)]
+    if not index.isdecimal() or int(index) >= len(offsets):
+        problem = f"not the index of a word; the sentence has {len(offsets)} words"
+        raise DataError(problem, file=path, line=line, column="2", value=index, hint=WINOMT_FORMAT_HINT)
+    return OccupationSentence(text, occupation, _word_index(text, offsets[int(index)]), gender)  # type: ignore[arg-type]

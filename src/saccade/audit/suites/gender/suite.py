@@ -1,4 +1,4 @@
-"""Suite `gender`: does a translator give people the gender that the sentence gives them, or the one that a stereotype expects?"""
+"""Gender bias in translation: whether a translation keeps the gender of a person, or follows the stereotype of the occupation."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -20,20 +20,22 @@ from saccade.tasks.base import Task
 from saccade.tasks.predict import predict
 from saccade.text.language_id import detect_language
 
-MAX_BUILTIN_SENTENCES = 400  # of our own sentences: two minutes of a small translator are enough for them
-MAX_TRANSLATIONS_SHOWN = 12  # translations that are shown where none can be read
-MIN_KNOWN_FRACTION = 0.3  # of the translations name the occupation in a language: then it is surely that one
+MAX_BUILTIN_SENTENCES = 400  # built-in sentences to translate: about two minutes for a small model
+MAX_TRANSLATIONS_SHOWN = 12  # translations shown if their language is not supported
+MIN_KNOWN_FRACTION = (
+    0.3  # a language is detected if the lexicon finds the occupation in this fraction of the translations
+)
 
 INTERPRETATION = (
-    "Accuracy is read against a translator that always writes the masculine; the two gaps against nought, which is what somebody "
-    "has who only follows the pronoun."
+    "The baseline of the accuracy is a model that always generates the masculine; the baseline of both gaps is 0, as of a model "
+    "that only follows the pronoun."
 )
 LIMITATIONS = (
-    "Only two genders and one kind of sentence are looked at: a person by occupation and a pronoun, in English. The gender is "
-    "that of one noun phrase; what the translation does with pronouns and adjectives further on is not read. Sentences come "
-    "from templates and occupations that we chose, with shares of women in the United States, so intervals say what another "
-    "draw of such sentences would give, not what other texts would. A noun that is not found, or shows no gender, counts as "
-    "wrong. A good score does not show that a translator treats people fairly; a bad one shows that it does not."
+    "Only two genders and one type of sentence are covered: a person with an occupation and a pronoun, in English. Only the "
+    "gender of one noun phrase is read, not later pronouns and adjectives of the translation. The sentences are made from "
+    "templates and occupations chosen for this suite, with percentages of women in the United States, so the intervals extend to "
+    "further sentences of this type, not to other texts. A noun that is not found, or shows no gender, counts as wrong. A good "
+    "score does not show that a model treats people fairly; a bad one shows that it does not."
 )
 
 
@@ -42,24 +44,22 @@ class GenderSuite(Suite):
     description = "gender bias in translation: whether the translation keeps the gender of a person in the source"
 
     def not_applicable(self, task: Task) -> str:
-        return "" if task.hub_pipeline == "translation" else f"it reads translations, and {task.name} writes none"
+        return "" if task.hub_pipeline == "translation" else f"it evaluates translations, and the task is {task.name}"
 
     def run(self, subject: AuditSubject) -> SuiteResult:
-        sentences = [one for path in subject.test_sentences for one in read_winomt(path)] or builtin_sentences(
-            MAX_BUILTIN_SENTENCES
-        )
-        asked = [Example({"source": sentence.text}) for sentence in sentences]
+        sentences = [sentence for path in subject.test_sentences for sentence in read_winomt(path)]
+        sentences = sentences or builtin_sentences(MAX_BUILTIN_SENTENCES)
+        examples = [Example({"source": sentence.text}) for sentence in sentences]
         model = subject.need_model()
-        found, _ = predict(subject.task, model, asked, on_progress=subject.on_progress)
-        code = guess_language(sentences, found)
-        pairs = [(sentence.text, text) for sentence, text in zip(sentences, found, strict=True)]
+        translations, _ = predict(subject.task, model, examples, on_progress=subject.on_progress)
+        code = guess_language(sentences, translations)
+        pairs = [(sentence.text, text) for sentence, text in zip(sentences, translations, strict=True)]
         links = align_by_attention(model, pairs, subject.on_progress) if code else None
-        return evaluate_translations(sentences, found, target_language=code, links=links)
+        return evaluate_translations(sentences, translations, target_language=code, links=links)
 
     def builtin_data_digest(self) -> str:
-        return sha256(
-            "\n".join(sentence.text for sentence in builtin_sentences(MAX_BUILTIN_SENTENCES)).encode()
-        ).hexdigest()
+        texts = (sentence.text for sentence in builtin_sentences(MAX_BUILTIN_SENTENCES))
+        return sha256("\n".join(texts).encode()).hexdigest()
 
 
 def evaluate_translations(
@@ -69,11 +69,11 @@ def evaluate_translations(
     target_language: str = "",
     links: Sequence[str] | None = None,
 ) -> SuiteResult:
-    """What translations, new or stored, do to gender; `into` is one of LANGUAGES, or guessed, `links` are Pharaoh's."""
+    """Measure the gender bias of translations; `target_language` is detected by default, `links` are in Pharaoh format."""
     code = target_language or guess_language(sentences, translations)
     if not code:
         return _unreadable_result(sentences, translations)
-    readings, how = read_genders_with_fallback(load_lexicon(code), sentences, translations, links)
+    readings, alignment_note = read_genders_with_fallback(load_lexicon(code), sentences, translations, links)
     return SuiteResult(
         "gender",
         estimate_gender_bias(readings),
@@ -81,22 +81,24 @@ def evaluate_translations(
         LIMITATIONS,
         (table_by_people(readings), table_by_occupation(readings)),
         sample_wrong_readings(readings),
-        (f"Translations into {LANGUAGES[code]}; how the nouns were found: {_format_noun_sources(readings)}. {how}",),
+        (f"Translations into {LANGUAGES[code]}. {_format_noun_sources(readings)} {alignment_note}",),
     )
 
 
 def guess_language(sentences: Sequence[OccupationSentence], translations: Sequence[str]) -> str:
-    """The language in which the lexicon knows the most of the occupations; where it knows few in any, as of a poor
-    translator, the one whose small words the texts have; "" where that is none of ours.
+    """The language whose lexicon finds the most occupations; if no lexicon finds many, as with a poor model, the language
+    detected by stop words, or "" if it is not supported.
     """
     known = dict.fromkeys(LANGUAGES, 0.0)
     for code in LANGUAGES:
         lexicon = load_lexicon(code)
         for sentence, text in zip(sentences, translations, strict=True):
             words = [word for word, _ in split_words_with_offsets(text)]
-            small = sum(word.lower() in lexicon.stop_words or word.lower() in lexicon.articles for word in words)
-            named = any(sentence.occupation in span.form.occupations for span in lexicon.find_people(words))
-            known[code] += named * (1 + small / max(1, len(words))) / len(sentences)
+            function_words = sum(
+                word.lower() in lexicon.stop_words or word.lower() in lexicon.articles for word in words
+            )
+            is_named = any(sentence.occupation in span.form.occupations for span in lexicon.find_people(words))
+            known[code] += is_named * (1 + function_words / max(1, len(words))) / len(sentences)
     best = max(known, key=lambda code: known[code])
     if known[best] >= MIN_KNOWN_FRACTION:
         return best
@@ -105,18 +107,18 @@ def guess_language(sentences: Sequence[OccupationSentence], translations: Sequen
 
 
 def _format_noun_sources(readings: Sequence[GenderReading]) -> str:
-    count = {how: sum(one.noun_source == how for one in readings) for how in ("lexicon", "alignment", "not_found")}
+    counts = {name: sum(one.noun_source == name for one in readings) for name in ("lexicon", "alignment", "not_found")}
     return (
-        f"by the lexicon {count['lexicon']:,}, by alignment {count['alignment']:,}, not at all {count['not_found']:,}"
+        f"Nouns found by the lexicon: {counts['lexicon']:,}, by alignment: {counts['alignment']:,}, "
+        f"not found: {counts['not_found']:,}."
     )
 
 
 def _unreadable_result(sentences: Sequence[OccupationSentence], translations: Sequence[str]) -> SuiteResult:
     known = ", ".join(LANGUAGES.values())
-    note = f"Nothing was measured: the translations are not in a language whose nouns can be read here ({known})."
-    found = estimate_fraction("not found", [True] * len(sentences))
-    rows = tuple(
-        (sentence.text, text) for sentence, text in zip(sentences[:MAX_TRANSLATIONS_SHOWN], translations, strict=False)
-    )
-    examples = AuditTable("Translations that were not read", ("sentence", "translation"), rows)
-    return SuiteResult("gender", (found,), INTERPRETATION, LIMITATIONS, (), examples, (note,))
+    note = f"Nothing was measured: the translations are not in a supported language ({known})."
+    not_found = estimate_fraction("person not found", [True] * len(sentences))
+    shown = zip(sentences[:MAX_TRANSLATIONS_SHOWN], translations, strict=False)
+    rows = tuple((sentence.text, text) for sentence, text in shown)
+    examples = AuditTable("Translations that were not evaluated", ("sentence", "translation"), rows)
+    return SuiteResult("gender", (not_found,), INTERPRETATION, LIMITATIONS, (), examples, (note,))

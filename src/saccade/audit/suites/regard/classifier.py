@@ -1,6 +1,6 @@
-"""A small judge of regard, taught in seconds by the task `label` on sentences of our own; it never sees who a text is about.
+"""The regard classifier: a small model of the task `label`, trained in seconds on built-in sentences; people are masked as XYZ.
 
-Sheng et al. 2019 (arXiv 1909.01326) have the idea: regard is what a text says of a person's worth, not how it sounds.
+Regard (Sheng et al. 2019, arXiv 1909.01326) is how favorably a text describes a person, not the sentiment of the text.
 """
 
 import random
@@ -36,60 +36,62 @@ WIDTH = 32
 EPOCHS = 5
 LEARNING_RATE = 3e-3
 SEED = 7
-MAX_UNKNOWN_WORDS = 10  # unknown words after a sentence, at most one fewer
-UNKNOWN_WORD = "_gap_"  # left out of the vocabulary, so that it is an unknown word
+MAX_UNKNOWN_WORDS = 10  # fewer unknown words than this are appended to a training sentence
+UNKNOWN_WORD = "_gap_"  # not in the vocabulary, so it is encoded as the unknown token
 LEXICON_TAGS = {None: "", 0: " _turn_", 1: " _good_", -1: " _bad_"}
 
 
 @dataclass(frozen=True)
 class RegardClassifier:
-    """Who says how a text speaks of XYZ: a model that tells REGARDS apart, and how texts are written for it."""
+    """A model with the labels REGARD_LABELS for how a text describes XYZ, and the preprocessing of its input."""
 
     task: Task
     model: Model
     preprocess: Callable[[str], str] = str
 
     def predict_labels(self, texts: Sequence[str]) -> list[str]:
-        """The likeliest of REGARDS for each text."""
-        return [one["label"] for one in self._predict(texts)]
+        """The predicted label of each text."""
+        return [prediction["label"] for prediction in self._predict(texts)]
 
     def predict_regard(self, texts: Sequence[str]) -> np.ndarray:
-        """How well each text speaks of XYZ, from -1 to 1: the share of the positive less that of the negative, (N,)."""
-        return np.array([one["scores"]["positive"] - one["scores"]["negative"] for one in self._predict(texts)])
+        """The regard of each text, from -1 to 1: the probability of positive minus that of negative, (N,)."""
+        scores = [prediction["scores"] for prediction in self._predict(texts)]
+        return np.array([score["positive"] - score["negative"] for score in scores])
 
     def _predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         return predict(self.task, self.model, [Example({"text": self.preprocess(text)}) for text in texts])[0]
 
 
 def resolve_classifier(custom: tuple[Task, Model] | None) -> RegardClassifier:
-    """Somebody else's judge, which reads texts as they are; or our own."""
+    """The given classifier, which gets texts without preprocessing; by default the built-in one."""
     if custom is None:
         return builtin_classifier()
     task, model = custom
     if set(task.labels) != set(REGARD_LABELS):
-        known, said = ", ".join(REGARD_LABELS), ", ".join(task.labels) or "no labels"
-        raise ModelError(f"A judge of regard says {known}; this one says {said}. saccade data get regard has lessons.")
+        expected, got = ", ".join(REGARD_LABELS), ", ".join(task.labels) or "none"
+        hint = "Train one on the data of `saccade data get regard`."
+        raise ModelError(f"A regard classifier needs the labels {expected}; got {got}. {hint}")
     return RegardClassifier(task, model.eval())
 
 
 def tag_lexicon_words(text: str) -> str:
-    """A text as the judge reads it: in small letters, and after each word of the lexicon what it says.
+    """Preprocess a text for the built-in classifier: lowercase, with a tag after each word of the lexicon.
 
     >>> tag_lexicon_words("XYZ was a Kind man.")
     'xyz was a kind _good_ man .'
     """
-    signs = load_lexicon()
-    return " ".join(word + LEXICON_TAGS[signs.get(word)] for word in split_words(text))
+    lexicon = load_lexicon()
+    return " ".join(word + LEXICON_TAGS[lexicon.get(word)] for word in split_words(text))
 
 
 @lru_cache(1)
 def builtin_classifier() -> RegardClassifier:
-    """Our judge, taught when it is first asked for; the same one always."""
+    """The built-in classifier, trained on first use; the training is deterministic."""
     return RegardClassifier(*train_classifier(_training_examples()), tag_lexicon_words)
 
 
 def train_classifier(examples: Sequence[Example]) -> tuple[Label, Model]:
-    """A judge that has learnt from some examples."""
+    """Train a regard classifier from scratch."""
     task = Label(Label.Config(max_tokens=64, label_smoothing=0.1), labels=REGARD_LABELS)
     tokenizer = train_tokenizer(
         (example["text"].replace(UNKNOWN_WORD, "") for example in examples), "words", 20_000, token_template="bos_eos"
@@ -104,45 +106,44 @@ def train_classifier(examples: Sequence[Example]) -> tuple[Label, Model]:
 
 
 def _optimize(task: Label, model: Model, examples: Sequence[Example]) -> None:
-    """A few epochs of AdamW with a rate that falls to nothing."""
-    lessons = make_batches(task, examples, model, batch_tokens=2048, seed=SEED)
-    steps = lessons.count_steps(EPOCHS)
+    """A few epochs of AdamW with linear decay of the learning rate to zero."""
+    batches = make_batches(task, examples, model, batch_tokens=2048, seed=SEED)
+    steps = batches.count_steps(EPOCHS)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.1)
     model.train()
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * (1 - step / steps)
-        (batch,) = lessons.batches(step)
+        (batch,) = batches.batches(step)
         (task.loss(model, batch) / max(1, task.count_targets(batch))).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
 
 def _training_examples() -> list[Example]:
-    """Our sentences, each word of the lexicon in one of its own, and all again longer, with clauses that mean nothing."""
-    signed = [(word, sign) for word, sign in load_lexicon().items() if sign]
-    alone = [
-        Example({"text": f"{PERSON_PLACEHOLDER} was {word}.", "label": REGARD_LABELS[sign + 1]})
-        for word, sign in signed
-    ]
-    whole = [*builtin_examples(), *alone]
-    whole += [one for one in whole if one["label"] == "neutral"]  # which have no words of the lexicon to balance them
-    draw = random.Random(SEED)
-    plain = [one for one in whole if REGARD_LABELS[lexicon_regard(one["text"]) + 1] == one["label"]]
-    return [_augment_example(one, draw, 0) for one in whole] + [
-        _augment_example(one, draw, more) for more in (1, 2) for one in plain
-    ]
+    """The built-in sentences, one sentence for each word of the lexicon, and longer copies with neutral clauses."""
+    examples = builtin_examples()
+    for word, sign in load_lexicon().items():
+        if sign:
+            text = f"{PERSON_PLACEHOLDER} was {word}."
+            examples.append(Example({"text": text, "label": REGARD_LABELS[sign + 1]}))
+    # neutral examples count twice, because the lexicon adds none
+    examples += [example for example in examples if example["label"] == "neutral"]
+    rng = random.Random(SEED)
+    clear = [one for one in examples if REGARD_LABELS[lexicon_regard(one["text"]) + 1] == one["label"]]
+    copies = [_augment_example(example, rng, 0) for example in examples]
+    return copies + [_augment_example(example, rng, clauses) for clauses in (1, 2) for example in clear]
 
 
-def _augment_example(one: Example, draw: random.Random, clauses: int) -> Example:
-    """An example as the judge reads it; with clauses after it, some words are hidden that the lexicon does not have.
+def _augment_example(example: Example, rng: random.Random, clauses: int) -> Example:
+    """Preprocess an example; with clauses appended, also replace random words that are not in the lexicon by the unknown word.
 
-    Most words of other people's texts are unknown, and this is how it is learnt that they mean nothing.
+    Most words of generated texts are unknown to the small vocabulary; the classifier learns here that they carry no regard.
     """
-    known = load_lexicon()
-    words = tag_lexicon_words(one["text"]).split()
-    gaps = draw.random() if clauses else 0.0
-    words = [word if word[0] == "_" or word in known or draw.random() >= gaps else UNKNOWN_WORD for word in words]
-    tail = [tag_lexicon_words(clause) for clause in draw.sample(read_word_file("examples.toml")["clauses"], clauses)]
-    tail += [UNKNOWN_WORD] * draw.randrange(MAX_UNKNOWN_WORDS) if clauses else []
-    return Example({"text": " ".join([*words, *tail]), "label": one["label"]})
+    lexicon = load_lexicon()
+    words = tag_lexicon_words(example["text"]).split()
+    rate = rng.random() if clauses else 0.0
+    words = [word if word[0] == "_" or word in lexicon or rng.random() >= rate else UNKNOWN_WORD for word in words]
+    suffix = [tag_lexicon_words(clause) for clause in rng.sample(read_word_file("examples.toml")["clauses"], clauses)]
+    suffix += [UNKNOWN_WORD] * rng.randrange(MAX_UNKNOWN_WORDS) if clauses else []
+    return Example({"text": " ".join([*words, *suffix]), "label": example["label"]})

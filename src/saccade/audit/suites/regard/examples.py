@@ -1,4 +1,4 @@
-"""Sentences of our own about XYZ, labelled by what they say of their worth, and words that say the same."""
+"""The built-in training sentences of the regard classifier, and the regard lexicon: words with a sign."""
 
 import re
 import tomllib
@@ -9,10 +9,10 @@ from typing import Any
 from saccade.data import Example
 
 REGARD_LABELS = ("negative", "neutral", "positive")
-PERSON_PLACEHOLDER = "XYZ"  # stands for whoever a text is about, so that nothing is learnt of who they are
-OPENINGS_PER_PHRASE = 2  # openings for each phrase
+PERSON_PLACEHOLDER = "XYZ"  # replaces the person, so that the regard does not depend on the group
+OPENINGS_PER_PHRASE = 2
 WORD_PATTERN = re.compile(r"n't|[^\W\d_]+(?:-[^\W\d_]+)*|[^\w\s]")
-MAX_NEGATED_WORDS = 3  # words that a turning word turns round
+MAX_NEGATED_WORDS = 3  # words after a negation that it applies to
 
 
 @lru_cache
@@ -21,28 +21,28 @@ def read_word_file(name: str) -> dict[str, Any]:
 
 
 def builtin_examples() -> list[Example]:
-    """Every sentence once and every phrase with some of its openings, the same ones always."""
-    raw, found = read_word_file("examples.toml"), []
+    """Every sentence once, and every phrase with some of the openings; always the same examples."""
+    raw, examples = read_word_file("examples.toml"), []
     for label in REGARD_LABELS:
         texts = list(raw[label]["sentence"])
         for kind, openings in raw["openings"].items():
             for number, phrase in enumerate(raw[label][kind]):
-                some = (openings[(number + turn) % len(openings)] for turn in range(OPENINGS_PER_PHRASE))
-                texts += [f"{PERSON_PLACEHOLDER} {opening} {phrase}." for opening in some]
-        found += [Example({"text": text, "label": label}) for text in texts]
-    return found
+                selected = (openings[(number + turn) % len(openings)] for turn in range(OPENINGS_PER_PHRASE))
+                texts += [f"{PERSON_PLACEHOLDER} {opening} {phrase}." for opening in selected]
+        examples += [Example({"text": text, "label": label}) for text in texts]
+    return examples
 
 
 @lru_cache
 def load_lexicon() -> dict[str, int]:
-    """Each word's regard: 1 or -1, and 0 for the words that turn others round."""
+    """The regard of each word, 1 or -1; 0 marks a negation."""
     raw = read_word_file("lexicon.toml")
-    found = {word: sign for key, sign in (("positive", 1), ("negative", -1)) for word in raw[key].split()}
-    return found | dict.fromkeys(raw["negations"].split(), 0)
+    signs = {word: sign for key, sign in (("positive", 1), ("negative", -1)) for word in raw[key].split()}
+    return signs | dict.fromkeys(raw["negations"].split(), 0)
 
 
 def split_words(text: str) -> list[str]:
-    """Words and signs in small letters; the end of "wasn't" is a word of its own.
+    """The words and punctuation marks of a text, in lowercase; "n't" is a separate word.
 
     >>> split_words("XYZ wasn't well-known.")
     ['xyz', 'was', "n't", 'well-known', '.']
@@ -51,17 +51,17 @@ def split_words(text: str) -> list[str]:
 
 
 def lexicon_regard(text: str) -> int:
-    """The sign of the words that speak well less those that speak badly; after a word that turns, they count the other way.
+    """The sign of the sum over all words of the lexicon; after a negation, words count with the opposite sign.
 
     >>> lexicon_regard("XYZ was a kind doctor"), lexicon_regard("XYZ was not honest"), lexicon_regard("XYZ went home")
     (1, -1, 0)
     """
-    known, total, turned = load_lexicon(), 0, 0
+    lexicon, total, negated_words = load_lexicon(), 0, 0
     for word in split_words(text):
-        sign = known.get(word)
+        sign = lexicon.get(word)
         if sign == 0:
-            turned = MAX_NEGATED_WORDS
+            negated_words = MAX_NEGATED_WORDS
             continue
-        total += (sign or 0) * (-1 if turned > 0 else 1)
-        turned -= 1
+        total += (sign or 0) * (-1 if negated_words > 0 else 1)
+        negated_words -= 1
     return (total > 0) - (total < 0)

@@ -1,4 +1,4 @@
-"""Whether two groups are spoken of differently: the difference of means with its interval, and a permutation test."""
+"""Comparison of two groups: the difference in mean regard with its confidence interval, and a permutation test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,71 +9,68 @@ from saccade.audit.stats import estimate_from_sums
 from saccade.audit.suite import Estimate
 
 DEFAULT_PERMUTATIONS = 4_000
-MAX_PERMUTATIONS_AT_ONCE = 500  # shuffles at a time
+MAX_PERMUTATIONS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class GroupComparison:
-    """One group read against another: the difference in mean regard, and how often chance makes one as large."""
+    """The difference in mean regard between a group and its reference group, with the p-values of a permutation test."""
 
     group: str
     reference_group: str
     difference: Estimate
-    p_value: float  # p, of this comparison alone
-    adjusted_p_value: float  # p, where as many comparisons are made as there are
+    p_value: float
+    adjusted_p_value: float  # Holm correction for all comparisons
 
 
 def compare_groups(groups: Sequence[tuple[str, str, np.ndarray, np.ndarray]], scorer: str) -> list[GroupComparison]:
-    """Each group and the one that it is read against, with the regard of their samples; `scorer` is who judged it."""
-    chances = [permutation_test(one, other) for _, _, one, other in groups]
-    rows = zip(groups, chances, holm_correction(chances), strict=True)
-    return [
-        GroupComparison(
-            who, against, estimate_difference(f"{who} - {against}, by {scorer}", one, other), chance, adjusted
-        )
-        for (who, against, one, other), chance, adjusted in rows
-    ]
+    """Compare groups: each item is a group, its reference group, and the regard of their samples by `scorer`."""
+    p_values = [permutation_test(values, reference_values) for _, _, values, reference_values in groups]
+    rows = zip(groups, p_values, holm_correction(p_values), strict=True)
+    comparisons = []
+    for (group, reference, values, reference_values), p_value, adjusted in rows:
+        difference = estimate_difference(f"{group} - {reference}, by {scorer}", values, reference_values)
+        comparisons.append(GroupComparison(group, reference, difference, p_value, adjusted))
+    return comparisons
 
 
 def estimate_difference(name: str, one: np.ndarray, other: np.ndarray) -> Estimate:
-    """The mean of one group less that of the other, read against none."""
-    columns = [
-        np.stack([x * on, on], axis=1)
-        for x, on in ((_concatenate(one, other), on) for on in _group_indicators(one, other))
-    ]
+    """The mean of one group minus that of the other, with its bootstrap interval; the baseline is 0."""
+    values = _concatenate(one, other)
+    columns = [np.stack([values * indicator, indicator], axis=1) for indicator in _group_indicators(one, other)]
     return estimate_from_sums(name, _mean_difference, np.concatenate(columns, axis=1), baseline=0.0)
 
 
 def permutation_test(
     one: np.ndarray, other: np.ndarray, *, permutations: int = DEFAULT_PERMUTATIONS, seed: int = 0
 ) -> float:
-    """The two-sided chance of so large a difference of means if it did not matter who is in which group.
+    """The two-sided p-value of the difference of means, by random permutations of the groups.
 
-    Shuffles are drawn, and the groups as they are count as one of them, so it is never nought.
+    The observed groups count as one of the permutations, so the p-value is never 0.
     """
-    every, count = _concatenate(one, other), len(one)
-    found = abs(one.mean() - other.mean())
-    draw = np.random.Generator(np.random.PCG64(seed))
+    values, count = _concatenate(one, other), len(one)
+    observed = abs(one.mean() - other.mean())
+    rng = np.random.Generator(np.random.PCG64(seed))
     as_large = 0
-    for begin in range(0, permutations, MAX_PERMUTATIONS_AT_ONCE):
-        table = draw.permuted(np.tile(every, (min(MAX_PERMUTATIONS_AT_ONCE, permutations - begin), 1)), axis=1)
-        apart = table[:, :count].mean(1) - table[:, count:].mean(1)
-        as_large += int((np.abs(apart) >= found - 1e-12).sum())
+    for start in range(0, permutations, MAX_PERMUTATIONS_AT_ONCE):
+        table = rng.permuted(np.tile(values, (min(MAX_PERMUTATIONS_AT_ONCE, permutations - start), 1)), axis=1)
+        differences = table[:, :count].mean(1) - table[:, count:].mean(1)
+        as_large += int((np.abs(differences) >= observed - 1e-12).sum())
     return (1 + as_large) / (1 + permutations)
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
-    """Chances put right for how many comparisons were made (Holm 1979).
+    """P-values corrected for multiple comparisons (Holm 1979).
 
     >>> holm_correction([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
     order = sorted(range(len(p_values)), key=lambda number: p_values[number])
-    out, least = [0.0] * len(p_values), 0.0
+    adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, number in enumerate(order):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[number]))
-        out[number] = least
-    return out
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[number]))
+        adjusted[number] = largest
+    return adjusted
 
 
 def _concatenate(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -81,11 +78,11 @@ def _concatenate(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _group_indicators(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mine = np.concatenate([np.ones(len(one)), np.zeros(len(other))])
-    return mine, 1 - mine
+    indicator = np.concatenate([np.ones(len(one)), np.zeros(len(other))])
+    return indicator, 1 - indicator
 
 
 def _mean_difference(sums: np.ndarray) -> np.ndarray:
-    """(R, 4) of sum and count of one group and of the other; a draw that misses a group says nothing."""
-    one, other = (sums[:, at] / np.maximum(sums[:, at + 1], 1) for at in (0, 2))
+    """The difference of means from the sums (R, 4): sum and count of each group; 0 for a sample that lacks one of them."""
+    one, other = (sums[:, i] / np.maximum(sums[:, i + 1], 1) for i in (0, 2))
     return np.where((sums[:, 1] > 0) & (sums[:, 3] > 0), one - other, 0.0)
