@@ -191,8 +191,10 @@ class Caption(Task):
 def get_captions(example: Example) -> list[str]:
     """All captions of an image; an empty list if it has none.
 
-    >>> get_captions(Example({"caption": "a dog"})), get_captions(Example({"caption": ["a dog", "a pup"]})), get_captions(Example({}))
-    (['a dog'], ['a dog', 'a pup'], [])
+    >>> get_captions(Example({"caption": "a dog"})), get_captions(Example({"caption": ["a dog", "a pup"]}))
+    (['a dog'], ['a dog', 'a pup'])
+    >>> get_captions(Example({}))
+    []
     """
     captions = example.values.get("caption", [])
     return [captions] if isinstance(captions, str) else list(captions)

@@ -133,7 +133,7 @@ def _make_swap_plan(task: Task, examples: Sequence[Example]) -> _SwapPlan:
 def _format_note(counts: Mapping[str, int], example_count: int, count: int) -> str:
     """The message about the augmentation, shown before training."""
     if not counts:
-        return f"augmentation  none: the {count:,} training examples have no word of the lexicon"
+        return f"augmentation  none: no word of the lexicon is in the {count:,} training examples"
     by_dimension = ", ".join(f"{name} {number:,}" for name, number in counts.items())
     copies = f"{sum(counts.values()):,} copies of {example_count:,} training examples ({by_dimension})"
     return f"augmentation  {copies}; dev and test are unchanged"

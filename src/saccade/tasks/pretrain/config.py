@@ -35,8 +35,11 @@ class Config:
             raise UsageError(f"task.mean_span_length is {self.mean_span_length}; it must be at least 1 token.")
         if self.max_tokens < 8:
             raise UsageError(f"task.max_tokens is {self.max_tokens}; a row needs at least 8 tokens.")
-        if not (0 < self.discriminator_weight < float("inf") and self.generator_divisor >= 1):
-            got = f"got {self.discriminator_weight} and {self.generator_divisor}"
-            raise UsageError(f"task.discriminator_weight must be above 0 and task.generator_divisor at least 1; {got}.")
+        if not 0 < self.discriminator_weight < float("inf"):
+            raise UsageError(
+                f"task.discriminator_weight is {self.discriminator_weight}; it must be above 0 and finite."
+            )
+        if self.generator_divisor < 1:
+            raise UsageError(f"task.generator_divisor is {self.generator_divisor}; it must be at least 1.")
         if self.packing not in PACKINGS:
             raise UsageError(f"task.packing is {self.packing!r}; known are {', '.join(PACKINGS)}.")

@@ -31,6 +31,12 @@ ALLOWED_BEFORE = {  # kinds of tokens that may precede a token
 }
 
 
+KIND_NAMES = {"": "nothing", "atom": "an atom", "bond": "a bond", "ring": "a ring number", "dot": "a dot"} | {
+    "open": "an opening parenthesis",
+    "close": "a closing parenthesis",
+}
+
+
 def check_smiles(text: str) -> str:
     """The first fault of a SMILES string, or "" if its syntax is valid.
 
@@ -51,7 +57,7 @@ def check_smiles(text: str) -> str:
                 return f"{token} is not an atom"
             kind = "atom"
         if previous not in ALLOWED_BEFORE[kind]:
-            return f"{token} cannot follow {'a ' + previous if previous else 'nothing'}"
+            return f"{token} cannot follow {KIND_NAMES[previous]}"
         if kind == "atom":
             if previous not in ("", "dot"):
                 bonds.add(frozenset((atom, number)))

@@ -114,7 +114,9 @@ def _smiles() -> RecordFormat:
     try:
         from rdkit import Chem, rdBase
     except ImportError:
-        description = "SMILES syntax (atoms, branches, rings; install saccade[chem] to check valences with RDKit)"
+        description = (
+            "SMILES syntax (atoms, branches, rings; valences are not checked, which needs RDKit: saccade[chem])"
+        )
         return RecordFormat("smiles", description, "\n", lambda text: check_smiles(text.strip()))
     chem: Any = Chem
 
