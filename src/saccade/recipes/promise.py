@@ -55,7 +55,7 @@ def check_promise(
         return None
     promised = f"promised   {promise.bound} on {promise.split}, within {promise.minutes:g} minutes"
     if flags:
-        return PromiseResult(None, f"{promised}; not compared: {recipe.name} was changed by {', '.join(flags)}")
+        return PromiseResult(None, f"{promised}; not compared: the recipe was changed by {', '.join(flags)}")
     score = next((score for score in scores.get(promise.split, ()) if score.name == promise.score), None)
     if score is None:
         return PromiseResult(None, f"{promised}; not compared: there is no {promise.score} on {promise.split}")
