@@ -35,7 +35,7 @@ CELLS_PER_SIDE = 4  # rows and columns of the grid of image features
 @dataclass(frozen=True)
 class Config:
     max_caption_tokens: int = 64
-    """Maximum number of tokens per caption."""
+    """Maximum number of tokens per caption, in training and generation."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.1

@@ -63,8 +63,8 @@ class Grade(Task):
     def matches(cls, examples: Sequence[Example]) -> bool:
         """Whether the gold is for regression: some numbers are not integers, or there are too many values for classes."""
         values = {float(example["score"]) for example in examples}
-        whole = all(value == int(value) for value in values)
-        measured = not whole or (len(values) * MIN_REPEATS <= len(examples) and len(values) > MAX_CLASSES)
+        all_integers = all(value == int(value) for value in values)
+        measured = not all_integers or (len(values) * MIN_REPEATS <= len(examples) and len(values) > MAX_CLASSES)
         return measured and not are_numbers(examples, "text")
 
     def fit(self, examples: Sequence[Example]) -> None:

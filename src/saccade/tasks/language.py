@@ -31,11 +31,11 @@ from saccade.tasks.records.validity import get_record_format
 @dataclass(frozen=True)
 class Config:
     max_tokens: int = 256
-    """Window size: maximum number of tokens per window."""
+    """Window size: maximum number of tokens that the model reads at one time."""
     eval_overlap: int = 0
     """Overlap of evaluation windows: tokens of each window that are context and not scored. Slower; 0 disables it."""
     neural_cache: int = 0
-    """Neural cache: when a text is scored, look back at this many tokens (Grave et al. 2017); 0 disables it."""
+    """Neural cache: mix in a cache of this many preceding tokens when a text is scored (Grave et al. 2017); 0 disables it."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     record_format: str = "none"

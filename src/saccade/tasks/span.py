@@ -42,7 +42,7 @@ class Config:
     max_question_tokens: int = 64
     """Maximum number of tokens per question; longer questions are truncated."""
     max_answer_tokens: int = 30
-    """Maximum number of tokens per answer."""
+    """Maximum number of tokens per answer; longer spans are not predicted."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     threshold: float | None = None

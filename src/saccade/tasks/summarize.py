@@ -19,7 +19,7 @@ class Config:
     max_tokens: int = 512
     """Maximum number of tokens per text; longer texts are truncated."""
     max_summary_tokens: int = 128
-    """Maximum number of tokens per summary."""
+    """Maximum number of tokens per summary, in training and generation."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.1
