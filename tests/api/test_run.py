@@ -182,7 +182,7 @@ def test_evaluation_has_scores_classes_and_mistakes(run, frame):
 def test_held_out_data_come_with_a_baseline(run):
     found = run.evaluate()
     assert found.baseline[0].name == "accuracy"
-    assert "always answering" in found.baseline_description
+    assert "always predicting" in found.baseline_description
     assert "baseline" in found.as_dict()
 
 
@@ -244,7 +244,7 @@ def test_tag_translate_grade_and_language(tmp_path):
     assert best.score is not None
     grade = saccade.train("grade", out=tmp_path / "grade", architecture=SIZES, train=short)
     assert isinstance(grade.predict("Superb."), NumberPrediction)
-    with pytest.raises(UsageError, match="Probabilities are those of labels"):
+    with pytest.raises(UsageError, match="Only label predictions have probabilities"):
         _ = grade.predict(["Superb."]).probabilities
     language = saccade.train("language", out=tmp_path / "language", architecture=SIZES, train=short)
     text = "Once upon a time there was a boat. " * 40  # several windows

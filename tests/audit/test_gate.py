@@ -139,7 +139,7 @@ def test_changed_data_make_an_audit_stale(made, run, tmp_path, capsys):
         assert main(["export", str(run), str(tmp_path / "out")]) == 4
         assert "is stale (the data" in capsys.readouterr().err
         assert main(["audit", str(run)]) == 3
-        assert "have changed since it was trained" in capsys.readouterr().err
+        assert "have changed since training" in capsys.readouterr().err
     finally:
         data.write_text(before)
     assert missing_items(open_records(run), find_task(run)) == []

@@ -83,7 +83,7 @@ def test_both_read_for_equally_long_and_all_learn_from_the_same_labels(tmp_path)
 
 
 def test_one_set_alone_is_refused(tmp_path):
-    with pytest.raises(RunRefused, match="text first and the labelled data last"):
+    with pytest.raises(RunRefused, match="text first and the labeled data last"):
         plan_runs(StudyPlan(tmp_path, ("sst2",)))
 
 

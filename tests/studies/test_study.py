@@ -99,5 +99,5 @@ def test_the_page_of_studies_is_what_the_records_make_it():
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="Two runs are called best"):
+    with pytest.raises(ValueError, match="Two runs are named best"):
         StudyPlan(tmp_path, trained_runs=("one/best", "two/best"))

@@ -72,7 +72,7 @@ def test_a_file_a_directory_and_an_archive_are_the_same(tmp_path):
 def test_what_is_no_pair_is_named(tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_text(lines() + '{"sentence_good": "only one"}\n')
-    with pytest.raises(DataError, match=r"bad\.jsonl:3: this is no pair of sentences"):
+    with pytest.raises(DataError, match=r"bad\.jsonl:3: this is not a pair of sentences"):
         read_pairs([str(path)])
     path.write_text("")
     with pytest.raises(DataError, match="there are no pairs"):

@@ -159,7 +159,7 @@ def test_the_whole_study(tmp_path, monkeypatch, capsys):
     out = tmp_path / "study"
     assert main(["study", "hard_vs_soft", "--out", str(out), "--minutes", "0.002"]) == 0
     study.make_test_examples.cache_clear()
-    assert "looks on what the word names, %" in capsys.readouterr().out
+    assert "attention on the named object, %" in capsys.readouterr().out
     record = json.loads((out / "record.json").read_text(encoding="utf-8"))
     assert [line["kind"] for line in record["runs"]] == ["soft", "hard"]
     soft, hard = record["kinds"]
@@ -174,4 +174,4 @@ def test_the_whole_study(tmp_path, monkeypatch, capsys):
 
 def test_data_are_refused(capsys):
     assert main(["study", "hard_vs_soft", "--data", "x.tsv", "--dry-run"]) == 2
-    assert "its own pictures" in capsys.readouterr().err
+    assert "generates its images" in capsys.readouterr().err

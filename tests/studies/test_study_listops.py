@@ -67,7 +67,7 @@ def test_files_are_read_without_their_brackets_and_from_short_to_long(tmp_path):
 def test_a_label_that_is_not_the_value_is_an_error_with_its_line(tmp_path):
     path = tmp_path / "lists.tsv"
     path.write_text("Source\tTarget\n[MAX 1 2 ]\t2\n[MIN 1 2 ]\t7\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"lists.tsv:3.*value 1.*label says 7"):
+    with pytest.raises(DataError, match=r"lists.tsv:3.*value 1.*label is 7"):
         data.read_sets([str(path)])
 
 
@@ -104,7 +104,7 @@ def test_a_size_that_cannot_be_met_is_refused():
         *matched_models.MODEL_SPECS[:1],
         matched_models.ModelSpec("rnn", "rnn_encoder", {"layers": 1}, "width", 64, 64),
     )
-    with pytest.raises(ValueError, match=r"rnn has .* no size of it is within 2%"):
+    with pytest.raises(ValueError, match=r"rnn has .* no size is within 2%"):
         matched_models.match_parameters(coarse, {"vocab": 11, "max_positions": 16, "dropout": 0.0}, 3)
 
 
@@ -181,7 +181,7 @@ def checked(out, record):
     grid = study.STUDY.make_tables(record)[0]
     always = [f"always {one['majority']['label']}" for one in record["sets"]]
     assert [row[0] for row in grid.rows] == ["full", "low rank", "full", "low rank", *always]
-    assert grid.rows[1][-1] == "refuses"
+    assert grid.rows[1][-1] == "not supported"
     assert all(len(row) == len(grid.headers) for row in grid.rows)
 
 

@@ -53,7 +53,7 @@ def test_what_peptides_look_like_by_hand():
     assert sum(found.composition.values()) == pytest.approx(1)
     assert composition_distance(found, found) == 0
     assert composition_distance(compute_stats(["KKKK"]), compute_stats(["DDDD"])) == 1
-    with pytest.raises(ValueError, match="nothing to count"):
+    with pytest.raises(ValueError, match="1 peptides have no residues"):
         compute_stats([""])
 
 
@@ -72,7 +72,7 @@ def test_a_gain_is_the_difference_of_two_shares():
 
 
 def test_without_a_judge_or_data_it_says_what_is_needed(tmp_path):
-    with pytest.raises(RunRefused, match="--trained-runs RUN, or labelled peptides"):
+    with pytest.raises(RunRefused, match="--trained-runs RUN, or labeled peptides"):
         plan_runs(StudyPlan(tmp_path))
 
 

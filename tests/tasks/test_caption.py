@@ -151,7 +151,7 @@ def test_a_file_may_give_one_caption_or_several(folder):
         ({"image": "0.png", "captions": ["fine", ["deep"]]}, "expected a text, got a list"),
         ({"image": "9.png", "captions": "fine"}, "there is no such image"),
         ({"image": "../0.png", "captions": "fine"}, "leads out of the folder"),
-        ({"image": "notes.png", "captions": "fine"}, "no picture"),
+        ({"image": "notes.png", "captions": "fine"}, "not an image"),
     ],
 )
 @pytest.mark.parametrize("task", [Caption, Paint])

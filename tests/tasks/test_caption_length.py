@@ -46,4 +46,4 @@ def test_a_length_beyond_the_model_is_said(wordy):
         assert not task.notes
     else:
         assert found == {PLACES}
-        assert task.notes == (f"--length 100: the model has places for {PLACES} tokens, so no caption is longer.",)
+        assert task.notes == (f"--max-new-tokens 100: captions have at most {PLACES} tokens, the model's positions.",)

@@ -144,7 +144,7 @@ def test_every_example_has_a_twin_for_each_dimension_that_it_names():
     assert sum(found.counts.values()) == len(slow)
     assert found.counts["religion"] == sum("Christian" in text for text in texts())
     touched = sum(any(one.swap(text).edits for one in load_dimensions("en")) for text in texts())
-    assert f"{len(slow)} of {touched} training examples join them (gender" in found.note
+    assert f"{len(slow)} copies of {touched} training examples (gender" in found.note
     long = StreamedExamples(lambda: iter(examples), len(examples), examples[:10])
     again = augment_examples(Language(Language.Config(**COUNTERFACTUAL)), long)
     assert isinstance(again.examples, StreamedExamples)
@@ -158,7 +158,7 @@ def test_without_the_setting_or_without_a_word_nothing_joins():
     assert augment_examples(Label(), examples) is None
     found = augment_examples(Label(Label.Config(**COUNTERFACTUAL)), [Example({"text": "it rains", "label": "a"})])
     assert len(found.examples) == 1
-    assert "the augmentation changes nothing" in found.note
+    assert "no word of the lexicon is in the 1 training examples" in found.note
 
 
 def test_pairs_join_themselves_in_the_other_order():
@@ -175,9 +175,9 @@ def test_pairs_join_themselves_in_the_other_order():
         )
     assert found.resume_facts == {"swap_order": 9}
     assert (
-        _describe_augmentation(found.resume_facts) == "all 9 pairs were learnt in both orders (task.augment)"
+        _describe_augmentation(found.resume_facts) == "all 9 pairs were trained on in both orders (task.augment)"
     )  # no claim of swapped groups
-    assert "all 9 training pairs join themselves" in found.note
+    assert "9 copies of training pairs in reverse order" in found.note
     long = augment_examples(task, StreamedExamples(lambda: iter(examples), len(examples), examples[:4]))
     assert list(long.examples) == found.examples
     assert len(long.examples) == 18
@@ -191,18 +191,21 @@ def test_every_task_takes_twins_or_says_why_not():
     able = [kind.name for kind in TASKS if kind.augment_roles]
     refused = {kind.name for kind in TASKS} - set(able)
     assert not any(unsupported_augment_reason(name) for name in able)
-    assert all("tag, grade, label, pair and language do" in unsupported_augment_reason(name) for name in refused)
+    assert all(
+        "supported by tag, grade, label, pair and language" in unsupported_augment_reason(name) for name in refused
+    )
 
 
 def test_a_task_that_cannot_take_them_refuses(capsys, tmp_path):
     assert main(["train", "translate", "--task.augment", "counterfactual", "--out", str(tmp_path / "run")]) == 2
     assert (
-        "translate takes no twins of its examples, as the translation would have to change" in capsys.readouterr().err
+        "translate has no counterfactual augmentation, as the translation would have to change"
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "run").exists()
     (tmp_path / "run.toml").write_text('[run]\ntask = "summarize"\n[task]\naugment = "counterfactual"\n')
     assert main(["train", str(tmp_path / "run.toml")]) == 2
-    assert "summarize takes no twins" in capsys.readouterr().err
+    assert "summarize has no counterfactual augmentation" in capsys.readouterr().err
 
 
 def test_pictures_have_no_words(tmp_path):
@@ -210,9 +213,7 @@ def test_pictures_have_no_words(tmp_path):
         home = tmp_path / "set" / "ab"[i % 2]
         home.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((8, 8, 3), 30 * i, np.uint8)).save(home / f"{i}.png")
-    with pytest.raises(
-        DataError, match=r"exchanges words, and these examples have no text.*use flip, crop or flip_crop"
-    ):
+    with pytest.raises(DataError, match=r"swaps words, and these examples have no text.*use flip, crop or flip_crop"):
         prepare(Job("label", (str(tmp_path / "set"),), task_fields=COUNTERFACTUAL))
 
 
@@ -284,7 +285,7 @@ def test_a_run_says_and_writes_down_how_many_there_are(jobs, tmp_path, capsys):
     flags = [f"--model.{key}={value}" for key, value in TINY.items()]
     flags += ["--train.max-steps", "2", "--task.augment", "counterfactual"]
     assert main(["train", "label", "--data", file, "--out", str(tmp_path / "run"), *flags]) == 0
-    said = re.search(r"twins  (\d+) of (\d+) training examples join them", capsys.readouterr().out)
+    said = re.search(r"augmentation  (\d+) copies of (\d+) training examples", capsys.readouterr().out)
     assert said is not None
     settings = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     twins = settings["run"]["augmentation"]

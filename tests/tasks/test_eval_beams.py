@@ -47,7 +47,7 @@ def test_the_answers_of_beams_are_those_of_a_search_of_each_text_alone():
 @pytest.mark.parametrize("kind", [Translate, Summarize])
 def test_beams_are_one_or_more(kind):
     assert kind.Config().eval_beams == 1
-    with pytest.raises(ValueError, match=r"task\.eval_beams is 0; 1 or more are needed"):
+    with pytest.raises(ValueError, match=r"task\.eval_beams is 0; it must be at least 1"):
         kind.Config(eval_beams=0)
 
 

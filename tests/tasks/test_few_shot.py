@@ -188,8 +188,8 @@ def test_the_oldest_shots_are_left_out_and_that_is_said():
         assert item.dropped_shots == 30 - kept  # type: ignore[attr-defined]
     most = max(item.dropped_shots for item in items)  # type: ignore[attr-defined]
     (said,) = task.notes
-    assert "2 of 2 prompts are longer than the 128 tokens" in said
-    assert f"the oldest shots are left out, up to {most} of 30" in said
+    assert "2 of 2 prompts exceed the model's 128 positions" in said
+    assert f"the oldest shots are dropped, up to {most} of 30" in said
     predict(task, model, [ASKED[0], long])  # and the model can read it
     task.encode([ASKED[0]], writer("rnn_lm"))
     assert task.notes == ()  # it has no limit
@@ -269,7 +269,7 @@ def test_an_answer_ends_with_its_line_or_with_what_parts_two_examples(template, 
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{text}", r"needs \{text\} and \{label\}, \{label\} once and last"),
+        ("{text}", r"needs \{text\} and \{label\}, with \{label\} once and last"),
         ("{label} {text}", "once and last"),
         ("{text} {label} {label}", "once and last"),
         ("{txt} {label}", r"has a slot \{txt\}; did you mean 'text'"),
@@ -328,13 +328,13 @@ def test_the_kind_of_question_is_seen_from_the_file_the_columns_or_the_template(
         )
     assert make_few_shot_task(model, config=Config(template="{source}: {target}")).is_free_text
     (tmp_path / "a.csv").write_text("1,2\n2,4\n3,9\n")
-    with pytest.raises(DataError, match=r"a\.csv: this is data for regress, and shots are texts with labels"):
+    with pytest.raises(DataError, match=r"a\.csv: this is data for regress; shots need texts with labels"):
         make_few_shot_task(model, [str(tmp_path / "a.csv")])
 
 
 def test_what_cannot_be_asked_is_refused_by_name(directory, tmp_path, capsys):
     assert main(["predict", directory, "--labels", "good", "fine"]) == 2
-    assert "nothing to choose from: the labels are ['good']" in capsys.readouterr().err
+    assert "At least two labels are needed, got ['good']" in capsys.readouterr().err
     assert main(["predict", directory, "--labels", "good,bad", "--template", "{label}", "fine"]) == 2
     assert "{label} once and last" in capsys.readouterr().err
     assert main(["predict", directory, "--few-shot", str(tmp_path / "none.tsv"), "fine"]) == 3
@@ -347,7 +347,7 @@ def test_what_cannot_be_asked_is_refused_by_name(directory, tmp_path, capsys):
     reader.tokenizer = tokenizer
     reader.save(tmp_path / "reader")
     assert main(["predict", str(tmp_path / "reader"), "--labels", "good,bad", "fine"]) == 4
-    assert "shown to a model that writes text; this transformer_encoder does not" in capsys.readouterr().err
+    assert "needs a model that generates text; transformer_encoder does not" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

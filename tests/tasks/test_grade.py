@@ -133,7 +133,7 @@ def test_the_task_that_is_named_decides_between_tasks_with_the_same_head(tmp_pat
     two.save(tmp_path / "two")
     assert open_run(tmp_path / "two").task.name == "label"
     assert open_run(tmp_path / "two", "pair").task.name == "pair"
-    with pytest.raises(ModelError, match="was made to label, not to grade"):
+    with pytest.raises(ModelError, match="was trained for label, not for grade"):
         open_run(tmp_path / "two", "grade")
 
 

@@ -109,7 +109,7 @@ def test_data_that_have_changed_are_refused(home, tmp_path):
     (tmp_path / "config.toml").write_text(config)
     assert len(Run(tmp_path).held_out) == 6
     (tmp_path / "rows.jsonl").write_bytes(b'{"review": "odd", "stars": "1"}\n' * 60)
-    with pytest.raises(DataError, match="have changed since it was trained"):
+    with pytest.raises(DataError, match="have changed since training"):
         _ = Run(tmp_path).held_out
 
 
@@ -128,14 +128,14 @@ def test_a_model_alone_has_no_data_and_an_encoder_no_task(tmp_path):
     new("bert", bert.Config(vocab=20, **TINY)).save(tmp_path / "encoder")
     found = Run(tmp_path / "encoder")
     assert (found.settings, found.result, found.scores, found.data, found.find_task()) == ({}, {}, {}, None, None)
-    with pytest.raises(ModelError, match="no head that answers"):
+    with pytest.raises(ModelError, match="has no head for a task"):
         open_run(tmp_path / "encoder")
-    with pytest.raises(UsageError, match="is no run, so it has no held-out data"):
+    with pytest.raises(UsageError, match="is not a run, so it has no held-out data"):
         _ = found.held_out
 
 
 def test_a_run_of_another_task_is_refused(home):
-    with pytest.raises(ModelError, match="was made to label, not to tag"):
+    with pytest.raises(ModelError, match="was trained for label, not for tag"):
         open_run(home / "out", "tag")
 
 

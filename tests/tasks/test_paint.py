@@ -227,7 +227,7 @@ def test_a_text_that_stands_for_many_pictures_counts_once():
 
 def test_wrong_settings_and_models_are_refused():
     for given in ({"autoencoder_fraction": 1.0}, {"autoencoder_fraction": -0.1}, {"temperature": -1.0}):
-        with pytest.raises(ValueError, match="share of the steps"):
+        with pytest.raises(ValueError, match=r"task.autoencoder_fraction must be in \[0, 1\)"):
             Paint(Config(**given))
     with pytest.raises(ValueError, match="transformer does not"):
         Paint().encode(EXAMPLES, prepare.new("transformer", None))

@@ -189,7 +189,7 @@ def test_gold_is_a_number_where_it_looks_like_a_measure(golds, kind):
 
 def test_a_number_that_is_none_says_where_it_stands():
     with pytest.raises(
-        DataError, match=r"f.tsv:1: a number is needed; column label is 'high'\. .*--task.target-type label"
+        DataError, match=r"f.tsv:1: the gold is not a number; column label is 'high'\. .*--task.target-type label"
     ):
         Pair(Config(target_type="number")).fit(made("2.5", "high"))
 
@@ -200,7 +200,7 @@ def test_a_number_that_is_none_says_where_it_stands():
         (Config(target_type="lable"), [], "task.target_type is 'lable'; known are auto, label, number"),
         (Config(metric="pearsn"), ["1.5", "2"], "gold that is a number; did you mean 'pearson'"),
         (Config(metric="pearson"), ["a", "b"], "gold that is a label; known are auto, accuracy, macro_f1, f1"),
-        (Config(metric="f1"), ["a", "b", "c"], "f1, which is of two labels, and there are 3; use macro_f1"),
+        (Config(metric="f1"), ["a", "b", "c"], "f1 needs two labels, got 3; use macro_f1"),
         (Config(), ["a", "a"], "all 2 pairs have the label 'a'"),
         (Config(target_type="number"), ["2", "2"], "all 2 pairs have the number 2"),
     ],
@@ -254,9 +254,9 @@ def test_the_threshold_is_tuned_where_f1_is_watched():
         "threshold": 0.4,
     }
     for labels, more in ((made("a", "b", "c"), {}), (made("1.5", "2.5"), {"target_type": "number"})):
-        with pytest.raises(ValueError, match=r"task.threshold is of two labels, and .* leave it out"):
+        with pytest.raises(ValueError, match=r"task.threshold needs two labels.* leave it out"):
             Pair(Config(threshold=0.4, **more)).fit(labels)
-    with pytest.raises(ValueError, match=r"task.threshold is 1; a chance between 0 and 1"):
+    with pytest.raises(ValueError, match=r"task.threshold is 1; a probability between 0 and 1"):
         Pair(Config(threshold=1.0))
 
 
@@ -296,7 +296,7 @@ def test_both_texts_survive_the_cut_and_the_longer_loses_its_end(one, other):
 
 def test_a_length_without_room_for_two_texts_is_refused():
     with pytest.raises(
-        ValueError, match=r"4 tokens leave no room for two texts, as 3 go around them; raise --task\.max-tokens"
+        ValueError, match=r"4 tokens leave no room for two texts beside 3 special tokens; raise --task\.max-tokens"
     ):
         Pair(Config(max_tokens=4), labels=("a", "b")).encode(
             [Example({"first": "w1", "second": "w2"})], reader(("a", "b"))

@@ -331,7 +331,7 @@ def test_sentinels_are_special_and_no_text_can_forge_them(examples):
     ("settings", "words"),
     [
         ({"objective": "maskd"}, "masked_lm"),
-        ({"mask_ratio": 1.0}, "share"),
+        ({"mask_ratio": 1.0}, "fraction"),
         ({"mean_span_length": 0.5}, "span"),
         ({"max_tokens": 3}, "max_tokens"),
         ({"packing": "pack"}, "packed"),

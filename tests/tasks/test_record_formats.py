@@ -38,20 +38,20 @@ BROKEN = {
     "C1CC": "ring 1 is open",
     "C(C": "a branch is open",
     "CC)C": "was not opened",
-    "C((C)C)C": "may not stand after",
+    "C((C)C)C": "( cannot follow an opening parenthesis",
     "CC=": "ends with a bond",
-    "=CC": "may not stand after nothing",
-    "C()C": "may not stand after",
-    "C==C": "may not stand after a bond",
-    "[Xx]C": "[Xx] is no atom",
-    "[CC": "is no SMILES",
-    "C?C": "is no SMILES",
-    "C11": "joined already",
-    "C1C1": "joined already",
-    "1CC1": "may not stand after nothing",
-    "C..C": "may not stand after a dot",
+    "=CC": "= cannot follow nothing",
+    "C()C": ") cannot follow an opening parenthesis",
+    "C==C": "= cannot follow a bond",
+    "[Xx]C": "[Xx] is not an atom",
+    "[CC": "is not SMILES",
+    "C?C": "is not SMILES",
+    "C11": "already bonded",
+    "C1C1": "already bonded",
+    "1CC1": "1 cannot follow nothing",
+    "C..C": ". cannot follow a dot",
     "": "empty",
-    "C%1C": "is no SMILES",
+    "C%1C": "is not SMILES",
 }
 SOUND = "C|CCO|c1ccccc1|C1CC1.[Na+]|[nH]1cccc1|C/C=C\\C|N[C@@H](C)C(=O)O|C%12CC%12|[13CH4]"
 SOUND += "|OC(=O)c1ccc(cc1)S(N)(=O)=O|[O-][N+](=O)c1c2ccccc2cs1"
@@ -140,8 +140,8 @@ HEAD = "X:1\nM:3/4\nL:1/8\nK:G\n"
 TUNES = {
     HEAD + "|:G2B2d2|GABcde|d6:|": "",
     HEAD + "D2|G2B2d2|GABcde|d4:|": "",  # an upbeat, and what it takes from the end
-    HEAD + "G2B2d2|GABcd|d6|c6:|": "bar 2 is 5/8 long where 3/4 is needed",
-    HEAD + "G2B2d2e|d6|]": "bar 1 is 7/8 long where 3/4 is needed",
+    HEAD + "G2B2d2|GABcd|d6|c6:|": "bar 2 has a length of 5/8 instead of 3/4",
+    HEAD + "G2B2d2e|d6|]": "bar 1 has a length of 7/8 instead of 3/4",
     HEAD + "G3/2B/2d2B2|(3GABc2d2|[GBd]6|z6|]": "",
     HEAD + "G>Bd2B2|G<Bd2B2|G>>Bd2B2|d6|]": "",
     HEAD + '"G"G2{a}B2!trill!d2|G2 B2 d2 | ~d6|]': "",
@@ -153,8 +153,8 @@ TUNES = {
     "X:1\nM:3/4\nG6|": "no key",
     HEAD: "no notes",
     HEAD + "GAB": "no bar lines",
-    HEAD + "G2B2d2|G2?2|": "is no ABC",
-    "X:1\nhello\nK:G\nG8|": "is no field",
+    HEAD + "G2B2d2|G2?2|": "is not ABC",
+    "X:1\nhello\nK:G\nG8|": "is not a field",
 }
 
 
@@ -196,8 +196,8 @@ def test_residues():
     assert [kind.find_fault(text) for text in ("MKV", "mkvx", "MK1", "MK V", "")] == [
         "",
         "",
-        "'1' is no residue",
-        "' ' is no residue",
+        "'1' is not a residue",
+        "' ' is not a residue",
         "it is empty",
     ]
 
@@ -306,7 +306,7 @@ def test_generate_writes_and_checks(run, capsys):
     out, err = capsys.readouterr()
     assert len(out.split("\n")) == 10
     assert "of 9" in err
-    assert "new " in err
+    assert "novel " in err
     assert main(["generate", run, "--count", "9", "--check", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["texts"] == out.split("\n")[:9]

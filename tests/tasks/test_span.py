@@ -108,7 +108,7 @@ def test_a_window_is_the_question_and_a_stretch_of_the_text():
     assert found[1].offsets.tolist() == [[i, i + 1] for i in range(3, 8)]
     assert [window.question_end for window in found] == [3, 3, 3]  # <s>ab, for a model that looks near
     assert Span().batch(found).source.global_mask.tolist() == [[True] * 3 + [False] * 8] * 3
-    with pytest.raises(ValueError, match=r"task.max_tokens is 6, and a question takes 6 of it; raise task.max_tokens"):
+    with pytest.raises(ValueError, match=r"task.max_tokens is 6, of which the question takes 6; raise task.max_tokens"):
         make_windows(example, tokenizer.encode("ab?", "abc"), max_tokens=6, stride=3, max_question_tokens=2)
 
 

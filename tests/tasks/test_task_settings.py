@@ -37,7 +37,7 @@ def test_every_objective_can_be_fitted():
 def test_a_border_that_the_tokenizer_drops_is_refused(tmp_path):
     (tmp_path / "text.txt").write_text("CCO\nCCN\nCCC\nCNC\n" * 20)
     job = Job("language", (str(tmp_path / "text.txt"),), task_fields={"record_format": "smiles", "tokenizer": "words"})
-    with pytest.raises(ValueError, match=r"whose records end with .* drops that"):
+    with pytest.raises(ValueError, match=r"whose records end with .* tokenizer drops it"):
         prepare(job)
 
 

@@ -58,7 +58,7 @@ def test_each_token_is_scored_once_with_its_context(writer, context, size):
 
 
 def test_a_context_must_leave_something_to_score(writer):
-    with pytest.raises(ValueError, match=r"task\.eval_overlap is 12; it has to be below the 12 tokens"):
+    with pytest.raises(ValueError, match=r"task\.eval_overlap is 12; it must be below the window size of 12 tokens"):
         Language(Language.Config(max_tokens=12, eval_overlap=12)).encode([Example({"text": TEXT})], writer)
 
 

@@ -58,7 +58,7 @@ def test_training_leaves_hidden_rows_out_of_dev_and_a_hidden_test_out_altogether
     assert ready.splits.test is None
     assert len(ready.splits.dev.examples) == 10
     assert any("test: all 7 labels are hidden" in line and "predict" in line for line in ready.notes)
-    assert any(line.strip().startswith("dev: 1 of 11 rows are left out") for line in ready.notes)
+    assert any(line.strip().startswith("dev: 1 of 11 rows are not scored") for line in ready.notes)
     assert len(open_run(home / "run").held_out) == 10
 
 
@@ -72,7 +72,7 @@ def test_evaluate_scores_the_rows_that_are_told_and_says_how_many_are_not(labell
     assert main(["evaluate", str(home / "run"), "--data", mixed, "--json"]) == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
-    assert "5 of 14 rows are left out of the score, as their labels are hidden" in said.err
+    assert "5 of 14 rows are not scored because their labels are hidden" in said.err
     assert (found["examples"], found["unlabeled"]) == (9, 5)
     assert main(["evaluate", str(home / "run"), "--data", plain, "--json"]) == 0
     said = capsys.readouterr()

@@ -68,11 +68,11 @@ def test_a_score_at_the_baseline_is_named_so_beside_it_and_written_down(tmp_path
     out = tmp_path / "run"
     assert main(["train", "pair", "--data", *data, "--out", str(out), *sizes, "--train.max-steps", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (note,) = [line for line in lines if "is not better than a baseline: always answering 'yes' reaches" in line]
+    (note,) = [line for line in lines if "is not better than a baseline: always predicting 'yes' reaches" in line]
     assert note.startswith("dev: accuracy ")
     assert lines.index(note) == max(i for i, line in enumerate(lines) if line.startswith("dev ")) + 1
     assert json.loads((out / "result.json").read_text())["notes"] == [note]
-    assert "always answering" in (out / "report.html").read_text()
+    assert "always predicting" in (out / "report.html").read_text()
 
 
 def test_a_score_above_the_baseline_needs_no_note(tmp_path):
@@ -89,7 +89,7 @@ def test_a_score_above_the_baseline_needs_no_note(tmp_path):
 def test_rules_answer_by_the_counts_of_training():
     task = Label(labels=("a", "b"))
     rule = task.baseline([Example({"label": label}) for label in "abb"])
-    assert rule.description == "always answering 'b'"
+    assert rule.description == "always predicting 'b'"
     gold = [Example({"label": label}) for label in "bbba"]
     assert task.score([rule.answer(example) for example in gold], gold)[0].value == 0.75
     train = [

@@ -126,11 +126,11 @@ def test_held_out_data_that_changed_are_refused(home, capsys):
     assert json.loads(capsys.readouterr().out)["examples"] == len(held)
     content = data.read_bytes()
     data.write_bytes(content + b"odd\tash\n")
-    with pytest.raises(DataError, match="have changed since it was trained"):
+    with pytest.raises(DataError, match="have changed since training"):
         _ = Run(out).held_out
     for command in ("evaluate", "audit"):
         assert cli.main([command, str(out)]) == 3
-        assert f"{data}: the data of {out} have changed since it was trained" in capsys.readouterr().err
+        assert f"{data}: the data of {out} have changed since training" in capsys.readouterr().err
     assert cli.main(["evaluate", str(out), "--data", str(data)]) == 0
     data.write_bytes(content)
     assert [example["text"] for example in Run(out).held_out] == [example["text"] for example in held]

@@ -1,7 +1,7 @@
-"""What attention costs: time and peak memory of every mechanism against the length of the text, and how fast they grow.
+"""The cost of attention: time and peak memory of every mechanism as a function of sequence length, and their growth rates.
 
-`run_cases` yields the outcome of one case after the other, `make_report` joins them into one dictionary with the counts on
-paper beside the measured numbers.
+`run_cases` yields the outcomes case by case; `make_report` joins them into a dictionary, with the theoretical operation counts
+beside the measurements.
 """
 
 import math
@@ -16,9 +16,9 @@ from saccade.bench import attention_flops
 from saccade.bench.measure import OK, REFUSED, SKIPPED, BenchCase, BenchPlan, Outcome, run_case
 from saccade.system import available_memory
 
-MIN_GROWTH_LENGTH = 2048  # tokens: from here on the fixed cost of a call no longer bends the line
+MIN_GROWTH_LENGTH = 2048  # tokens; for shorter sequences the fixed cost of a call distorts the growth rate
 MODES = ("forward", "training")
-NOT_COUNTED = "not counted"  # a mechanism without a line in attention_flops.py
+NOT_COUNTED = "not counted"  # a mechanism without an entry in attention_flops.py
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class BenchRun:
 
 @dataclass(frozen=True)
 class Growth:
-    """y grows as n to the power `exponent`, give or take the standard error (None with two points: they fit any line)."""
+    """The exponent of growth with sequence length, and its standard error; None for two points, which fit exactly."""
 
     exponent: float
     standard_error: float | None
@@ -40,7 +40,7 @@ class Growth:
 
 
 def resolve_mechanisms(plan: BenchPlan) -> list[str]:
-    """The mechanisms of the plan in the order of the registry; an unknown name is an error that lists the known ones."""
+    """The mechanisms of a plan in the order of the registry; an unknown name raises an error that lists the known ones."""
     if "all" in plan.mechanisms:
         return [entry.name for entry in MECHANISMS]
     wanted = {get_mechanism(name).name for name in plan.mechanisms}
@@ -48,22 +48,22 @@ def resolve_mechanisms(plan: BenchPlan) -> list[str]:
 
 
 def run_cases(plan: BenchPlan) -> Iterator[BenchRun]:
-    """Every case of every round, one process each; what cannot run is an outcome like any other."""
+    """Run every case of every round, each in its own process; a case that cannot run has an outcome with the reason."""
     plan.check()
-    lost: dict[tuple[str, bool], BenchRun] = {}
-    for turn, case in plan.iter_cases(resolve_mechanisms(plan)):
-        before = lost.get((case.mechanism, case.training)) or lost.get((case.mechanism, False))
-        outcome = check_case(case) or skip_after_failure(case, before) or run_case(case)
-        made = BenchRun(turn, case, outcome)
+    failures: dict[tuple[str, bool], BenchRun] = {}
+    for round_index, case in plan.iter_cases(resolve_mechanisms(plan)):
+        failure = failures.get((case.mechanism, case.training)) or failures.get((case.mechanism, False))
+        outcome = check_case(case) or skip_after_failure(case, failure) or run_case(case)
+        run = BenchRun(round_index, case, outcome)
         if outcome.status not in (OK, SKIPPED):
-            lost.setdefault((case.mechanism, case.training), made)
-        yield made
+            failures.setdefault((case.mechanism, case.training), run)
+        yield run
 
 
 def check_case(case: BenchCase) -> Outcome | None:
-    """Why a case is not even started, if there is a reason."""
+    """The outcome of a case that is not started because it is not supported or needs too much memory; None otherwise."""
     if case.causal and "causal" not in get_mechanism(case.mechanism).supports:
-        return Outcome(REFUSED, "cannot hide the future")
+        return Outcome(REFUSED, "does not support causal attention")
     needed, free = attention_flops.predict_peak_bytes(case), available_memory()
     if free is not None and needed > free:
         return Outcome(SKIPPED, f"needs about {needed / 1e9:,.0f} GB, {free / 1e9:,.0f} GB are free")
@@ -71,7 +71,7 @@ def check_case(case: BenchCase) -> Outcome | None:
 
 
 def skip_after_failure(case: BenchCase, failed: BenchRun | None) -> Outcome | None:
-    """What failed is not tried again, neither in a later round nor for a longer text."""
+    """Skip a case after a failure of the same mechanism, in later rounds and for longer sequences."""
     if failed is None or case.length < failed.case.length:
         return None
     kind = MODES[failed.case.training]
@@ -79,7 +79,7 @@ def skip_after_failure(case: BenchCase, failed: BenchRun | None) -> Outcome | No
 
 
 def make_report(plan: BenchPlan, runs: Sequence[BenchRun], facts: dict[str, object]) -> dict:
-    """Everything measured and counted, ready for JSON: a line for each mechanism, one for each case, and the raw runs."""
+    """The report as JSON-serializable values: an entry for each mechanism and each case, and the raw runs."""
     cases = [summarize_case([r for r in runs if r.case == case]) for case in dict.fromkeys(r.case for r in runs)]
     threads = max((r.outcome.threads for r in runs), default=0)
     return {
@@ -96,85 +96,85 @@ def make_report(plan: BenchPlan, runs: Sequence[BenchRun], facts: dict[str, obje
 
 
 def summarize_case(runs: Sequence[BenchRun]) -> dict:
-    """One case over its rounds: the median of the rounds' medians, and the spread of all passes."""
-    case, good = runs[0].case, [r.outcome for r in runs if r.outcome.status == OK]
-    shown = good[0] if good else runs[0].outcome
+    """The summary of a case: the median over rounds of the median time, and the quartiles of all passes."""
+    case, successes = runs[0].case, [r.outcome for r in runs if r.outcome.status == OK]
+    representative = successes[0] if successes else runs[0].outcome
     count = attention_flops.count_operations(case)
-    found = {
+    summary = {
         "mechanism": case.mechanism,
         "length": case.length,
         "mode": MODES[case.training],
-        "status": shown.status,
-        "reason": shown.reason,
-        "ms": summarize_times(good) if good else None,
-        "peak_mb": median_peak(good),
+        "status": representative.status,
+        "reason": representative.reason,
+        "ms": summarize_times(successes) if successes else None,
+        "peak_mb": median_peak(successes),
         "predicted_gb": attention_flops.predict_peak_bytes(case) / 1e9,
         "inputs_mb": case.input_bytes / 1e6,
     }
     if count is None:
-        return found | dict.fromkeys(("pairs_per_head", "pairs", "multiply_adds", "tanh"))
-    on_paper = {"pairs_per_head": count.pairs / case.heads, "pairs": count.pairs}
-    return found | on_paper | {"multiply_adds": count.multiply_adds, "tanh": count.tanh}
+        return summary | dict.fromkeys(("pairs_per_head", "pairs", "multiply_adds", "tanh"))
+    pair_counts = {"pairs_per_head": count.pairs / case.heads, "pairs": count.pairs}
+    return summary | pair_counts | {"multiply_adds": count.multiply_adds, "tanh": count.tanh}
 
 
 def summarize_times(outcomes: Sequence[Outcome]) -> dict[str, float]:
     passes = [1e3 * x for outcome in outcomes for x in outcome.seconds]
     low, _, high = statistics.quantiles(passes, n=4, method="inclusive") if len(passes) > 1 else passes * 3
-    middle = statistics.median(1e3 * statistics.median(outcome.seconds) for outcome in outcomes)
-    return {"median": middle, "low": low, "high": high, "min": min(passes), "passes": len(passes)}
+    median = statistics.median(1e3 * statistics.median(outcome.seconds) for outcome in outcomes)
+    return {"median": median, "low": low, "high": high, "min": min(passes), "passes": len(passes)}
 
 
 def median_peak(outcomes: Sequence[Outcome]) -> float | None:
-    known = [outcome.peak_bytes / 1e6 for outcome in outcomes if outcome.peak_bytes is not None]
-    return statistics.median(known) if known else None
+    peaks = [outcome.peak_bytes / 1e6 for outcome in outcomes if outcome.peak_bytes is not None]
+    return statistics.median(peaks) if peaks else None
 
 
 def summarize_mechanism(name: str, plan: BenchPlan, cases: Sequence[dict]) -> dict:
-    """One mechanism: its formulas, and how its time and memory grow."""
-    entry, written = get_mechanism(name), attention_flops.COST_FORMULAS.get(name)
-    found: dict = {"name": name, "formula": entry.formula, "paper": entry.paper, "cost": entry.cost}
-    paper = (NOT_COUNTED, NOT_COUNTED) if written is None else (written.pairs_formula, written.multiply_adds_formula)
-    found |= {"pairs": paper[0], "multiply_adds": paper[1], "time": {}, "memory": {}}
+    """The summary of a mechanism: its cost formulas, and the growth rates of time and memory."""
+    entry, formula = get_mechanism(name), attention_flops.COST_FORMULAS.get(name)
+    summary: dict = {"name": name, "formula": entry.formula, "paper": entry.paper, "cost": entry.cost}
+    formulas = (NOT_COUNTED, NOT_COUNTED) if formula is None else (formula.pairs_formula, formula.multiply_adds_formula)
+    summary |= {"pairs": formulas[0], "multiply_adds": formulas[1], "time": {}, "memory": {}}
     for mode in MODES:
-        good = [case for case in cases if case["mode"] == mode and case["status"] == OK]
-        lengths = [case["length"] for case in good]
-        times, peaks = ([case["ms"]["median"] for case in good], [case["peak_mb"] or 0.0 for case in good])
-        for kind, values in (("time", times), ("memory", peaks)):
-            grown = fit_growth(lengths, values)
-            found[kind][mode] = None if grown is None else asdict(grown)
+        successes = [case for case in cases if case["mode"] == mode and case["status"] == OK]
+        lengths = [case["length"] for case in successes]
+        times, peaks = ([case["ms"]["median"] for case in successes], [case["peak_mb"] or 0.0 for case in successes])
+        for quantity, values in (("time", times), ("memory", peaks)):
+            growth = fit_growth(lengths, values)
+            summary[quantity][mode] = None if growth is None else asdict(growth)
     if name == "lsh":
-        found["recall"] = measure_lsh_recall(plan)
-    return found
+        summary["recall"] = measure_lsh_recall(plan)
+    return summary
 
 
 def fit_growth(lengths: Sequence[int], values: Sequence[float]) -> Growth | None:
-    """The slope of log(value) over log(n) by least squares, over the long texts if there are three, else over all.
+    """The slope of log(value) over log(n) by least squares, from MIN_GROWTH_LENGTH on if there are three points, else over all.
 
     >>> fit_growth([256, 512, 1024], [1.0, 4.0, 16.0])
     Growth(exponent=2.0, standard_error=0.0, lengths=(256, 512, 1024))
     """
     points = [(n, y) for n, y in zip(lengths, values, strict=True) if y > 0]
-    long = [point for point in points if point[0] >= MIN_GROWTH_LENGTH]
-    points = long if len(long) >= 3 else points
+    long_points = [point for point in points if point[0] >= MIN_GROWTH_LENGTH]
+    points = long_points if len(long_points) >= 3 else points
     if len({n for n, _ in points}) < 2:
         return None
     x, y = ([math.log(point[i]) for point in points] for i in (0, 1))
-    slope, cut = statistics.linear_regression(x, y)
+    slope, intercept = statistics.linear_regression(x, y)
     error = None
     if len(points) > 2:
-        rest = sum((b - cut - slope * a) ** 2 for a, b in zip(x, y, strict=True))
-        error = math.sqrt(rest / (len(points) - 2) / (statistics.pvariance(x) * len(x)))
+        residual = sum((b - intercept - slope * a) ** 2 for a, b in zip(x, y, strict=True))
+        error = math.sqrt(residual / (len(points) - 2) / (statistics.pvariance(x) * len(x)))
         error = round(error, 6)
     return Growth(round(slope, 6), error, tuple(n for n, _ in points))
 
 
 def measure_lsh_recall(plan: BenchPlan, *, top_k: int = 8) -> dict[str, float]:
-    """Of the `top_k` keys that matter most to a random query, the share that hashing finds; by chance `visible_fraction`."""
+    """The recall of the `top_k` keys of largest weight under LSH for random queries; `visible_fraction` is the chance level."""
     torch.manual_seed(0)
     n, pattern = min(1024, max(plan.lengths)), CAUSAL if plan.causal else FULL
     module = LSHAttention(plan.width // plan.heads, plan.heads)
-    x = torch.randn(1, plan.heads, n, plan.width // plan.heads)  # query and key are one vector
+    x = torch.randn(1, plan.heads, n, plan.width // plan.heads)  # queries and keys are the same vectors
     allowed = Sight(pattern).allows(x, x).expand(1, 1, n, n).sum().item()
-    seen = (module.weights(x, x, Sight(pattern)) > 0).sum().item() / plan.heads / allowed
+    visible = (module.weights(x, x, Sight(pattern)) > 0).sum().item() / plan.heads / allowed
     recall = lsh_recall(module, x, x, top=top_k, pattern=pattern)
-    return {"length": n, "top_k": top_k, "recall": recall, "visible_fraction": seen}
+    return {"length": n, "top_k": top_k, "recall": recall, "visible_fraction": visible}

@@ -1,11 +1,12 @@
-"""What each mechanism costs on paper: alignment scalars, multiply-adds and the memory that its pairs need.
+"""The theoretical cost of each mechanism (FLOPs): alignment scores, multiply-adds, and the memory of its pairs.
 
-Counted are the matrix products of one forward pass for one text, as in the formula; softmax, norms and masks are not. torch's
-own counter sees nothing inside the fused kernel of a CPU, so we count. With n tokens, m heads of width d, and D = m d:
+The counts cover the matrix products of one forward pass over one sequence; softmax, norms and masks are not counted. torch's
+FLOP counter does not see inside the fused kernel of a CPU, so this module has formulas. With n tokens, m heads of width d, and
+D = m d:
 
-    dense attention takes m d n² multiply-adds for the scores and as many for the sum of the values, 2 m d n² = 2 D n².
-    It is written O(m d n²) where d is the width of one head, as in the lectures, and O(D n²) where D is that of all heads.
-    More heads at the same D change the number of alignment scalars, m n², but not the number of multiply-adds.
+    dense attention takes m d n² multiply-adds for the scores and as many for the weighted sum of the values, 2 m d n² = 2 D n².
+    It is written O(m d n²) with the width d of one head, and O(D n²) with the width D of all heads together.
+    More heads at the same D change the number of alignment scores, m n², but not the number of multiply-adds.
 """
 
 from collections.abc import Callable
@@ -32,29 +33,29 @@ from saccade.bench.measure import BenchCase
 
 @dataclass(frozen=True)
 class OperationCount:
-    """The cost of one forward pass over one text, in all heads together."""
+    """The cost of one forward pass over one sequence, for all heads together."""
 
-    pairs: int  # alignment scalars: N x M for each head where every query meets every key
+    pairs: int  # alignment scores: queries x keys per head for dense attention
     multiply_adds: int
-    tanh: int = 0  # what additive attention pays for each pair beside its products
+    tanh: int = 0  # tanh evaluations of additive attention
 
 
 @dataclass(frozen=True)
 class CostFormula:
-    """One line of the table: the formulas as a person writes them, the count, and the memory of the pairs.
+    """The cost of a mechanism: formulas as text, the count, and the memory of the pairs.
 
-    `held` says how many n x n tensors each head holds at the peak, forward and in training, for heads of width d. They are
-    measured, at n = 1,024, and used only to leave out what cannot fit.
+    `pair_tensors_at_peak` is the number of n x n tensors per head at peak memory, in inference and in training, for heads of
+    width d. The numbers were measured at n = 1,024 and are only used to skip cases that do not fit into memory.
     """
 
-    pairs_formula: str  # of one head
-    multiply_adds_formula: str  # of all heads
+    pairs_formula: str  # per head
+    multiply_adds_formula: str  # for all heads
     count: Callable[[Any, BenchCase], OperationCount]
     pair_tensors_at_peak: Callable[[int], tuple[float, float]] = lambda d: (0, 0)
 
 
 def count_dense(module: object, case: BenchCase) -> OperationCount:
-    """Every query meets every key, or every earlier one.
+    """Every query attends to every key, or to itself and every earlier one if causal.
 
     >>> count_dense(None, BenchCase("scaled_dot", length=10, heads=2, width=6))
     OperationCount(pairs=200, multiply_adds=1200, tanh=0)
@@ -64,24 +65,24 @@ def count_dense(module: object, case: BenchCase) -> OperationCount:
 
 
 def count_products(pairs: int, case: BenchCase) -> OperationCount:
-    """Each pair costs one dot product for its score, and one scaled value in the sum."""
+    """Each pair costs one dot product for its score and one scaled value in the weighted sum."""
     return OperationCount(pairs, 2 * case.head_width * pairs)
 
 
 def count_bilinear(module: Bilinear, case: BenchCase) -> OperationCount:
     count = count_dense(module, case)
-    between = module.between.weight.numel()
-    return replace(count, multiply_adds=count.multiply_adds + case.heads * case.length * between)
+    weights = module.between.weight.numel()
+    return replace(count, multiply_adds=count.multiply_adds + case.heads * case.length * weights)
 
 
 def count_relative(module: Relative, case: BenchCase) -> OperationCount:
-    """Beside the dot products, each query meets each distance once."""
+    """Dense attention plus one dot product of each query with each relative distance."""
     count = count_dense(module, case)
     return replace(count, multiply_adds=count.multiply_adds + case.heads * case.length * module.offsets.numel())
 
 
 def count_additive(module: Additive, case: BenchCase) -> OperationCount:
-    """Projections once for each token; for each pair `inner` tanh, a product with u, and one scaled value."""
+    """Projections for each token; for each pair `inner` tanh, a dot product with u, and one scaled value."""
     pairs, inner = count_dense(module, case).pairs, module.outer.in_features
     weights = module.query.weight.numel() + sum(p.numel() for p in module.key.parameters() if p.dim() > 1)
     projections = case.heads * case.length * weights
@@ -94,7 +95,7 @@ def count_spatial(module: Spatial, case: BenchCase) -> OperationCount:
 
 
 def count_windowed(module: Windowed, case: BenchCase) -> OperationCount:
-    """A global token meets all; any other its neighbours and the global ones before them."""
+    """Global tokens attend to all tokens; the others to their window and to the global tokens before it."""
     n, left, right, count = case.length, module.window.left, module.window.right, module.global_count
     pairs = 0
     for i in range(n):
@@ -106,15 +107,15 @@ def count_windowed(module: Windowed, case: BenchCase) -> OperationCount:
 
 
 def count_bigbird(module: BigBird, case: BenchCase) -> OperationCount:
-    """The links between blocks, each with as many pairs as the two blocks have."""
+    """The sum over linked pairs of blocks of the token pairs in them."""
     links = replace(module.pattern, bidirectional=not case.causal)
     size = links.random.block_size
-    # links are drawn between blocks, so with blocks of one token the tokens are the blocks
-    at = torch.arange(-(-case.length // size))
+    # the random links are between blocks; with blocks of one token, tokens stand for blocks
+    block = torch.arange(-(-case.length // size))
     linked = replace(links, random=replace(links.random, block_size=1)).allows(
-        at[:, None], at[None, :]
+        block[:, None], block[None, :]
     )  # (H, blocks, blocks)
-    tokens = (case.length - at * size).clamp(max=size)
+    tokens = (case.length - block * size).clamp(max=size)
     pairs = tokens[:, None] * tokens[None, :]
     if case.causal:
         pairs = pairs.tril(-1) + (tokens * (tokens + 1) // 2).diag()
@@ -122,7 +123,7 @@ def count_bigbird(module: BigBird, case: BenchCase) -> OperationCount:
 
 
 def count_lsh(module: LSHAttention, case: BenchCase) -> OperationCount:
-    """At most: every round each token meets `near - 1` others each side in its bucket, and no pair twice."""
+    """An upper bound: in every hash round each token attends to `max_bucket_distance - 1` others on each side in its bucket."""
     near = module.max_bucket_distance if case.causal else 2 * module.max_bucket_distance - 1
     count = count_products(
         min(case.heads * module.hash_rounds * case.length * near, count_dense(module, case).pairs), case
@@ -132,20 +133,19 @@ def count_lsh(module: LSHAttention, case: BenchCase) -> OperationCount:
 
 
 def count_low_rank(module: LowRank, case: BenchCase) -> OperationCount:
-    """Mixing n keys and n values into r costs as much as attending to those r."""
+    """Projecting n keys and n values to r costs as much as attending to those r."""
     count = count_products(case.heads * case.length * module.keys.size(0), case)
     return replace(count, multiply_adds=2 * count.multiply_adds)
 
 
 def count_linear(module: LinearAttention, case: BenchCase) -> OperationCount:
-    """No pair is ever scored: keys and values are summed into a d x (d + 1) matrix, which every query reads."""
+    """No pairs are scored: keys and values are summed into a d x (d + 1) matrix, which is multiplied by every query."""
     n, d = case.length, case.head_width
     sums = 2 * n * d * (d + 1)
     if not case.causal:
         return OperationCount(0, case.heads * sums)
-    n = (
-        -(-n // CAUSAL_BLOCK_SIZE) * CAUSAL_BLOCK_SIZE
-    )  # the running sum goes by whole blocks and scores the pairs inside each
+    # the cumulative sum runs over whole blocks, and the pairs inside each block are scored
+    n = -(-n // CAUSAL_BLOCK_SIZE) * CAUSAL_BLOCK_SIZE
     return OperationCount(
         case.heads * n * CAUSAL_BLOCK_SIZE, case.heads * n * (2 * d * (d + 1) + CAUSAL_BLOCK_SIZE * (2 * d + 1))
     )
@@ -177,16 +177,16 @@ COST_FORMULAS = {
 
 
 def count_operations(case: BenchCase) -> OperationCount | None:
-    """What the case costs on paper; None for a mechanism that has no line here, which can be measured all the same."""
-    line = COST_FORMULAS.get(case.mechanism)
-    if line is None:
+    """The theoretical cost of a case; None for a mechanism without an entry, which can still be measured."""
+    formula = COST_FORMULAS.get(case.mechanism)
+    if formula is None:
         return None
     module = get_mechanism(case.mechanism).make(case.head_width, case.heads, case.max_positions)
-    return line.count(module, case)
+    return formula.count(module, case)
 
 
 def predict_peak_bytes(case: BenchCase) -> float:
-    """Bytes that the case will hold at its peak, at the least: q, k, v, and the pairs where they are known to be held at once."""
-    line = COST_FORMULAS.get(case.mechanism)
-    held = 0.0 if line is None else line.pair_tensors_at_peak(case.head_width)[case.training]
-    return case.input_bytes + 4 * case.batch_size * case.heads * case.length**2 * held
+    """A lower bound of the peak memory of a case in bytes: q, k and v, and the n x n tensors that exist at the same time."""
+    formula = COST_FORMULAS.get(case.mechanism)
+    pair_tensors = 0.0 if formula is None else formula.pair_tensors_at_peak(case.head_width)[case.training]
+    return case.input_bytes + 4 * case.batch_size * case.heads * case.length**2 * pair_tensors

@@ -1,4 +1,4 @@
-"""The plot of the cost study: time and memory against length, both axes logarithmic, so a power of n is a straight line."""
+"""The plot of the cost of attention: time and memory over sequence length, with logarithmic axes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +19,8 @@ QUANTITIES: list[tuple[str, str, Callable[[dict], float | None]]] = [
 
 
 def draw_plot(report: dict, path: Path) -> None:
-    """Write the report's plot as a PNG: forward above, training below, time on the left, memory on the right."""
-    figure = Figure(figsize=(14, 10), layout="constrained")  # never shown, so no window system is asked
+    """Write the plot of a report as PNG: forward above, training below, time on the left, memory on the right."""
+    figure = Figure(figsize=(14, 10), layout="constrained")  # without pyplot, as there may be no display
     axes = figure.subplots(2, 2, sharex=True, squeeze=False)
     styles = choose_line_styles(report["mechanisms"])
     for row, mode in zip(axes, ("forward", "training"), strict=True):
@@ -37,7 +37,7 @@ def draw_plot(report: dict, path: Path) -> None:
 
 
 def choose_line_styles(mechanisms: list[dict]) -> dict[str, dict]:
-    """A line for each mechanism: dense ones thin, in shades of blue, told apart by marks and dashes; others warm and thick."""
+    """Line styles by mechanism: dense ones thin in shades of blue, with different markers and dashes; others warm and thick."""
     dense = [line["name"] for line in mechanisms if line["cost"] == "n² d"]
     others = [line["name"] for line in mechanisms if line["cost"] != "n² d"]
     blues, warm = matplotlib.colormaps["Blues"], ["#d62728", "#ff7f0e", "#8c1a6a", "#b8860b", "#e377c2", "#7f3b08"]
@@ -51,16 +51,16 @@ def choose_line_styles(mechanisms: list[dict]) -> dict[str, dict]:
     for i, name in enumerate(others):
         styles[name] = {"color": warm[i % len(warm)], "linewidth": 2.4, "markersize": 7}
         styles[name] |= {"marker": MARKERS[i % len(MARKERS)], "linestyle": "-"}
-    if "scaled_dot" in styles:  # what the others are compared with
+    if "scaled_dot" in styles:  # the reference
         styles["scaled_dot"] |= {"color": "black", "linewidth": 2.4}
     for line in mechanisms:
-        grown = line["time"]["forward"]
-        styles[line["name"]]["label"] = line["name"] + (f"  {grown['exponent']:.2f}" if grown else "")
+        growth = line["time"]["forward"]
+        styles[line["name"]]["label"] = line["name"] + (f"  {growth['exponent']:.2f}" if growth else "")
     return styles
 
 
 def draw_panel(axis: Axes, cases: list[dict], value: Callable[[dict], float | None], styles: dict[str, dict]) -> None:
-    """One of the four: a line for each mechanism, and two grey ones to compare the slopes with."""
+    """Draw one panel: a line for each mechanism, and reference slopes in gray."""
     for name, style in styles.items():
         points = [(case["length"], value(case)) for case in cases if case["mechanism"] == name]
         points = [(n, y) for n, y in points if y]
@@ -79,23 +79,25 @@ def draw_panel(axis: Axes, cases: list[dict], value: Callable[[dict], float | No
 
 
 def draw_reference_slopes(axis: Axes, lengths: list[int]) -> None:
-    """What n and n² look like here, from the lower left corner."""
+    """Draw reference lines for n and n² from the lower left corner."""
     low, high = axis.get_ylim()
     start, end = lengths[0], lengths[-1]
     if start == end:
         return
     for power, name in ((1, "n"), (2, "n²")):
         axis.plot([start, end], [low, low * (end / start) ** power], color="grey", linestyle=":", linewidth=1, zorder=0)
-        reach = min(end / start, (high / low) ** (1 / power)) ** 0.7  # the label stands on the line, short of its end
-        white = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-        place = (start * reach, low * reach**power)
-        axis.annotate(name, place, color="dimgrey", ha="center", va="center", bbox=white)
+        reach = (
+            min(end / start, (high / low) ** (1 / power)) ** 0.7
+        )  # position of the label, before the end of the line
+        label_box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+        position = (start * reach, low * reach**power)
+        axis.annotate(name, position, color="dimgrey", ha="center", va="center", bbox=label_box)
     axis.set_ylim(low, high)
 
 
 def format_title(report: dict) -> str:
     plan, facts = report["plan"], report["machine"]
-    what = f"Attention: {plan['heads']} heads of {plan['width'] // plan['heads']}, batch {plan['batch_size']}, float32"
-    where = f"{facts['cpu']}, threads: {facts['threads']}, torch {facts['torch']}, {facts['date'][:10]}"
-    ends = "dense mechanisms blue, scaled_dot black; a line ends where time or memory ran out"
-    return f"{what}{', causal' if plan['causal'] else ''}\n{where}; {ends}"
+    setup = f"Attention: {plan['heads']} heads of {plan['width'] // plan['heads']}, batch {plan['batch_size']}, float32"
+    machine = f"{facts['cpu']}, threads: {facts['threads']}, torch {facts['torch']}, {facts['date'][:10]}"
+    legend = "dense mechanisms blue, scaled_dot black; lines end at the time or memory limit"
+    return f"{setup}{', causal' if plan['causal'] else ''}\n{machine}; {legend}"

@@ -1,7 +1,7 @@
-"""One process for each case: time and peak memory of one mechanism at one length, forward or with its backward pass.
+"""Measurement of one mechanism at one length: time and peak memory, forward or forward and backward, in a child process.
 
-A peak is a high-water mark, and a process keeps much of what it frees, so of two cases in one process the larger would
-hide the smaller. The parent only starts children: no torch is imported here before a case runs.
+Peak memory is a high-water mark, and a process keeps much of the memory that it frees, so that two cases in one process would
+interfere. The parent only starts child processes and does not import torch.
 
     python -m saccade.bench.measure '{"mechanism": "windowed", "length": 1024}'
 """
@@ -18,23 +18,17 @@ from pathlib import Path
 from saccade.errors import UsageError
 from saccade.system import available_memory, read_lines
 
-OK, REFUSED, OUT_OF_MEMORY, TIMED_OUT, SKIPPED, FAILED = (
-    "ok",
-    "refused",
-    "out of memory",
-    "timeout",
-    "skipped",
-    "failed",
-)
-WARMUP_TOKENS = 32  # tokens of the pass that starts threads and loads kernels before anything is measured
-MIN_TIMED_SECONDS = 0.2  # seconds: passes shorter than this are repeated until they fill it
-MAX_REPEATS = 100  # repeats
-MIN_BUILT_POSITIONS = 2048  # tokens: the table narrows windows for shorter texts, and growth compares lengths of one and the same mechanism
+OK, REFUSED, OUT_OF_MEMORY = "ok", "refused", "out of memory"
+TIMED_OUT, SKIPPED, FAILED = "timeout", "skipped", "failed"
+WARMUP_TOKENS = 32  # tokens of the warmup pass, which starts threads and loads kernels
+MIN_TIMED_SECONDS = 0.2  # short passes are repeated until they take this long together
+MAX_REPEATS = 100  # maximum number of timed passes
+MIN_BUILT_POSITIONS = 2048  # tokens; mechanisms built for less have narrower windows, which would distort growth rates
 
 
 @dataclass(frozen=True)
 class BenchCase:
-    """One mechanism at one length: what a child process measures."""
+    """One mechanism at one sequence length, measured by a child process."""
 
     mechanism: str
     length: int
@@ -53,7 +47,7 @@ class BenchCase:
 
     @property
     def max_positions(self) -> int:
-        """The longest text that the mechanism is built for."""
+        """The maximum number of tokens that the mechanism is built for."""
         return max(self.length, MIN_BUILT_POSITIONS)
 
     @property
@@ -64,7 +58,7 @@ class BenchCase:
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to measure: every mechanism at every length, forward and in training, in several rounds."""
+    """The plan of a benchmark: every mechanism at every length, forward and in training, in several rounds."""
 
     mechanisms: tuple[str, ...] = ("all",)
     """Attention mechanisms to measure, by name, or all of them."""
@@ -88,58 +82,58 @@ class BenchPlan:
     """Number of torch threads; 0 lets torch choose. On a busy machine, 1 gives steadier results."""
 
     def check(self) -> None:
-        least = {"width": 1, "heads": 1, "batch_size": 1, "repeats": 1, "rounds": 1, "threads": 0}
-        for name, value in least.items():
+        minimums = {"width": 1, "heads": 1, "batch_size": 1, "repeats": 1, "rounds": 1, "threads": 0}
+        for name, value in minimums.items():
             if getattr(self, name) < value:
-                raise UsageError(f"{name} is {value} or more; got {getattr(self, name)}.")
+                raise UsageError(f"{name} must be at least {value}; got {getattr(self, name)}.")
         if not self.lengths or min(self.lengths) < 2:
-            raise UsageError(f"Lengths are one or more numbers from 2 on; got {self.lengths}.")
+            raise UsageError(f"lengths must be one or more numbers from 2 on; got {self.lengths}.")
         if self.timeout <= 0:
-            raise UsageError(f"timeout is a positive number; got {self.timeout:g}.")
+            raise UsageError(f"timeout must be above 0; got {self.timeout:g}.")
         if self.width % self.heads:
             raise UsageError(f"{self.heads} heads cannot share a width of {self.width} evenly; use a divisor.")
 
     def iter_cases(self, names: Sequence[str]) -> Iterator[tuple[int, BenchCase]]:
-        """Round by round and from short to long, the mechanisms taking turns: a machine that slows down slows all alike."""
+        """The cases by round and length, with mechanisms alternating, so that a slowdown of the machine affects all equally."""
         common = {"width": self.width, "heads": self.heads, "batch_size": self.batch_size, "causal": self.causal}
         common |= {"repeats": self.repeats, "timeout": self.timeout, "threads": self.threads}
-        for turn in range(self.rounds):
+        for round_index in range(self.rounds):
             for length in sorted(set(self.lengths)):
-                for name in names if turn % 2 == 0 else reversed(names):
+                for name in names if round_index % 2 == 0 else reversed(names):
                     for training in (False, True):
-                        yield turn, BenchCase(name, length, training, **common)
+                        yield round_index, BenchCase(name, length, training, **common)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: its times and its peak, or why there are none."""
+    """The outcome of a case: its times and peak memory, or the reason for their absence."""
 
     status: str
     reason: str = ""
-    seconds: tuple[float, ...] = ()  # seconds
-    peak_bytes: int | None = None  # bytes above what the process held before it made q, k and v; None = not measured
+    seconds: tuple[float, ...] = ()  # of each timed pass
+    peak_bytes: int | None = None  # above the memory of the process before q, k and v are created; None: not measured
     memory_source: str = ""
     threads: int = 0
 
 
 def run_case(case: BenchCase) -> Outcome:
-    """Measure a case in a child process; whatever happens to the child, there is an outcome."""
+    """Measure a case in a child process; a failure of the child is an outcome, too."""
     command = [sys.executable, "-m", "saccade.bench.measure", json.dumps(asdict(case))]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=case.timeout)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=case.timeout)
     except subprocess.TimeoutExpired:
         return Outcome(TIMED_OUT, f"not done after {case.timeout:g} s")
-    if done.returncode == -9:
+    if process.returncode == -9:
         return Outcome(OUT_OF_MEMORY, "killed by the system (signal 9)")
-    if done.returncode:
-        return Outcome(FAILED, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-    found = json.loads(done.stdout.splitlines()[-1])
-    return Outcome(**{**found, "seconds": tuple(found["seconds"])})
+    if process.returncode:
+        return Outcome(FAILED, (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1])
+    fields = json.loads(process.stdout.splitlines()[-1])
+    return Outcome(**{**fields, "seconds": tuple(fields["seconds"])})
 
 
 def measure_case(case: BenchCase) -> Outcome:
-    """In the child: one pass for the peak, then the timed ones."""
-    begin = time.perf_counter()
+    """Measure a case in the child process: one pass for the peak memory, then the timed passes."""
+    start = time.perf_counter()
     import torch
 
     if case.threads:
@@ -147,25 +141,25 @@ def measure_case(case: BenchCase) -> Outcome:
     try:
         make_pass(case, WARMUP_TOKENS)()
         limit_memory()
-        base, meter = read_peak_memory(reset=True)
-        work = make_pass(case, case.length)
-        times = [time_call(work)]
+        base, source = read_peak_memory(reset=True)
+        run_pass = make_pass(case, case.length)
+        times = [time_call(run_pass)]
         peak, _ = read_peak_memory()
         first = times.pop()
         while len(times) < case.repeats or (sum(times) < MIN_TIMED_SECONDS and len(times) < MAX_REPEATS):
-            if time.perf_counter() - begin + first > 0.8 * case.timeout:
+            if time.perf_counter() - start + first > 0.8 * case.timeout:
                 break
-            times.append(time_call(work))
+            times.append(time_call(run_pass))
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
             return Outcome(OUT_OF_MEMORY, str(error).splitlines()[0][-160:])
         raise
-    above = None if peak is None or base is None else peak - base
-    return Outcome(OK, "", tuple(times or [first]), above, meter, torch.get_num_threads())
+    peak_bytes = None if peak is None or base is None else peak - base
+    return Outcome(OK, "", tuple(times or [first]), peak_bytes, source, torch.get_num_threads())
 
 
 def make_pass(case: BenchCase, length: int) -> Callable[[], None]:
-    """The work to measure. Every pass has a sight of its own, so the masks of a mechanism count as its work."""
+    """The function to measure. Every pass creates its own `Sight`, so that the masks of a mechanism are part of its cost."""
     import torch
 
     from saccade.attention import CAUSAL, FULL, Sight, get_mechanism
@@ -173,14 +167,14 @@ def make_pass(case: BenchCase, length: int) -> Callable[[], None]:
     torch.manual_seed(0)
     module = get_mechanism(case.mechanism).make(case.head_width, case.heads, case.max_positions).train(case.training)
 
-    def fresh() -> torch.Tensor:
+    def random_input() -> torch.Tensor:
         x = torch.randn(case.batch_size, length, case.heads, case.head_width)
         return x.transpose(1, 2).contiguous().requires_grad_(case.training)  # (B, H, L, D)
 
-    q, k, v = fresh(), fresh(), fresh()
+    q, k, v = random_input(), random_input(), random_input()
     grad = torch.randn_like(v) if case.training else None
 
-    def go() -> None:
+    def run_pass() -> None:
         with torch.set_grad_enabled(case.training):
             out = module(q, k, v, Sight(CAUSAL if case.causal else FULL))
         if grad is not None:
@@ -188,7 +182,7 @@ def make_pass(case: BenchCase, length: int) -> Callable[[], None]:
             for x in (q, k, v, *module.parameters()):
                 x.grad = None
 
-    return go
+    return run_pass
 
 
 def time_call(call: Callable[[], None]) -> float:
@@ -198,7 +192,7 @@ def time_call(call: Callable[[], None]) -> float:
 
 
 def read_peak_memory(*, reset: bool = False) -> tuple[int | None, str]:
-    """The most memory that this process has held, in bytes, and who says so; Linux lets us start counting anew."""
+    """The peak memory of this process in bytes and its source; `reset` restarts the count on Linux."""
     if reset:
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -214,15 +208,15 @@ def read_peak_memory(*, reset: bool = False) -> tuple[int | None, str]:
 
 
 def limit_memory() -> None:
-    """Let a case that is too large fail by itself, before the system has to choose a process to kill."""
-    free, held = available_memory(), [x for x in read_lines("/proc/self/status") if x.startswith("VmData:")]
+    """Limit the memory of this process, so that a case that is too large fails before the system kills another process."""
+    free, data_size = available_memory(), [x for x in read_lines("/proc/self/status") if x.startswith("VmData:")]
     with suppress(OSError, ValueError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-        if free is not None and held:
+        if free is not None and data_size:
             import resource
 
-            most = int(held[0].split()[1]) * 1024 + free
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+            limit = int(data_size[0].split()[1]) * 1024 + free
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Recipes: runs in files, which say what they need, what is trained how, and what they promise."""
+"""Recipes: TOML files with the requirements, the training settings and the promised score of a run."""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ SETTING_TABLES = ("model", "task", "train")
 
 @dataclass(frozen=True)
 class Requirements:
-    """The data and the weights that a person has to have: a set of `saccade data get`, how it is parted, and a model."""
+    """The required data and weights: a dataset of `saccade data get`, how it is split, and a pretrained model."""
 
     dataset: str = ""
-    files: tuple[str, ...] = ()  # patterns of names in the set's directory; none: the directory
+    files: tuple[str, ...] = ()  # glob patterns in the dataset's directory; empty: the whole directory
     split_flags: Mapping[str, Any] = field(default_factory=dict)  # flags of `saccade data split`
     weights: str = ""
 
@@ -29,41 +29,41 @@ class Requirements:
         return " and ".join(filter(None, (data, model)))
 
     def select_files(self, data: tuple[str, ...]) -> tuple[str, ...]:
-        """The data that were given; of a directory that has all the files that the recipe names, only those.
+        """The data paths; a directory is replaced by the files that the recipe names, if it has all of them.
 
-        So a further language that lies beside them is no part of the set.
+        This leaves out other files in the directory, such as another language.
         """
         if len(data) != 1 or not self.files or self.split_flags or not Path(data[0]).is_dir():
             return data
-        found = [sorted(map(str, Path(data[0]).glob(pattern))) for pattern in self.files]
-        return tuple(path for some in found for path in some) if all(found) else data
+        matches = [sorted(map(str, Path(data[0]).glob(pattern))) for pattern in self.files]
+        return tuple(path for paths in matches for path in paths) if all(matches) else data
 
     def split_command(self, names: str) -> str:
-        """The command that parts the set."""
+        """The command that splits the dataset."""
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in self.split_flags.items())
         return f"saccade data split {names} {flags} --out DIRECTORY"
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What a recipe reaches, in how many minutes of two cores, and what there is to say of it."""
+    """The promised score of a recipe, the minutes on two cores, and notes on the recipe."""
 
     score: str
     minutes: float
     at_least: float | None = None
     at_most: float | None = None
     split: str = "test"
-    rationale: str = ""  # it is made as it is
-    alternatives: str = ""  # and given up
-    sample_review: str = ""  # what a critical reader finds in its answers to the inputs
+    rationale: str = ""  # why the recipe has these settings
+    alternatives: str = ""  # what was tried and not adopted
+    sample_review: str = ""  # a critical review of the predictions for `inputs`
 
     def __post_init__(self) -> None:
         if self.at_least is not None and self.at_most is not None:
-            raise UsageError("at_least and at_most are two promises; keep one.")
+            raise UsageError("a promise has at_least or at_most, not both; remove one.")
 
     @property
     def bound(self) -> str:
-        """The promised score in words; one without a bound is only reported."""
+        """The promised score as text; a score without a bound is only reported."""
         if self.at_least is None and self.at_most is None:
             return f"{self.score}, reported"
         word, value = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
@@ -75,7 +75,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A run in a file: what to train on what, and the settings that differ from the usual."""
+    """A training run as a file: task, model, data, and the settings that differ from the defaults."""
 
     task: str
     name: str = ""
@@ -86,25 +86,23 @@ class Recipe:
     columns: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in SETTING_TABLES})
     promise: Promise | None = None
-    inputs: tuple[
-        str, ...
-    ] = ()  # of our own, whose answers are shown; texts that belong together have tabs between them
+    inputs: tuple[str, ...] = ()  # examples whose predictions are shown; tabs separate the texts of one example
 
 
 def read_recipe_text(name: str) -> str:
-    """The file of a recipe that comes with the package."""
+    """The TOML text of a built-in recipe."""
     return (files("saccade") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def load_recipes() -> dict[str, Recipe]:
-    """Every recipe that comes with the package, by name."""
-    found = [path.name for path in (files("saccade") / "recipes").iterdir() if path.name.endswith(".toml")]
-    names = sorted(name.removesuffix(".toml") for name in found)
+    """All built-in recipes, by name."""
+    file_names = [path.name for path in (files("saccade") / "recipes").iterdir() if path.name.endswith(".toml")]
+    names = sorted(name.removesuffix(".toml") for name in file_names)
     return {name: _parse_recipe(name, tomllib.loads(read_recipe_text(name)), f"{name}.toml") for name in names}
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe of a name, one in a file, or a task's own name: a recipe without settings."""
+    """A built-in recipe by name, a recipe from a file, or an empty recipe for the name of a task."""
     from saccade.models.io.model_dir import read_toml
     from saccade.suggest import suggest
     from saccade.tasks.registry import TASKS, task_class
@@ -145,17 +143,17 @@ RUN_KEYS = (
 
 def _parse_recipe(name: str, raw: Mapping[str, Any], file: str) -> Recipe:
     for table in (key for key in ("run", "promise", *SETTING_TABLES) if not isinstance(raw.get(key, {}), dict)):
-        raise UsageError(f"{file}: {table!r} has to be a table, [{table}].")
+        raise UsageError(f"{file}: {table!r} must be a table, [{table}].")
     run = raw.get("run", {})
     _check_types(run, file)
-    odd = [key for key in raw if key not in ("run", "promise", *SETTING_TABLES)] + [
-        key for key in run if key not in RUN_KEYS
-    ]
-    if odd or "task" not in run:
-        wrong = f"it has {odd[0]!r}" if odd else "it names no task"
-        raise UsageError(f"{file}: {wrong}; needed are [run] with task, data, model, and {', '.join(SETTING_TABLES)}.")
+    unknown = [key for key in raw if key not in ("run", "promise", *SETTING_TABLES)]
+    unknown += [key for key in run if key not in RUN_KEYS]
+    if unknown or "task" not in run:
+        problem = f"unknown key {unknown[0]!r}" if unknown else "it names no task"
+        expected = f"expected [run] with task, data and model, and {', '.join(SETTING_TABLES)}"
+        raise UsageError(f"{file}: {problem}; {expected}.")
     tables = {table: dict(raw.get(table, {})) for table in SETTING_TABLES}
-    tables["task"].pop("labels", None)  # a run's config.toml tells them; they come from the data
+    tables["task"].pop("labels", None)  # in the config.toml of a run; a recipe takes them from the data
     return Recipe(
         run["task"],
         name,
@@ -173,14 +171,16 @@ def _parse_recipe(name: str, raw: Mapping[str, Any], file: str) -> Recipe:
 
 
 def _check_types(run: Mapping[str, Any], file: str) -> None:
-    """Every setting of [run] is of its kind: a text, a list of texts, or a table."""
+    """Raise an error for a setting of [run] of the wrong type: a text, a list of texts, or a table."""
     lists, tables = ("data", "files", "inputs"), ("columns", "split_flags", "augmentation")
     for key, value in run.items():
-        kind, said = (
-            (list, "a list of texts") if key in lists else (dict, "a table") if key in tables else (str, "a text")
-        )
-        if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in value)):
-            raise UsageError(f"{file}: run.{key} has to be {said}.")
+        kind, expected = str, "a text"
+        if key in lists:
+            kind, expected = list, "a list of texts"
+        elif key in tables:
+            kind, expected = dict, "a table"
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(text, str) for text in value)):
+            raise UsageError(f"{file}: run.{key} must be {expected}.")
 
 
 def _parse_promise(raw: Mapping[str, Any], file: str) -> Promise:
@@ -192,9 +192,9 @@ def _parse_promise(raw: Mapping[str, Any], file: str) -> Promise:
             raise UsageError(f"{file}: [promise] has no {key!r}; {suggest(key, known)}")
     for key in ("score", "minutes"):
         if key not in raw:
-            raise UsageError(f"{file}: [promise] does not say its {key}; write {key} = ...")
+            raise UsageError(f"{file}: [promise] has no {key}; add {key} = ...")
     try:
-        told: dict[str, Any] = {key: value.strip() if isinstance(value, str) else value for key, value in raw.items()}
-        return Promise(**told)
+        values: dict[str, Any] = {key: value.strip() if isinstance(value, str) else value for key, value in raw.items()}
+        return Promise(**values)
     except ValueError as error:
         raise UsageError(f"{file}: [promise]: {error}") from None

@@ -1,9 +1,9 @@
-"""The tables of docs/studies.md, made from the records of the studies: never by hand.
+"""The tables of docs/studies.md, generated from the records of the studies.
 
-    python -m saccade.studies.docs_page docs/studies.md docs/results/studies      # a record for each study, NAME.json
+    python -m saccade.studies.docs_page docs/studies.md docs/results/studies      # one record per study, NAME.json
 
-Between `<!-- study NAME -->` and `<!-- end -->` stands what the record says, or that there is none; and the plot, where NAME.png
-lies beside the record, two directories below the page.
+The text between `<!-- study NAME -->` and `<!-- end -->` is replaced by the tables of the record, or by a note that there is
+none, and by the plot NAME.png, if it is in the directory of the record, two levels below the page.
 """
 
 import json
@@ -19,26 +19,26 @@ STUDY_BLOCK = re.compile(r"(<!-- study (\S+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 
 def fill_page(text: str, records: Path) -> str:
-    """A page with the tables of all records that there are."""
+    """The page with the tables of all records."""
 
-    def made(found: re.Match[str]) -> str:
-        name = found[2]
+    def replace_block(match: re.Match[str]) -> str:
+        name = match[2]
         if name not in STUDIES:
-            raise UsageError(f"the page has a place for the study {name!r}; known are {', '.join(STUDIES)}.")
-        return f"{found[1]}{format_study(name, records / f'{name}.json')}\n{found[3]}"
+            raise UsageError(f"the page has a block for the unknown study {name!r}; known are {', '.join(STUDIES)}.")
+        return f"{match[1]}{format_study(name, records / f'{name}.json')}\n{match[3]}"
 
-    return STUDY_BLOCK.sub(made, text)
+    return STUDY_BLOCK.sub(replace_block, text)
 
 
 def format_study(name: str, path: Path) -> str:
-    """What is known of one study, as Markdown."""
+    """The tables and the plot of one study as Markdown."""
     if not path.is_file():
         return NOT_MEASURED
     record = json.loads(path.read_text(encoding="utf-8"))
-    tables = [grid.to_markdown() for grid in load_study(name).make_tables(record)]
-    picture = path.with_suffix(".png")
-    drawn = [f"![{name}, as a picture]({picture.relative_to(path.parents[2])})"] if picture.is_file() else []
-    return "\n\n".join([*tables, *drawn, f"Measured on {record['date']}, {record['machine']['cpu']}."])
+    tables = [table.to_markdown() for table in load_study(name).make_tables(record)]
+    plot = path.with_suffix(".png")
+    images = [f"![Plot of the study {name}]({plot.relative_to(path.parents[2])})"] if plot.is_file() else []
+    return "\n\n".join([*tables, *images, f"Measured on {record['date']}, {record['machine']['cpu']}."])
 
 
 if __name__ == "__main__":

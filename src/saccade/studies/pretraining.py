@@ -1,12 +1,12 @@
-"""What pretraining is worth: learning curves of a reader from nothing, after masked words, and after replaced words.
+"""The study `pretraining`: learning curves of an encoder from scratch, after masked LM, and after replaced token detection.
 
-All three begin with the same new weights and the same tokenizer. Two of them first read the text for equally many minutes; then
-each learns from 1 %, 10 % and 100 % of the labels, several times with other labels where they are few. The development set
-chooses nothing: with a hundredth of the labels it would be the larger lesson.
+All three start from the same random weights and the same tokenizer. Two of them are pretrained on the text for the same number of
+minutes; then each is fine-tuned on 1 %, 10 % and 100 % of the labels, several times with other labels where they are few. The dev
+set selects no checkpoint: with 1 % of the labels it would be larger than the training set.
 
     saccade study pretraining --data wikitext2/train.raw.txt.gz wikitext2/valid.raw.txt.gz sst2/
 
-The last of the data are labelled, the others are the text; without data it is the package's own docs and topics.
+The last data path has the labels, the others are the text; the defaults are the built-in samples docs and topics.
 """
 
 import random
@@ -27,10 +27,10 @@ from saccade.training.events import RunRefused
 from saccade.training.prepare import Job
 from saccade.training.prepare import prepare as ready
 
-FROM_SCRATCH = "from_scratch"  # the beginning without pretraining
-INITIAL_MODEL = "init"  # the weights that all begin with
-PRETRAINING_TIME_FRACTION = 0.27  # of all minutes, for each of the two
-FINETUNING_TIME_FRACTION = 0.40  # for all trainings on labels together; the rest is for reading, testing and reports
+FROM_SCRATCH = "from_scratch"  # the initialization without pretraining
+INITIAL_MODEL = "init"  # directory of the random weights that all runs start from
+PRETRAINING_TIME_FRACTION = 0.27  # of all minutes, for each of the two objectives
+FINETUNING_TIME_FRACTION = 0.40  # for all fine-tuning runs together; the rest is for data, evaluation and reports
 MODEL_CONFIG: dict[str, Any] = {
     "embedding_width": 128,
     "width": 128,
@@ -39,13 +39,13 @@ MODEL_CONFIG: dict[str, Any] = {
     "ffn_width": 512,
     "vocab": 8000,
 }
-MODEL_CONFIG |= {"position": "rotary"}  # with learned ones, context is hardly looked at in so little time
+MODEL_CONFIG |= {"position": "rotary"}  # learned positions would hardly use the context after so few steps
 TASK_CONFIG: dict[str, Any] = {"max_tokens": 128, "tokenizer": "bpe"}
-# a generator that both losses leave time to learn, and that draws words which are worth a second look
+# smaller weight and larger generator than published, so that a short training gives plausible replacements
 ELECTRA_CONFIG: dict[str, dict[str, Any]] = {
     "replaced_token_detection": {"discriminator_weight": 5.0, "generator_divisor": 2}
 }
-# the clock ends it, and the schedule with it; a mean of the weights is kept
+# the time limit ends training and fits the schedule; the EMA weights are kept
 PRETRAINING_CONFIG: dict[str, Any] = {
     "epochs": 1000,
     "batch_tokens": 4096,
@@ -65,13 +65,13 @@ FINETUNING_CONFIG: dict[str, Any] = {"ema": 0.99, "warmup": 0.1, "fit_schedule":
 
 @dataclass(frozen=True)
 class LabelFraction:
-    """A part of the labels: how often it is drawn, and how it is learnt."""
+    """A fraction of the labels: the number of samples, and the training settings."""
 
     fraction: float
     samples: int
     epochs: int
     batch_tokens: int
-    time_weight: int  # of one training in the time for all
+    time_weight: int  # of one run in the time of all fine-tuning runs
 
     @property
     def name(self) -> str:
@@ -84,14 +84,14 @@ class LabelFraction:
 
 @dataclass(frozen=True)
 class Initialization:
-    """What a reader has behind it before it sees a label, and the rates that suit it."""
+    """An initialization of the encoder, with its learning rates and regularization."""
 
     name: str
-    objective: str  # none: nothing
+    objective: str  # "": from scratch
     pretraining_lr: float
     lr: float
     weight_decay: float
-    dropout: float  # of labels, which are soon learnt by heart
+    dropout: float  # during fine-tuning, where overfitting begins early
 
 
 LABEL_FRACTIONS = (
@@ -107,38 +107,42 @@ INITIALIZATIONS = (
 
 
 def plan_runs(plan: StudyPlan) -> list[StudyRun]:
-    """Two pretrainings, then every beginning with every share of the labels."""
+    """The two pretraining runs, then every initialization with every fraction of the labels."""
     if len(plan.data) == 1:
         raise RunRefused(
-            f"pretraining needs a text and labelled data, and got {plan.data[0]} alone; "
-            "give the text first and the labelled data last, or neither."
+            f"pretraining needs text and labeled data, got only {plan.data[0]}; "
+            "give the text first and the labeled data last, or neither."
         )
-    first = [make_pretraining_run(plan, one) for one in INITIALIZATIONS if one.objective]
-    whole = sum(share.time_weight * share.samples for share in LABEL_FRACTIONS) * len(INITIALIZATIONS)
-    then = []
-    for share in LABEL_FRACTIONS:
-        minutes = round(FINETUNING_TIME_FRACTION * plan.minutes * share.time_weight / whole, 4)
-        then += [
-            make_finetuning_run(plan, one, share, number, minutes)
-            for number in range(share.samples)
-            for one in INITIALIZATIONS
+    pretraining_runs = [
+        make_pretraining_run(plan, initialization) for initialization in INITIALIZATIONS if initialization.objective
+    ]
+    total_weight = sum(label_fraction.time_weight * label_fraction.samples for label_fraction in LABEL_FRACTIONS) * len(
+        INITIALIZATIONS
+    )
+    finetuning_runs = []
+    for label_fraction in LABEL_FRACTIONS:
+        minutes = round(FINETUNING_TIME_FRACTION * plan.minutes * label_fraction.time_weight / total_weight, 4)
+        finetuning_runs += [
+            make_finetuning_run(plan, initialization, label_fraction, sample_index, minutes)
+            for sample_index in range(label_fraction.samples)
+            for initialization in INITIALIZATIONS
         ]
-    return first + then
+    return pretraining_runs + finetuning_runs
 
 
 def make_pretraining_run(plan: StudyPlan, initialization: Initialization) -> StudyRun:
-    """The text, read for as long as the other objective reads it."""
+    """The pretraining run of an objective; both objectives have the same time."""
     train = {**PRETRAINING_CONFIG, "lr": initialization.pretraining_lr, "seed": plan.seed}
     train["max_minutes"] = round(PRETRAINING_TIME_FRACTION * plan.minutes, 4)
     task = {**TASK_CONFIG, **ELECTRA_CONFIG.get(initialization.objective, {}), "objective": initialization.objective}
     job = Job("pretrain", plan.data[:-1], str(plan.out / INITIAL_MODEL), task_fields=task, train_fields=train)
-    return StudyRun(initialization.name, job, f"reads the text, objective {initialization.objective}")
+    return StudyRun(initialization.name, job, f"pretraining with {initialization.objective}")
 
 
 def make_finetuning_run(
     plan: StudyPlan, initialization: Initialization, label_fraction: LabelFraction, sample_index: int, minutes: float
 ) -> StudyRun:
-    """Labels learnt from one beginning; `sample_index` says which of the draws, so all beginnings learn from the same labels."""
+    """The fine-tuning run of an initialization on sample `sample_index` of the labels, which all initializations share."""
     train = {
         **FINETUNING_CONFIG,
         "epochs": label_fraction.epochs,
@@ -147,17 +151,11 @@ def make_finetuning_run(
     }
     train |= {"lr": initialization.lr, "weight_decay": initialization.weight_decay, "max_minutes": minutes}
     data = (label_file(plan, label_fraction, sample_index), held_out_file(plan, "dev"), held_out_file(plan, "test"))
-    model, task = (
-        str(plan.out / (initialization.name if initialization.objective else INITIAL_MODEL)),
-        {"max_tokens": 64, "label_smoothing": 0.1},
-    )
-    dropped = {"dropout": initialization.dropout}
-    job = Job("label", tuple(map(str, data)), model, model_fields=dropped, task_fields=task, train_fields=train)
-    return StudyRun(
-        run_name(initialization, label_fraction, sample_index),
-        job,
-        f"learns from {label_fraction.fraction:.0%} of the labels",
-    )
+    model = str(plan.out / (initialization.name if initialization.objective else INITIAL_MODEL))
+    task, dropout = {"max_tokens": 64, "label_smoothing": 0.1}, {"dropout": initialization.dropout}
+    job = Job("label", tuple(map(str, data)), model, model_fields=dropout, task_fields=task, train_fields=train)
+    name = run_name(initialization, label_fraction, sample_index)
+    return StudyRun(name, job, f"fine-tuning on {label_fraction.fraction:.0%} of the labels")
 
 
 def run_name(initialization: Initialization, label_fraction: LabelFraction, sample_index: int) -> str:
@@ -173,23 +171,23 @@ def held_out_file(plan: StudyPlan, split: str) -> Path:
 
 
 def prepare_data(plan: StudyPlan) -> None:
-    """Write the labels in their shares, the held-out data, and the new weights with the tokenizer that all begin with."""
+    """Write the samples of labels, the held-out data, and the initial model with its tokenizer."""
     splits = read_labeled_data(plan)
-    for split, table in splits.as_dict().items():
+    for split, records in splits.as_dict().items():
         if split != "train":
-            _write_labeled_texts(held_out_file(plan, split), table.examples)
-    for share in LABEL_FRACTIONS:
-        for number in range(share.samples):
+            _write_labeled_texts(held_out_file(plan, split), records.examples)
+    for label_fraction in LABEL_FRACTIONS:
+        for sample_index in range(label_fraction.samples):
             _write_labeled_texts(
-                label_file(plan, share, number),
-                sample_labels(splits.train.examples, share.fraction, plan.seed + number),
+                label_file(plan, label_fraction, sample_index),
+                sample_labels(splits.train.examples, label_fraction.fraction, plan.seed + sample_index),
             )
     if not (plan.out / INITIAL_MODEL / "config.json").is_file():
         save_initial_model(plan)
 
 
 def save_initial_model(plan: StudyPlan) -> None:
-    """Draw the weights and learn the tokenizer, once."""
+    """Initialize the weights and train the tokenizer, once."""
     task, train = {**TASK_CONFIG, "objective": "masked_lm"}, {"seed": plan.seed}
     job = Job("pretrain", plan.data[:-1], "electra", model_fields=MODEL_CONFIG, task_fields=task, train_fields=train)
     model = ready(job).model
@@ -199,58 +197,66 @@ def save_initial_model(plan: StudyPlan) -> None:
 
 def _write_labeled_texts(path: Path, examples: Sequence[Example]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_examples(path, [Example({"text": one["text"], "label": one["label"]}) for one in examples])
+    write_examples(path, [Example({"text": example["text"], "label": example["label"]}) for example in examples])
 
 
 def read_labeled_data(plan: StudyPlan) -> Splits:
-    """The labelled data, with a part to test on."""
+    """The labeled data with a test split."""
     roles = Label().roles(plan.data[-1:])
     if plan.data:
-        found = open_data(plan.data[-1:], roles)
+        splits = open_data(plan.data[-1:], roles)
     else:
-        own = get_sample("topics")
-        found = split_records(Records(own.make(own.default_count, plan.seed), digest=f"sample {own.name}"), roles)
-    if found.test is not None:
-        return found
-    half = len(found.dev.examples) // 2
-    dev, test = found.dev.examples[:half], found.dev.examples[half:]
-    return Splits(found.train, Records(dev), Records(test), found.notes, found.digest)
+        sample = get_sample("topics")
+        records = Records(sample.make(sample.default_count, plan.seed), digest=f"sample {sample.name}")
+        splits = split_records(records, roles)
+    if splits.test is not None:
+        return splits
+    half = len(splits.dev.examples) // 2
+    dev, test = splits.dev.examples[:half], splits.dev.examples[half:]
+    return Splits(splits.train, Records(dev), Records(test), splits.notes, splits.digest)
 
 
 def sample_labels(examples: Sequence[Example], fraction: float, seed: int) -> list[Example]:
-    """A part of the examples, the same part of each label and one at least; a smaller part of the same seed lies within it."""
-    kinds: dict[str, list[Example]] = {}
+    """A stratified sample of the examples, at least one per label; smaller fractions with the same seed are subsets of it."""
+    by_label: dict[str, list[Example]] = {}
     for example in examples:
-        kinds.setdefault(example["label"], []).append(example)
-    found = []
-    for label, some in sorted(kinds.items()):
-        order = random.Random(f"{seed}:{label}").sample(some, len(some))
-        found += order[: max(1, round(fraction * len(some)))]
-    return found
+        by_label.setdefault(example["label"], []).append(example)
+    sample = []
+    for label, label_examples in sorted(by_label.items()):
+        shuffled = random.Random(f"{seed}:{label}").sample(label_examples, len(label_examples))
+        sample += shuffled[: max(1, round(fraction * len(label_examples)))]
+    return sample
 
 
 def measure(plan: StudyPlan, study_runs: Sequence[StudyRun], on_progress: OnProgress) -> Record:
-    """The accuracy of every member on the test data, and the learning curves that they make."""
-    ended = {member.name: load_result(plan.out / member.name) for member in study_runs}
-    curves: dict[str, list[CurvePoint]] = {one.name: [] for one in INITIALIZATIONS}
-    for share in LABEL_FRACTIONS:
+    """The test accuracy of every run, as learning curves."""
+    results = {study_run.name: load_result(plan.out / study_run.name) for study_run in study_runs}
+    curves: dict[str, list[CurvePoint]] = {initialization.name: [] for initialization in INITIALIZATIONS}
+    for label_fraction in LABEL_FRACTIONS:
         scores = {
-            one.name: [_find_accuracy(ended, one, share, n) for n in range(share.samples)] for one in INITIALIZATIONS
+            initialization.name: [
+                _find_accuracy(results, initialization, label_fraction, n) for n in range(label_fraction.samples)
+            ]
+            for initialization in INITIALIZATIONS
         }
-        count = ended[run_name(INITIALIZATIONS[0], share, 0)]["examples"]["train"]
+        count = results[run_name(INITIALIZATIONS[0], label_fraction, 0)]["examples"]["train"]
         for name, point in make_points(scores, count, baseline=FROM_SCRATCH).items():
             curves[name].append(point)
-    on_progress(f"{len(ended)} runs read")
+    on_progress(f"read {len(results)} runs")
     gold = [example["label"] for example in (read_labeled_data(plan).test or Records([])).examples]
     return {
         "curves": {name: [vars(point) for point in line] for name, line in curves.items()},
         "majority": max(map(gold.count, set(gold))) / len(gold),
-        "pretraining": {one.name: _summarize_pretraining(plan, one, ended) for one in INITIALIZATIONS if one.objective},
+        "pretraining": {
+            initialization.name: _summarize_pretraining(plan, initialization, results)
+            for initialization in INITIALIZATIONS
+            if initialization.objective
+        },
         "model_config": MODEL_CONFIG,
         "electra_config": ELECTRA_CONFIG,
-        "parameters": ended[run_name(INITIALIZATIONS[0], LABEL_FRACTIONS[0], 0)]["parameters"],
+        "parameters": results[run_name(INITIALIZATIONS[0], LABEL_FRACTIONS[0], 0)]["parameters"],
         "stopped_early": sorted(
-            name for name, facts in ended.items() if "max_minutes" in facts["stop_reason"] and "-" in name
+            name for name, facts in results.items() if "max_minutes" in facts["stop_reason"] and "-" in name
         ),
     }
 
@@ -262,13 +268,13 @@ def _find_accuracy(
 
 
 def _summarize_pretraining(plan: StudyPlan, initialization: Initialization, results: Mapping[str, Record]) -> Record:
-    facts = results[initialization.name]
+    result = results[initialization.name]
     minutes = round(total_minutes(plan.out / initialization.name), 1)
-    return {"steps": facts["steps"], "minutes": minutes, "scores": facts["scores"]["dev"]}
+    return {"steps": result["steps"], "minutes": minutes, "scores": result["scores"]["dev"]}
 
 
 STUDY = Study(
-    "what reading without labels is worth: masked and replaced words at equal minutes, then few and many labels",
+    "How much do masked LM and replaced token detection gain, at equal time, when fine-tuned on few or many labels?",
     60.0,
     plan_runs,
     measure,

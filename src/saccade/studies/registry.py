@@ -1,4 +1,4 @@
-"""Every study by name: its module, or `study.py` in its package, has a `STUDY`, and is imported only when it is asked for."""
+"""The registry of studies: each is a module, or `study.py` in a package, with a `STUDY`, and is imported on demand."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from saccade.studies.study import Study
 
-STUDIES = {  # name -> what it asks
+STUDIES = {  # name -> description
     "listops": "accuracy and cost of attention mechanisms on nested lists, at equal parameters and training time",
     "hard_vs_soft": "hard and soft attention: score, gradient noise, and whether each attends to what it names",
     "lengths": "BLEU by sentence length, with attention and with a fixed vector",
@@ -17,6 +17,6 @@ STUDIES = {  # name -> what it asks
 
 
 def load_study(name: str) -> "Study":
-    """The study of that name."""
-    home = import_module(f"saccade.studies.{name}")
-    return (import_module(f"{home.__name__}.study") if hasattr(home, "__path__") else home).STUDY
+    """Load a study by name."""
+    module = import_module(f"saccade.studies.{name}")
+    return (import_module(f"{module.__name__}.study") if hasattr(module, "__path__") else module).STUDY

@@ -1,6 +1,6 @@
-"""What a task is: how examples become batches, what is lost on them, what is answered, and how good the answers are.
+"""The base class of tasks: how examples become batches, the training loss, the predictions, and how they are scored.
 
-A task knows nothing of families. It says what it needs of a model (`Needs`), and meets it in a head and in `Batch`.
+A task knows nothing of model families. It declares what it needs of a model (`Needs`) and uses only its head and `Batch`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,12 +33,12 @@ __all__ = [
 
 
 class Task(TaskData, TaskEncoding, TaskLearning, TaskAnswers, TaskPresentation):
-    """One line of TASKS. `config` holds numbers and names; what is learnt of the data (labels) is set by `fit`."""
+    """A task, an entry of TASKS. `config` holds the settings; what is learned from the data, such as labels, is set by `fit`."""
 
     name: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()  # what else people call it
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names that users may type
     Config: ClassVar[type]
-    needs: Needs  # what a model has to read and to generate, and the head that answers are read off
+    needs: Needs  # input modality, kind of generation and head that a model must have
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         self.config = config or self.Config()
@@ -46,37 +46,37 @@ class Task(TaskData, TaskEncoding, TaskLearning, TaskAnswers, TaskPresentation):
         if self.metric_names and metric not in self.metric_names:
             raise UsageError(f"task.metric is {metric!r}; known are {', '.join(self.metric_names)}.")
         self.labels = tuple(labels)
-        self.tuned_settings: dict[str, Any] = {}  # settings that `tune` chose; a finished run is opened with them
+        self.tuned_settings: dict[str, Any] = {}  # settings chosen by `tune`; stored with a finished run
 
     @property
     def title(self) -> str:
-        """What it is called in a sentence."""
+        """The name of the task as messages print it."""
         return self.name
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
-        """The task of a model that came without a run, if its head, or what it generates, is for this task."""
-        made = cls(labels=model.labels)
-        return made if made.accepts_model(model) else None
+        """The task for a model loaded without a run; None if the model's head or output does not fit the task."""
+        task = cls(labels=model.labels)
+        return task if task.accepts_model(model) else None
 
     def accepts_model(self, model: Model) -> bool:
-        """Whether a model has the head, or generates what, the task needs."""
+        """Whether a model has the head and the kind of output that the task needs."""
         return model.head_name == self.needs.head and self.needs.is_satisfied_by(model.family, model.config)
 
     def settings_from_model(self, model: Model) -> dict[str, Any]:
-        """Settings of the task that a stored model decides, where its run does not say them."""
+        """Settings of the task that follow from a stored model, for runs that do not record them."""
         return {}
 
     def configure_from_model(self, model: Model) -> None:
-        """Take from a model that was opened what has to be known of it: for most tasks, nothing."""
+        """Read from a loaded model what the task must know about it; most tasks need nothing."""
 
     def task_for_record(self, record: dict[str, Any]) -> "Task | None":
-        """The task of a record for the same head; None where there is nothing to answer."""
+        """The task that predicts a record with the same head; None if the record has no input for it."""
         return self if self.parse_input(record) is not None else None
 
 
 def pad_sources(items: Sequence[Item]) -> Text:
-    """What the items read, padded."""
+    """The source tokens of items, padded into one `Text`."""
     segments = [item.segment_ids.tolist() for item in items if item.segment_ids is not None]
     return Text.pad([item.source.tolist() for item in items], segment_ids=segments or None)
 
@@ -84,29 +84,29 @@ def pad_sources(items: Sequence[Item]) -> Text:
 def encode_texts(
     texts: Sequence[str], model: Model, max_tokens: int, *, target: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
-    """Ids, segments and all else of each text, cut at `length` tokens or at what the model reads."""
+    """Token ids, segment ids and encoding of each text, truncated to `max_tokens` or to the model's maximum positions."""
     tokenizer = require_tokenizer(model)
     if target:
         tokenizer = tokenizer.target
     limit = min(max_tokens, model.max_positions or max_tokens)
-    for found in tokenizer.encode_iter(texts, max_tokens=limit):
-        yield np.array(found.ids, np.int32), np.array(found.segment_ids, np.int8), found
+    for encoding in tokenizer.encode_iter(texts, max_tokens=limit):
+        yield np.array(encoding.ids, np.int32), np.array(encoding.segment_ids, np.int8), encoding
 
 
 def check_text_length(text: str, example: Example, column: str) -> None:
-    """Refuse a text that is too long to be tokenized as a whole, where a task reads all of it."""
+    """Raise an error for a text that is too long to be tokenized as a whole, for tasks that read all of it."""
     if len(text) > MAX_TEXT_CHARACTERS:
         raise DataError(
-            f"the text has {len(text):,} characters; at most {MAX_TEXT_CHARACTERS:,} are read as one text",
+            f"the text has {len(text):,} characters; at most {MAX_TEXT_CHARACTERS:,} are supported",
             file=example.file,
             line=example.line if example.file else 0,
             column=column,
             value=text,
-            hint="divide it into several records",
+            hint="split it into several records",
         )
 
 
 def require_tokenizer(model: Model) -> Any:
     if model.tokenizer is None:
-        raise ModelError("This model came without a tokenizer; load it from a directory that has tokenizer files.")
+        raise ModelError("This model has no tokenizer; load it from a directory with tokenizer files.")
     return model.tokenizer

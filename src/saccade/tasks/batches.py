@@ -1,4 +1,4 @@
-"""Batches by number: what step n of a training reads is a function of the seed and of n, so a run can go on anywhere."""
+"""Training batches: the batch of step n is a function of the seed and of n, so that a run can be resumed at any step."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,31 +20,31 @@ from saccade.tasks.pretrain.objective import Objective
 
 @dataclass(frozen=True)
 class BatchSource:
-    """A plan of numbers, and how numbers become items."""
+    """A batch plan of item indices, and the function that turns indices into items."""
 
     task: Task
     plan: BatchPlan | WindowPlan
     get_items: Callable[[np.ndarray], list[Item]]
-    size: int  # items, or tokens of a running text
+    size: int  # number of items, or of tokens of a running text
 
     def count_steps(self, epochs: int) -> int:
-        """How many steps so many epochs have."""
-        return sum(self.plan.count_steps(number) for number in range(epochs))
+        """The number of steps of this many epochs."""
+        return sum(self.plan.count_steps(epoch) for epoch in range(epochs))
 
     def epoch_at(self, step: int) -> int:
-        """The epoch in which a step lies."""
+        """The epoch of a step."""
         return self.plan.find_batch(step)[0]
 
     def batches(self, step: int, *, micro_batches: int = 1, rank: int = 0, world_size: int = 1) -> list[Batch]:
-        """One rank's share of a step, in as many parts as asked for; a part that would be empty is left out."""
-        _, _, numbers = self.plan.find_batch(step)
-        mine = numbers if world_size == 1 else self.plan.shard_batch(numbers, rank, world_size)
-        pieces = (
-            [mine]
+        """The micro-batches of a step for one rank; empty micro-batches are left out."""
+        _, _, indices = self.plan.find_batch(step)
+        rank_indices = indices if world_size == 1 else self.plan.shard_batch(indices, rank, world_size)
+        shards = (
+            [rank_indices]
             if micro_batches == 1
-            else [self.plan.shard_batch(mine, part, micro_batches) for part in range(micro_batches)]
+            else [self.plan.shard_batch(rank_indices, part, micro_batches) for part in range(micro_batches)]
         )
-        return [self.task.batch(self.get_items(piece)) for piece in pieces if len(piece)]
+        return [self.task.batch(self.get_items(shard)) for shard in shards if len(shard)]
 
 
 def make_batches(
@@ -56,16 +56,16 @@ def make_batches(
     batch_size: int | None = None,
     seed: int = 0,
 ) -> BatchSource:
-    """The examples of a task in batches of at most `tokens` tokens, padding counted, and at most `rows` rows."""
+    """The training batches of a task: at most `batch_tokens` tokens, padding included, and at most `batch_size` rows."""
     if isinstance(task, Pretrain):
         task = task.objective
     if isinstance(examples, TokenShards) and isinstance(task, Objective):
-        window, make = task.make_window_encoder(model)
+        window, make_item = task.make_window_encoder(model)
         return window_batches(
-            task, examples, window, batch_tokens=batch_tokens, batch_size=batch_size, seed=seed, make_item=make
+            task, examples, window, batch_tokens=batch_tokens, batch_size=batch_size, seed=seed, make_item=make_item
         )
     if isinstance(examples, TokenShards):
-        assert isinstance(task, Language), "only running text is put on a shelf"
+        assert isinstance(task, Language), "only running text is streamed from token shards"
         return window_batches(
             task, examples, task.window_size(model), batch_tokens=batch_tokens, batch_size=batch_size, seed=seed
         )
@@ -84,7 +84,7 @@ def make_batches(
 
 
 def next_token_item(row: np.ndarray) -> Item:
-    """A window and the token after it, as an item that is asked at each token for the one that follows."""
+    """A language-modeling item from a window and the token after it: each target is the next token."""
     return Item(Example({"ids": row}), row[:-1], gold=row[1:])
 
 
@@ -99,12 +99,12 @@ def window_batches(
     make_item: Callable[[np.ndarray], Item] = next_token_item,
     record_starts: np.ndarray | None = None,
 ) -> BatchSource:
-    """Windows of one long row of ids, in batches; `make` gets a window and the token after it.
+    """Batches of windows of one long sequence of ids; `make_item` gets a window with the token after it.
 
-    Where records begin, every other window moves back to the beginning of its record, unless that is out of its reach: who is
-    asked to write a record has nothing before it, either. So some tokens are read twice in an epoch, and others in the next.
+    With `record_starts`, every other window moves back to the beginning of its record, unless that is farther than a window:
+    generation of a record also starts without context. So some tokens are read twice in an epoch, and others in the next epoch.
     """
-    window = min(window, max(1, len(ids) - 1))  # a text shorter than a window is one
+    window = min(window, max(1, len(ids) - 1))  # a shorter text is one window
     plan = WindowPlan(
         len(ids),
         window_tokens=window,
@@ -112,31 +112,31 @@ def window_batches(
         seed=seed,
     )
 
-    def take(starts: np.ndarray) -> list[Item]:
-        return [make_item(ids[start : start + window + 1]) for start in map(begun, starts)]
+    def make_items(starts: np.ndarray) -> list[Item]:
+        return [make_item(ids[start : start + window + 1]) for start in map(align_to_record, starts)]
 
-    def begun(start: int) -> int:
+    def align_to_record(start: int) -> int:
         if record_starts is None or not len(record_starts) or (start // window + start % window) % 2:
             return start
-        first = int(record_starts[max(0, np.searchsorted(record_starts, start, side="right") - 1)])
-        return first if 0 <= start - first < window else start
+        record_start = int(record_starts[max(0, np.searchsorted(record_starts, start, side="right") - 1)])
+        return record_start if 0 <= start - record_start < window else start
 
-    return BatchSource(task, plan, take, len(ids))
+    return BatchSource(task, plan, make_items, len(ids))
 
 
 def write_token_shards(
     task: Task, texts: StreamedExamples, model: Model, where: Path, *, digest: str
 ) -> Iterator[int | TokenShards]:
-    """Write the tokens of a text that is too large to be held to `where`; gives their number so far, and then the shards.
+    """Tokenize a text that is too large for memory to shards at `where`; yields the token count so far, then the shards.
 
-    What is there already is used again if the text, `key`, is the same and the tokenizer does the same with some of it.
+    Existing shards are reused if the digest of the text is the same and the tokenizer encodes a sample of it in the same way.
     """
     tokenizer = require_tokenizer(model)
 
     def encode(lines: list[str]) -> list[list[int]]:
-        return [found.ids for found in tokenizer.encode_batch(lines, add_special_tokens=False)]
+        return [encoding.ids for encoding in tokenizer.encode_batch(lines, add_special_tokens=False)]
 
-    tried = encode([example["text"] for example in texts.sample[:200]])
-    mark = fingerprint(digest, repr(tried), str(len(texts)))
+    sample_ids = encode([example["text"] for example in texts.sample[:200]])
+    key = fingerprint(digest, repr(sample_ids), str(len(texts)))
     lines = (line for line in task.tokenizer_texts(texts))
-    yield from tokenize_to_shards(lines, encode, where, vocab=tokenizer.vocab, separator=None, key=mark)
+    yield from tokenize_to_shards(lines, encode, where, vocab=tokenizer.vocab, separator=None, key=key)

@@ -1,4 +1,4 @@
-"""What is in a picture, in words: one caption for each, learnt from pictures with one or several of them."""
+"""Image captioning: one generated caption per image, trained on images with one or several captions."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
 from saccade.vision.pixels import lazy_pixels, load_pixels
 
-IMAGE_SIZES = (32, 64, 128)  # rows and columns of the pictures that a new model reads; larger ones are scaled down
-CELLS_PER_SIDE = 4  # rows and columns of the grid that it looks at
+IMAGE_SIZES = (32, 64, 128)  # pixels per side of the input of a new model; larger images are downscaled
+CELLS_PER_SIDE = 4  # rows and columns of the grid of image features
 
 
 @dataclass(frozen=True)
 class Config:
     max_caption_tokens: int = 64
-    """Maximum number of tokens per caption."""
+    """Maximum number of tokens per caption, in training and generation."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.1
@@ -48,7 +48,7 @@ class Caption(Task):
     name = "caption"
     verb = "caption"
     gold_roles = ("caption",)
-    no_augment_reason = "the people in a picture stay who they are"
+    no_augment_reason = "swapping words of a caption does not change the people in the image"
     hub_pipeline = "image-to-text"
     metric_names = ("cider", "bleu", "exact_match")
     description = "image captioning: a text that describes an image"
@@ -81,17 +81,17 @@ class Caption(Task):
         return (text for example in examples for text in get_captions(example))
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """One for each caption, so that each is learnt; `gold` is its number, and a picture is asked about once, as 0."""
+        """One item per caption for training; `gold` is the index of the caption, and only index 0 is captioned in prediction."""
         shape = image_shape(model)
         out: list[Item] = []
-        pictures = iter(lazy_pixels([example["image"] for example in examples], shape))
+        images = iter(lazy_pixels([example["image"] for example in examples], shape))
         for start in range(0, len(examples), 1000):
-            some = examples[start : start + 1000]
-            targets = self._encode_captions([text for example in some for text in get_captions(example)], model)
-            for example in some:
-                seen: Any = next(pictures)
+            chunk = examples[start : start + 1000]
+            targets = self._encode_captions([text for example in chunk for text in get_captions(example)], model)
+            for example in chunk:
+                image: Any = next(images)
                 count = max(1, len(get_captions(example)))
-                out += [Item(example, seen, target=next(targets, None), gold=number) for number in range(count)]
+                out += [Item(example, image, target=next(targets, None), gold=index) for index in range(count)]
         return out
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -110,59 +110,65 @@ class Caption(Task):
         return seq2seq_loss(model, batch, self.config.label_smoothing if model.training else 0.0)
 
     def answer(self, model: Model, batch: Batch) -> list[str | None]:
-        """The caption of each picture; of a picture that stands there for another of its captions, nothing."""
+        """The caption of each image; None for items of an image's further captions."""
         tokenizer = require_tokenizer(model).target
         assert isinstance(batch.source, Image)
-        asked = [number for number, item in enumerate(batch.items) if not item.gold]
+        rows = [index for index, item in enumerate(batch.items) if not item.gold]
         out: list[str | None] = [None] * len(batch.items)
-        if asked:
-            seen = Batch(Image(batch.source.pixels[asked]))
-            rows = generate(
+        if rows:
+            images = Batch(Image(batch.source.pixels[rows]))
+            token_rows = generate(
                 model,
-                seen,
+                images,
                 stop_ids=tokenizer.eos_id,
                 max_new_tokens=_max_caption_tokens(model, self.config.max_caption_tokens),
             )
-            for number, row in zip(asked, rows, strict=True):
-                out[number] = tokenizer.decode(row)
+            for index, tokens in zip(rows, token_rows, strict=True):
+                out[index] = tokenizer.decode(tokens)
         return out
 
     def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
         assert isinstance(batch.source, Image)
-        asked = [number for number, item in enumerate(batch.items) if not item.gold]
+        rows = [index for index, item in enumerate(batch.items) if not item.gold]
         out: list[list[Hypothesis]] = [[] for _ in batch.items]
-        if asked:
-            seen = Batch(Image(batch.source.pixels[asked]))
-            for number, found in zip(
-                asked, generator.generate(seen, max_new_tokens=self._generation_limit(generator)), strict=True
+        if rows:
+            images = Batch(Image(batch.source.pixels[rows]))
+            for index, hypotheses in zip(
+                rows, generator.generate(images, max_new_tokens=self._generation_limit(generator)), strict=True
             ):
-                out[number] = found
+                out[index] = hypotheses
         return out
 
     def _generation_limit(self, generator: TextGenerator) -> int:
-        """The most tokens of a caption: what the user says, as far as the model has places, or what is usual."""
-        asked, most = generator.decoding.max_new_tokens, generator.model.max_positions
-        if asked is None:
+        """Maximum tokens of a caption: set by the user, limited by the model's positions, or from the settings."""
+        limit, max_positions = generator.decoding.max_new_tokens, generator.model.max_positions
+        if limit is None:
             return _max_caption_tokens(generator.model, self.config.max_caption_tokens)
-        if most is None or asked <= most:
-            return asked
-        self.notes = (f"--length {asked}: the model has places for {most} tokens, so no caption is longer.",)
-        return most
+        if max_positions is None or limit <= max_positions:
+            return limit
+        self.notes = (
+            f"--max-new-tokens {limit}: captions have at most {max_positions} tokens, the model's positions.",
+        )
+        return max_positions
 
     def merge_answers(self, answers: Sequence[str | None], items: Sequence[Item]) -> list[str]:
-        return [said or "" for said, item in zip(answers, items, strict=True) if not item.gold]
+        return [answer or "" for answer, item in zip(answers, items, strict=True) if not item.gold]
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
-        """Over pictures: a picture that stands in several records has the captions of all of them."""
-        said: dict[str, str] = {}
-        gold: dict[str, list[str]] = {}
+        """Scores per image; the references of an image in several records are the captions of all of them."""
+        answer_by_image: dict[str, str] = {}
+        gold_by_image: dict[str, list[str]] = {}
         for answer, example in zip(answers, examples, strict=True):
             key = _image_key(example["image"])
-            said.setdefault(key, answer)
-            gold.setdefault(key, []).extend(get_captions(example))
-        right, given = list(gold.values()), list(said.values())
-        found = [metrics.cider(right, given), metrics.bleu(right, given), metrics.exact_match(right, given)]
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+            answer_by_image.setdefault(key, answer)
+            gold_by_image.setdefault(key, []).extend(get_captions(example))
+        gold, predictions = list(gold_by_image.values()), list(answer_by_image.values())
+        scores = [
+            metrics.cider(gold, predictions),
+            metrics.bleu(gold, predictions),
+            metrics.exact_match(gold, predictions),
+        ]
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def to_prediction(self, answer: str, example: Example) -> TextPrediction:
         return TextPrediction(answer, image=example["image"] if isinstance(example["image"], str) else None)
@@ -171,53 +177,55 @@ class Caption(Task):
         gold = get_captions(example)
         if answer in gold:
             return None
-        picture = example["image"] if isinstance(example["image"], str) else f"{example.file}:{example.line}"
-        return ErrorRow({"picture": picture, "gold": " / ".join(gold), "answer": answer})
+        image = example["image"] if isinstance(example["image"], str) else f"{example.file}:{example.line}"
+        return ErrorRow({"picture": image, "gold": " / ".join(gold), "answer": answer})
 
     def _encode_captions(self, texts: Sequence[str], model: Model) -> Iterator[np.ndarray]:
         if not texts:
             return iter(())
         limit = _max_caption_tokens(model, self.config.max_caption_tokens)
-        found = require_tokenizer(model).target.encode_iter(list(texts), max_tokens=limit)
-        return (np.array(one.ids, np.int32) for one in found)
+        encodings = require_tokenizer(model).target.encode_iter(list(texts), max_tokens=limit)
+        return (np.array(encoding.ids, np.int32) for encoding in encodings)
 
 
 def get_captions(example: Example) -> list[str]:
-    """All captions of a picture; none where it has none.
+    """All captions of an image; an empty list if it has none.
 
-    >>> get_captions(Example({"caption": "a dog"})), get_captions(Example({"caption": ["a dog", "a pup"]})), get_captions(Example({}))
-    (['a dog'], ['a dog', 'a pup'], [])
+    >>> get_captions(Example({"caption": "a dog"})), get_captions(Example({"caption": ["a dog", "a pup"]}))
+    (['a dog'], ['a dog', 'a pup'])
+    >>> get_captions(Example({}))
+    []
     """
-    found = example.values.get("caption", [])
-    return [found] if isinstance(found, str) else list(found)
+    captions = example.values.get("caption", [])
+    return [captions] if isinstance(captions, str) else list(captions)
 
 
 def infer_image_sizes(image: str | np.ndarray) -> dict[str, int]:
-    """Channels, size and cells that suit a picture: the next size that holds it, in CELLS x CELLS cells."""
+    """Channels, image size and cell size for an image: the smallest of IMAGE_SIZES that holds it, in CELLS_PER_SIDE rows."""
     channels, rows, columns = load_pixels(image).shape
     size = next((side for side in IMAGE_SIZES if side >= max(rows, columns)), IMAGE_SIZES[-1])
     return {"channels": channels, "image_size": size, "cell_size": size // CELLS_PER_SIDE}
 
 
 def reinforced_caption_loss(model: Model, batch: Batch, label_smoothing: float) -> Tensor:
-    """The summed loss of a model that draws where it looks: of its words, and of its draws by what the words gained.
+    """The summed loss of a model with hard attention: cross-entropy of the captions plus REINFORCE for the sampled attention.
 
     The reward of a caption is its mean log-probability, and the baseline the mean of the batch.
     """
     target = batch.target
-    assert target is not None, "a batch to learn from has targets"
+    assert target is not None, "a training batch has targets"
     with record_draws(model) as log:
-        scores = teacher_forced_logits(model, batch)
-    real = target.keep_mask
-    each = (
-        F.cross_entropy(scores.transpose(1, 2), target.tokens, reduction="none", label_smoothing=label_smoothing) * real
+        logits = teacher_forced_logits(model, batch)
+    keep = target.keep_mask
+    token_loss = (
+        F.cross_entropy(logits.transpose(1, 2), target.tokens, reduction="none", label_smoothing=label_smoothing) * keep
     )
-    reward = -(each.sum(1) / real.sum(1)).detach()
-    return each.sum() + len(reward) * reinforce_loss(log, reward, reward.mean())
+    reward = -(token_loss.sum(1) / keep.sum(1)).detach()
+    return token_loss.sum() + len(reward) * reinforce_loss(log, reward, reward.mean())
 
 
 def _max_caption_tokens(model: Model, max_caption_tokens: int) -> int:
-    """Tokens of a caption: what was asked for, or what the model has places for."""
+    """Maximum tokens of a caption: the setting, limited by the model's positions."""
     return min(max_caption_tokens, model.config.max_positions)
 
 

@@ -1,4 +1,4 @@
-"""A number for a text: stars of a review, the mark of an essay, a price for what an advertisement says."""
+"""Text regression: a number for each text, such as the stars of a review, the grade of an essay or a price."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,9 @@ from saccade.tasks.base import Baseline, Defaults, Item, Task, encode_texts, pad
 from saccade.tasks.interface.predictions import NumberPrediction
 from saccade.tasks.needs import Needs
 
-MAX_CLASSES = 12  # whole numbers of which there are no more are read as classes when a file is looked at
-MIN_REPEATS = 5  # times that whole numbers come on average; those of which each comes once are no grades
-OUTPUT_NAME = (
-    "score"  # label of the one output of the head, by which a model without a run is told from one of text pairs
-)
+MAX_CLASSES = 12  # a file with at most this many distinct integers is inferred to have classes
+MIN_REPEATS = 5  # mean number of examples per distinct integer for it to be a grade, not an identifier
+OUTPUT_NAME = "score"  # label of the single output of the head; identifies the task of a model loaded without a run
 
 
 @dataclass(frozen=True)
@@ -63,21 +61,21 @@ class Grade(Task):
 
     @classmethod
     def matches(cls, examples: Sequence[Example]) -> bool:
-        """Measured numbers beside texts: some of them are not whole, or there are too many to be classes."""
+        """Whether the gold is for regression: some numbers are not integers, or there are too many values for classes."""
         values = {float(example["score"]) for example in examples}
-        whole = all(value == int(value) for value in values)
-        measured = not whole or (len(values) * MIN_REPEATS <= len(examples) and len(values) > MAX_CLASSES)
+        all_integers = all(value == int(value) for value in values)
+        measured = not all_integers or (len(values) * MIN_REPEATS <= len(examples) and len(values) > MAX_CLASSES)
         return measured and not are_numbers(examples, "text")
 
     def fit(self, examples: Sequence[Example]) -> None:
         values = [float(example["score"]) for example in examples]
-        mean, deviation = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
-        if not deviation > 1e-12 * max(1.0, abs(mean)):
-            what = f"all {len(values)} texts have the number {values[0]:g}" if values else "there are no texts"
-            raise DataError(f"{what}, so there is nothing to learn", hint="give texts with at least two numbers")
-        self.config = replace(self.config, target_mean=mean, target_std=deviation)
+        mean, std = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
+        if not std > 1e-12 * max(1.0, abs(mean)):
+            problem = f"all {len(values)} texts have the number {values[0]:g}" if values else "there are no texts"
+            raise DataError(f"{problem}, so there is nothing to learn", hint="give texts with at least two numbers")
+        self.config = replace(self.config, target_mean=mean, target_std=std)
         self.labels = (OUTPUT_NAME,)
-        self.notes = (f"the numbers lie between {min(values):g} and {max(values):g}, with a mean of {mean:.3g}",)
+        self.notes = (f"the numbers range from {min(values):g} to {max(values):g}, mean {mean:.3g}",)
 
     # encoding
     token_template = "bos_eos"
@@ -86,10 +84,10 @@ class Grade(Task):
         return (example["text"] for example in examples)
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        found = encode_texts([example["text"] for example in examples], model, self.config.max_tokens)
+        encodings = encode_texts([example["text"] for example in examples], model, self.config.max_tokens)
         return [
             Item(example, ids, gold=self._encode_gold(example), segment_ids=segments)
-            for example, (ids, segments, _) in zip(examples, found, strict=True)
+            for example, (ids, segments, _) in zip(examples, encodings, strict=True)
         ]
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -113,25 +111,25 @@ class Grade(Task):
         return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The squared error, in units of the training data's variance."""
+        """The summed squared error of the standardized targets."""
         assert batch.gold is not None
         return (model(batch).squeeze(-1) - batch.gold).square().sum()
 
     def baseline(self, train: Sequence[Example]) -> Baseline | None:
         mean = fmean(float(example["score"]) for example in train) if train else math.nan
-        return Baseline(f"always answering the mean, {mean:.3g},", lambda example: {"score": mean}) if train else None
+        return Baseline(f"always predicting the mean, {mean:.3g},", lambda example: {"score": mean}) if train else None
 
     # answering
     predicts_number = True
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, float]]:
-        scores = model(batch).float().squeeze(-1)
-        return [{"score": self.config.target_mean + self.config.target_std * value} for value in scores.tolist()]
+        outputs = model(batch).float().squeeze(-1)
+        return [{"score": self.config.target_mean + self.config.target_std * value} for value in outputs.tolist()]
 
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
-        gold, given = [float(example["score"]) for example in examples], [answer["score"] for answer in answers]
-        found = [measure(gold, given) for measure in (metrics.pearson, metrics.spearman, metrics.mse, metrics.mae)]
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+        targets, values = [float(example["score"]) for example in examples], [answer["score"] for answer in answers]
+        scores = [measure(targets, values) for measure in (metrics.pearson, metrics.spearman, metrics.mse, metrics.mae)]
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def to_comparable(self, answer: dict[str, float], example: Example) -> float:
         return answer["score"]
@@ -143,7 +141,7 @@ class Grade(Task):
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
-        """The task of a head whose one output is called "score", as `fit` calls it; without a name it is a cross-encoder's."""
+        """The task for a head whose single output is named "score"; any other name means a cross-encoder for pairs."""
         return super().from_head(model) if model.labels == (OUTPUT_NAME,) else None
 
     def accepts_model(self, model: Model) -> bool:

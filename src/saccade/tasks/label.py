@@ -1,4 +1,4 @@
-"""A label for a text or a picture: sentiment, topic, spam; one of several, or any number of them."""
+"""Text and image classification: one label, such as sentiment, topic or spam, or several labels (multi-label)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +25,8 @@ from saccade.tasks.unlabeled import is_unlabeled
 from saccade.vision.augment import get_augmentation
 from saccade.vision.pixels import lazy_pixels, load_pixels
 
-MAX_IMAGE_SIZE = 112  # of the pictures that a new model reads, at most
-MAX_IMAGES_EXAMINED = 16  # pictures looked at to choose their shape
+MAX_IMAGE_SIZE = 112  # pixels per side of the largest input of a new model
+MAX_IMAGES_EXAMINED = 16  # images examined to choose the input shape
 
 
 @dataclass(frozen=True)
@@ -66,21 +66,21 @@ class Label(Task):
         self.multi_label = self.config.multi_label
         self.has_right_answers = self.compares_label_rates = not self.multi_label
         self.hub_pipeline, self.reads_sentences = "text-classification", True
-        self.reads_images: bool | None = None  # a picture, not a text; None until data or a model say
+        self.reads_images: bool | None = None  # images, not texts; None until it is known from the data or a model
         self.augment_images = get_augmentation(
             "none" if self.config.augment == "counterfactual" else self.config.augment
         )
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
-        made = cls(Config(multi_label=model.multi_label), model.labels)
-        if not made.accepts_model(model) or is_pair_model(model):
+        task = cls(Config(multi_label=model.multi_label), model.labels)
+        if not task.accepts_model(model) or is_pair_model(model):
             return None
-        made.configure_from_model(model)
-        return made
+        task.configure_from_model(model)
+        return task
 
     def accepts_model(self, model: Model) -> bool:
-        """A head with one output predicts a number, unless each label is predicted by itself."""
+        """Whether the head is for labels; a head with one output predicts a number unless it is multi-label."""
         return super().accepts_model(model) and (len(model.labels) != 1 or model.multi_label)
 
     def settings_from_model(self, model: Model) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Label(Task):
         self._set_modality(images=model.capabilities.input is Modality.IMAGE)
 
     def _set_modality(self, *, images: bool) -> None:
-        """Settle what is labelled: texts or images."""
+        """Set the input modality: texts or images."""
         self.reads_images = images
         self.hub_pipeline = "image-classification" if images else "text-classification"
         self.reads_sentences = not images
@@ -108,10 +108,10 @@ class Label(Task):
         return few and _have_short_labels(examples) and not are_numbers(examples, "text")
 
     def task_for_record(self, record: dict[str, Any]) -> Task | None:
-        """Itself; of two texts, for which a head may be as well, the task of pairs."""
+        """The task itself, or `pair` for a record with two texts, as one head serves both."""
         if "second" not in record:
             return super().task_for_record(record)
-        from saccade.tasks.pair import Pair  # which asks here what heads of pairs look like
+        from saccade.tasks.pair import Pair  # imports this module
 
         return Pair(labels=self.labels)
 
@@ -119,16 +119,15 @@ class Label(Task):
         return dict(zip(("first", "second"), texts, strict=False)) if len(texts) > 1 else super().make_record(*texts)
 
     def fit(self, examples: Sequence[Example]) -> None:
-        found = Counter(label for example in examples for label in self._gold_labels(example))
-        self.labels = tuple(sorted(found, key=_label_sort_key))
+        counts = Counter(label for example in examples for label in self._gold_labels(example))
+        self.labels = tuple(sorted(counts, key=_label_sort_key))
         self._set_modality(images=bool(examples) and "image" in examples[0])
         if len(self.labels) < (1 if self.multi_label else 2):
-            what = (
-                f"all {len(examples)} examples have the label {self.labels[0]!r}"
-                if self.labels
-                else "there are no labels"
+            count = len(examples)
+            problem = (
+                f"all {count} examples have the label {self.labels[0]!r}" if self.labels else "there are no labels"
             )
-            raise DataError(f"{what}, so there is nothing to learn", hint="give examples of at least two labels")
+            raise DataError(f"{problem}, so there is nothing to learn", hint="give examples of at least two labels")
 
     def default_family(self) -> str:
         return "vit" if self.reads_images else "transformer_encoder"
@@ -160,15 +159,15 @@ class Label(Task):
         return (example["text"] for example in examples if "text" in example)
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        number = {label: i for i, label in enumerate(self.labels)}
-        golds = [self._encode_gold(example, number) for example in examples]
+        label_ids = {label: i for i, label in enumerate(self.labels)}
+        golds = [self._encode_gold(example, label_ids) for example in examples]
         if examples and "image" in examples[0]:
             rows = zip(examples, load_images(examples, model), golds, strict=True)
-            return [Item(example, picture, gold=gold) for example, picture, gold in rows]
-        read = encode_texts([example["text"] for example in examples], model, self.config.max_tokens)
+            return [Item(example, image, gold=gold) for example, image, gold in rows]
+        encodings = encode_texts([example["text"] for example in examples], model, self.config.max_tokens)
         return [
             Item(example, ids, gold=gold, segment_ids=segments)
-            for example, gold, (ids, segments, _) in zip(examples, golds, read, strict=True)
+            for example, gold, (ids, segments, _) in zip(examples, golds, encodings, strict=True)
         ]
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -186,19 +185,21 @@ class Label(Task):
     def loss(self, model: Model, batch: Batch) -> Tensor:
         if isinstance(batch.source, Image) and model.training:
             batch = replace(batch, source=Image(self.augment_images(batch.source.pixels)))
-        scores, gold = model(batch), batch.gold
+        logits, gold = model(batch), batch.gold
         assert gold is not None
         if self.multi_label:
-            return F.binary_cross_entropy_with_logits(scores, gold.to(scores.dtype), reduction="sum")
-        return F.cross_entropy(scores, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
+            return F.binary_cross_entropy_with_logits(logits, gold.to(logits.dtype), reduction="sum")
+        return F.cross_entropy(logits, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        scores = model(batch).float()
-        shares = (scores.sigmoid() if self.multi_label else scores.softmax(-1)).tolist()
+        logits = model(batch).float()
+        probabilities = (logits.sigmoid() if self.multi_label else logits.softmax(-1)).tolist()
         answers = []
-        for row in shares:
+        for row in probabilities:
             ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
-            chosen = [label for label, share in ranked if share >= 0.5] if self.multi_label else [ranked[0][0]]
+            chosen = (
+                [label for label, probability in ranked if probability >= 0.5] if self.multi_label else [ranked[0][0]]
+            )
             answers.append(
                 {
                     "labels" if self.multi_label else "label": chosen if self.multi_label else chosen[0],
@@ -209,11 +210,15 @@ class Label(Task):
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.multi_label:
-            said = [answer["labels"] for answer in answers]
-            return metrics.multi_label_scores([example["labels"] for example in examples], said)
-        gold, said = [example["label"] for example in examples], [answer["label"] for answer in answers]
-        found = [metrics.accuracy(gold, said), metrics.macro_f1(gold, said), metrics.mcc(gold, said)]
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+            predictions = [answer["labels"] for answer in answers]
+            return metrics.multi_label_scores([example["labels"] for example in examples], predictions)
+        gold, predictions = [example["label"] for example in examples], [answer["label"] for answer in answers]
+        scores = [
+            metrics.accuracy(gold, predictions),
+            metrics.macro_f1(gold, predictions),
+            metrics.mcc(gold, predictions),
+        ]
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
         return [
@@ -228,9 +233,9 @@ class Label(Task):
         classes = self.confusion_pair(answer, example)
         if classes is None or classes[0] == classes[1]:
             return None
-        sure = answer["scores"][answer["label"]]
+        confidence = answer["scores"][answer["label"]]
         row = {"text": example.values.get("text", f"{example.file}:{example.line}")}
-        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
+        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{confidence:.0%}"}, confidence)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
         return tuple(sorted(answer["labels"])) if self.multi_label else answer["label"]
@@ -244,26 +249,26 @@ class Label(Task):
         return example["labels"] if self.multi_label else [example["label"]]
 
     def _encode_gold(self, example: Example, label_ids: dict[str, int]) -> Any:
-        """The label as a number, or a row of noughts and ones; None where an example has none to learn from."""
+        """The label as an index, or as a row of zeros and ones (multi-label); None if an example has no gold label."""
         if ("labels" if self.multi_label else "label") not in example:
             return None
         unknown = [label for label in self._gold_labels(example) if label not in label_ids]
         if unknown and not self.multi_label:
-            return -100  # a label that the training data do not have: never right, and nothing to learn
+            return -100  # ignored by the loss: a label that is not in the training data
         if self.multi_label:
             return [float(label in self._gold_labels(example)) for label in self.labels]
         return label_ids[example["label"]]
 
 
 def _have_short_labels(examples: Sequence[Example]) -> bool:
-    """Labels of a word or two, or texts twice as long: two sentences side by side, however often they repeat, are no label."""
-    said = sum(len(example["label"].split()) for example in examples)
-    read = sum(len(example["text"].split()) for example in examples if "text" in example)
-    return said <= 2 * len(examples) or 2 * said <= read
+    """Whether labels have at most two words, or half the words of their texts, on average; otherwise they are sentences."""
+    label_words = sum(len(example["label"].split()) for example in examples)
+    text_words = sum(len(example["text"].split()) for example in examples if "text" in example)
+    return label_words <= 2 * len(examples) or 2 * label_words <= text_words
 
 
 def image_shape(model: Model) -> ImageShape:
-    """(channels, rows, columns) of the images that a model reads, None where it takes any; a model of texts is refused."""
+    """(channels, rows, columns) of a model's input images, None where any is accepted; a text model raises an error."""
     shape = model.capabilities.image_shape
     if shape is None:
         raise UsageError(
@@ -274,32 +279,32 @@ def image_shape(model: Model) -> ImageShape:
 
 
 def majority_class_baseline(train: Sequence[Example], labels: Sequence[str]) -> Baseline:
-    """The rule that always answers the label which most training examples have."""
+    """The baseline that always predicts the most frequent label of the training examples."""
     common, _ = Counter(str(example["label"]) for example in train).most_common(1)[0]
     scores = {label: float(label == common) for label in labels}
-    return Baseline(f"always answering {common!r}", lambda example: {"label": common, "scores": scores})
+    return Baseline(f"always predicting {common!r}", lambda example: {"label": common, "scores": scores})
 
 
 def is_pair_model(model: Model) -> bool:
-    """Whether a head is for two texts: one output, which is a number, or a class by the name of entailment."""
+    """Whether a head is for text pairs: one output, which is a number, or a label with "entail" in its name."""
     return (len(model.labels) == 1 and not model.multi_label) or any(
         "entail" in label.lower() for label in model.labels
     )
 
 
 def load_images(examples: Sequence[Example], model: Model) -> list[np.ndarray]:
-    """The pictures of examples in the shape that a model reads; of very many, what is read when it is made an array."""
-    found = cast(list[np.ndarray], lazy_pixels([example["image"] for example in examples], image_shape(model)))
-    sizes = dict.fromkeys(array.shape[1:] for array in found)
+    """The images of examples in the model's input shape; images of large datasets are loaded when converted to an array."""
+    images = cast(list[np.ndarray], lazy_pixels([example["image"] for example in examples], image_shape(model)))
+    sizes = dict.fromkeys(array.shape[1:] for array in images)
     if len(sizes) > 1:
-        one, other = (f"{rows} x {columns}" for rows, columns in list(sizes)[:2])
-        hint = "scale them to one size, or choose a model that does, such as vit"
-        raise DataError(f"pictures of {one} and of {other} pixels, where {model.family.name} needs one size", hint=hint)
-    return found
+        size, other = (f"{rows} x {columns}" for rows, columns in list(sizes)[:2])
+        hint = "resize them to one size, or choose a model that resizes images, such as vit"
+        raise DataError(f"got images of {size} and {other} pixels; {model.family.name} needs one size", hint=hint)
+    return images
 
 
 def _typical_image_shape(examples: Sequence[Example]) -> tuple[int, int]:
-    """Channels and side of a square that suit most of some pictures."""
+    """Channels and side of the square input that suit most of the examined images."""
     shapes = [
         load_pixels(example["image"]).shape for example in examples[:: max(1, len(examples) // MAX_IMAGES_EXAMINED)]
     ]
@@ -308,7 +313,7 @@ def _typical_image_shape(examples: Sequence[Example]) -> tuple[int, int]:
 
 
 def _label_sort_key(label: str) -> tuple[bool, float, str]:
-    """1, 2, 10, and then words in the order of the alphabet."""
+    """Sort key of a label: numbers by value (1, 2, 10), then words alphabetically."""
     try:
         return False, float(label), label
     except ValueError:

@@ -1,7 +1,7 @@
-"""The next token of a running text, by characters, bytes or sub-words: prose, music, molecules, code.
+"""Language modeling: next-token prediction over characters, bytes or subwords, for prose, music, molecules or code.
 
-The text is one long row of ids. A batch is a handful of windows of it; what a window is asked for is each of its tokens but
-the first and the one after it, so that every token is learnt once an epoch.
+The text is one long sequence of ids, cut into windows. The targets of a window are its ids shifted by one, so that every token is
+predicted once per epoch.
 """
 
 import math
@@ -31,11 +31,11 @@ from saccade.tasks.records.validity import get_record_format
 @dataclass(frozen=True)
 class Config:
     max_tokens: int = 256
-    """Window size: maximum number of tokens per window."""
+    """Window size: maximum number of tokens that the model reads at one time."""
     eval_overlap: int = 0
     """Overlap of evaluation windows: tokens of each window that are context and not scored. Slower; 0 disables it."""
     neural_cache: int = 0
-    """Neural cache: when a text is scored, look back at this many tokens (Grave et al. 2017); 0 disables it."""
+    """Neural cache: mix in a cache of this many preceding tokens when a text is scored (Grave et al. 2017); 0 disables it."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     record_format: str = "none"
@@ -50,7 +50,7 @@ class Language(Task):
     verb = "generate"
     hub_pipeline = "text-generation"
     scores_sentences = True
-    predicts_per_example = False  # a text is continued as it is, and is no example of the windows that are scored
+    predicts_per_example = False  # examples are windows of a text
     augment_roles = ("text",)
     description = "language modeling: the next token of a text"
     Config = Config
@@ -58,7 +58,7 @@ class Language(Task):
     token_template = "none"
     sample = "docs"
     is_text_stream = True
-    tracks_dev_loss = False  # its score is the loss
+    tracks_dev_loss = False  # the metric, perplexity, is the loss
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (TEXT_LINE,)
@@ -72,18 +72,18 @@ class Language(Task):
         return not self.record_format
 
     def make_record(self, *texts: str) -> dict[str, Any]:
-        return dict(zip(("source", "target"), texts, strict=False))  # a second text is what the model is to write
+        return dict(zip(("source", "target"), texts, strict=False))  # a second text is the target
 
     def fit(self, examples: Sequence[Example]) -> None:
-        get_record_format(self.config.record_format)  # an unknown name is refused before anything is learnt
+        get_record_format(self.config.record_format)  # raises an error for an unknown name before training
 
     def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
-        """Nothing; but a tokenizer that drops the border between records could never end one."""
-        border = get_record_format(self.config.record_format).separator
-        if border and not require_tokenizer(model).encode(border, add_special_tokens=False).ids:
+        """Check that the tokenizer keeps the separator of records, without which a model could not end one."""
+        separator = get_record_format(self.config.record_format).separator
+        if separator and not require_tokenizer(model).encode(separator, add_special_tokens=False).ids:
             raise UsageError(
-                f"task.record_format is {self.config.record_format}, whose records end with {border!r}, and a tokenizer of {self.config.tokenizer} "
-                "drops that; use task.tokenizer characters, bytes or bpe."
+                f"task.record_format is {self.config.record_format}, whose records end with {separator!r}, but the "
+                f"{self.config.tokenizer} tokenizer drops it; use task.tokenizer characters, bytes or bpe."
             )
 
     def default_family(self) -> str:
@@ -99,47 +99,50 @@ class Language(Task):
         return (example["text"] for example in examples)
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Windows in which each token is scored once: they share a border token, and as many before it as `eval_overlap` says."""
+        """Evaluation windows in which each token is scored once; each begins with `eval_overlap` tokens of context."""
         ids = self.encode_stream(examples, model)
-        length, context = self.window_size(model), self.eval_overlap
-        if not 0 <= context < length:
-            raise UsageError(f"task.eval_overlap is {context}; it has to be below the {length} tokens of a window.")
+        window, context = self.window_size(model), self.eval_overlap
+        if not 0 <= context < window:
+            raise UsageError(f"task.eval_overlap is {context}; it must be below the window size of {window} tokens.")
         if self.neural_cache < 0:
-            raise UsageError(f"task.neural_cache is {self.neural_cache}; it is a number of tokens, or 0 for none.")
-        starts = range(0, max(1, len(ids) - 1 - context), length - context)
-        windows = [(ids[start : start + length + 1], context if start else 0) for start in starts]
-        return [Item(Example({"ids": ids, "context_tokens": known}), ids[:-1], gold=ids[1:]) for ids, known in windows]
+            raise UsageError(f"task.neural_cache is {self.neural_cache}; give a number of tokens, or 0 to disable it.")
+        starts = range(0, max(1, len(ids) - 1 - context), window - context)
+        windows = [(ids[start : start + window + 1], context if start else 0) for start in starts]
+        return [
+            Item(Example({"ids": ids, "context_tokens": context_tokens}), ids[:-1], gold=ids[1:])
+            for ids, context_tokens in windows
+        ]
 
     def encode_stream(self, examples: Sequence[Example], model: Model) -> np.ndarray:
-        """All lines as one row of ids."""
+        """All lines as one sequence of ids."""
         tokenizer = require_tokenizer(model)
         lines = [example["text"] for example in examples]
-        rows = [np.array(found.ids, np.int32) for found in tokenizer.encode_iter(lines, add_special_tokens=False)]
+        rows = [np.array(encoding.ids, np.int32) for encoding in tokenizer.encode_iter(lines, add_special_tokens=False)]
         ids = np.concatenate(rows) if rows else np.zeros(0, np.int32)
         if len(ids) < 2:
             file, line = (examples[0].file, examples[0].line) if examples else ("", 0)
-            what = f"a text of {len(ids)} token{'' if len(ids) == 1 else 's'} has no next token to predict"
-            hint = "give a longer text; of a text without a dev file the last tenth is held out, which also needs two tokens"
-            raise DataError(what, file=file, line=line, value="".join(lines), hint=hint)
+            problem = f"a text of {len(ids)} token{'' if len(ids) == 1 else 's'} has no next token to predict"
+            hint = "give a longer text; without a dev file its last tenth is held out, which also needs two tokens"
+            raise DataError(problem, file=file, line=line, value="".join(lines), hint=hint)
         return ids
 
     def find_record_starts(self, ids: np.ndarray, model: Model) -> np.ndarray | None:
-        """Where records begin in a row of ids, with the border before them; None where the text is no row of records."""
-        border = get_record_format(self.config.record_format).separator
-        marks = require_tokenizer(model).encode(border, add_special_tokens=False).ids if border else []
-        if not marks or len(ids) < len(marks):
+        """Indices where records begin in a sequence of ids, at the separator before them; None if it has no records."""
+        separator = get_record_format(self.config.record_format).separator
+        pattern = require_tokenizer(model).encode(separator, add_special_tokens=False).ids if separator else []
+        if not pattern or len(ids) < len(pattern):
             return None
-        found = np.lib.stride_tricks.sliding_window_view(ids, len(marks)) == np.array(marks)
-        return np.flatnonzero(found.all(1))
+        matches = np.lib.stride_tricks.sliding_window_view(ids, len(pattern)) == np.array(pattern)
+        return np.flatnonzero(matches.all(1))
 
     @property
     def eval_overlap(self) -> int:
-        """Tokens of a window that are read before those that are scored."""
+        """Number of context tokens at the beginning of an evaluation window."""
         return self.config.eval_overlap
 
     @property
     def neural_cache(self) -> int:
-        """Tokens behind that are looked back at when a text is scored."""
+        """Size of the neural cache in tokens; 0 disables it."""
         return self.config.neural_cache
 
     def window_size(self, model: Model) -> int:
@@ -158,33 +161,36 @@ class Language(Task):
         return lm_loss(model.body.head, x, gold)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        """What each window costs in nats, its tokens and its bytes; with what `merge_answers` needs to look back."""
+        """The negative log-likelihood of each window in nats, its tokens and bytes, and the entries of the neural cache."""
         tokenizer = require_tokenizer(model)
         x, gold = self._hidden_states(model, batch)
         sizes = [len(item.source) for item in batch.items]
         out = []
-        for item, thought, words in zip(batch.items, x.split(sizes), gold.split(sizes), strict=True):
-            known = item.example.values.get("context_tokens", 0)  # tokens that an earlier window was scored by
-            nats = token_nll(model.body.head, thought[known:], words[known:])
-            size = len(tokenizer.decode(words[known:].tolist(), keep_special_tokens=True).encode())
-            out.append({"nats": float(nats.sum()), "tokens": len(nats), "bytes": size})
+        for item, hidden, targets in zip(batch.items, x.split(sizes), gold.split(sizes), strict=True):
+            context = item.example.values.get("context_tokens", 0)  # context tokens, which an earlier window scored
+            nats = token_nll(model.body.head, hidden[context:], targets[context:])
+            byte_count = len(tokenizer.decode(targets[context:].tolist(), keep_special_tokens=True).encode())
+            out.append({"nats": float(nats.sum()), "tokens": len(nats), "bytes": byte_count})
             if self.neural_cache:
-                out[-1]["cache_entries"] = (thought[known:].half(), words[known:], nats)
+                out[-1]["cache_entries"] = (hidden[context:].half(), targets[context:], nats)
         return out
 
     def merge_answers(self, answers: Sequence[dict[str, Any]], items: Sequence[Item]) -> list[dict[str, float]]:
-        """The same, where the windows look back at those before them; what they cost without is `nats_without_cache`."""
+        """The answers rescored with the neural cache over all windows; `nats_without_cache` is the value without it."""
         if not self.neural_cache:
             return list(answers)
         x, gold, nats = (
             torch.cat(parts) for parts in zip(*(answer.pop("cache_entries") for answer in answers), strict=True)
         )
-        costs = neural_cache_nll(x, gold, nats, self.neural_cache).split([answer["tokens"] for answer in answers])
-        pairs = zip(answers, costs, strict=True)
-        return [{**answer, "nats": float(cost.sum()), "nats_without_cache": answer["nats"]} for answer, cost in pairs]
+        nll = neural_cache_nll(x, gold, nats, self.neural_cache).split([answer["tokens"] for answer in answers])
+        pairs = zip(answers, nll, strict=True)
+        return [
+            {**answer, "nats": float(window_nll.sum()), "nats_without_cache": answer["nats"]}
+            for answer, window_nll in pairs
+        ]
 
     def _hidden_states(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The vectors before the head and the tokens that follow, (N, W) and (N,)."""
+        """The hidden states before the head and their target tokens, (N, W) and (N,)."""
         body = model.autoregressive_body
         text, target = batch.source, batch.target
         assert isinstance(text, Text)
@@ -196,17 +202,17 @@ class Language(Task):
         return x[text.keep], target.tokens[text.keep]
 
     def scoring_settings(self, model: Model) -> dict[str, int]:
-        found = {"window": self.window_size(model), "eval_overlap": self.eval_overlap}
-        return found | ({"neural_cache": self.neural_cache} if self.neural_cache else {})
+        settings = {"window": self.window_size(model), "eval_overlap": self.eval_overlap}
+        return settings | ({"neural_cache": self.neural_cache} if self.neural_cache else {})
 
     def score(self, answers: Sequence[dict[str, float]], examples: Sequence[Example]) -> list[Score]:
         nats = [answer["nats"] for answer in answers]
-        tokens, size = ([int(answer[key]) for answer in answers] for key in ("tokens", "bytes"))
-        found = [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, size)]
+        tokens, byte_counts = ([int(answer[key]) for answer in answers] for key in ("tokens", "bytes"))
+        scores = [metrics.perplexity(nats, tokens), metrics.bits_per_byte(nats, byte_counts)]
         if self.neural_cache:
-            alone = metrics.perplexity([answer["nats_without_cache"] for answer in answers], tokens)
-            found.append(replace(alone, name="perplexity_without_cache"))
-        return found
+            without_cache = metrics.perplexity([answer["nats_without_cache"] for answer in answers], tokens)
+            scores.append(replace(without_cache, name="perplexity_without_cache"))
+        return scores
 
     def to_prediction(self, answer: dict[str, float], example: Example) -> MeasuredPrediction:
         perplexity = math.exp(min(700.0, answer["nats"] / max(1, answer["tokens"])))

@@ -1,4 +1,4 @@
-"""A tokenizer of one's own: learnt on the training texts, its kind and its size chosen by them."""
+"""Tokenizer training: on the training texts, which by default also determine the kind and the vocabulary size."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from saccade.errors import DataError, UsageError
 from saccade.text.tokenizer import Tokenizer
 from saccade.text.train import TOKENIZER_KINDS
 
-MIN_CHARACTERS_FOR_BPE = 2_000_000  # characters; a running text below this is read by characters
+MIN_CHARACTERS_FOR_BPE = 2_000_000  # characters; a shorter running text gets a character tokenizer
 
 
 def learn_tokenizer(
@@ -20,24 +20,24 @@ def learn_tokenizer(
     is_text_stream: bool,
     extra_special_tokens: Sequence[str] = (),
 ) -> Tokenizer:
-    """A tokenizer of the kind `pieces`; "auto" is sub-words (BPE), or characters for a short running text."""
+    """Train a tokenizer of this kind; "auto" is BPE, or characters for a short running text."""
     if kind == "auto":
         size = sum(map(len, texts))
         kind = "characters" if is_text_stream and size < MIN_CHARACTERS_FOR_BPE else "bpe"
     if kind not in TOKENIZER_KINDS:
         raise UsageError(f"task.tokenizer is {kind!r}; known are auto, {', '.join(TOKENIZER_KINDS)}.")
     if kind in ("wordpiece", "unigram", "words") and not any(text and not text.isspace() for text in texts):
-        what = f"there is nothing but white space to learn a tokenizer of {kind} from"
-        raise DataError(what, hint="give texts with words, or use --task.tokenizer bytes, which learns nothing")
-    sized = kind not in ("characters", "bytes")
-    size = (vocab or choose_vocab_size(texts) + len(extra_special_tokens)) if sized else None
+        problem = f"the texts for the {kind} tokenizer are only white space"
+        raise DataError(problem, hint="give texts with words, or use --task.tokenizer bytes, which needs no training")
+    has_vocab_size = kind not in ("characters", "bytes")
+    size = (vocab or choose_vocab_size(texts) + len(extra_special_tokens)) if has_vocab_size else None
     return tokenizers.train_tokenizer(
         texts, kind, size, extra_special_tokens=extra_special_tokens, token_template=token_template
     )
 
 
 def choose_vocab_size(texts: Sequence[str]) -> int:
-    """How many sub-words a text can feed: vocabularies grow about as the square root of the text (Heaps' law).
+    """A vocabulary size that suits the texts; vocabularies grow about as the square root of the text (Heaps' law).
 
     >>> choose_vocab_size(["a" * 1_000_000])
     2000

@@ -1,8 +1,8 @@
-"""A picture of what a text says: an autoencoder learns pictures as codes, then a painter learns to write codes after words.
+"""Text-to-image generation: an autoencoder learns discrete codes of images, then a decoder learns to generate codes after a text.
 
-Both learn in one run. In the first part of its steps the loss is that of the autoencoder, the squared error of pictures that
-come out of it; from then on it stays as it is, and the loss is the painter's, nats per code. Which part a step belongs to is
-a function of its number, so a run goes on where it stopped.
+Both are trained in one run. In the first part of its steps the loss is that of the autoencoder, the squared reconstruction error;
+then the autoencoder is frozen, and the loss is the decoder's cross-entropy in nats per code. The part is a function of the step
+number, so that a run can be resumed at any step.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,12 +31,12 @@ from saccade.tasks.paint_pictures import PerRowSampler, from_png, require_dalle,
 from saccade.vision.pixels import lazy_pixels, load_pixels
 from saccade.vision.vqvae import GumbelQuantizer, VectorQuantizer
 
-IMAGE_SIZES = (32, 64)  # rows and columns of what a new model paints; larger pictures are scaled down
-CODES_PER_SIDE = 8  # rows and columns of codes
-MAX_IMAGES_FOR_MEAN = 256  # pictures whose mean colour is taken
-MIN_GUMBEL_TEMPERATURE = 1 / 16  # the heat of a Gumbel choice when the autoencoder has learnt
-DEAD_CODE_RESET_INTERVAL = 20  # steps, after which codes that are never chosen are moved
-MAX_LOGITS_PER_CHUNK = 2**24  # of codes that exist at one time when answers are weighed
+IMAGE_SIZES = (32, 64)  # pixels per side of the images of a new model; larger images are downscaled
+CODES_PER_SIDE = 8  # rows and columns of the grid of codes
+MAX_IMAGES_FOR_MEAN = 256  # images from which the mean color is computed
+MIN_GUMBEL_TEMPERATURE = 1 / 16  # temperature of the Gumbel softmax at the end of the autoencoder's training
+DEAD_CODE_RESET_INTERVAL = 20  # training steps between resets of unused codes
+MAX_LOGITS_PER_CHUNK = 2**24  # logits in memory at one time when images are scored
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Config:
 
 
 class PaintGold(NamedTuple):
-    """Which of an example's texts it is, and the picture that all of them speak of, where it is known."""
+    """The index of a caption among those of its example, and the image, if the example has one."""
 
     caption_index: int
     image: np.ndarray | None  # bytes (channels, rows, columns)
@@ -65,10 +65,10 @@ class Paint(Task):
     aliases = ("text-to-image",)
     verb = "paint"
     gold_roles = ("image",)
-    no_augment_reason = "the people in a picture stay who they are"
+    no_augment_reason = "swapping words of a text does not change the people in its image"
     hub_pipeline = "text-to-image"
-    needs_unsplit_batch = True  # codes that nobody uses are moved to what a whole step has seen
-    tracks_dev_loss = False  # its loss is of two kinds, one after the other
+    needs_unsplit_batch = True  # unused codes are reset to features of the whole batch
+    tracks_dev_loss = False  # the autoencoder and the decoder have different losses
     description = "text-to-image generation: an image of what a text describes"
     Config = Config
     needs = Needs(Modality.TEXT, Generates.IMAGE_CODES)
@@ -78,11 +78,9 @@ class Paint(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         if not 0 <= self.config.autoencoder_fraction < 1 or self.config.temperature < 0:
-            raise UsageError(
-                f"task.autoencoder_fraction is a share of the steps below 1, and task.temperature 0 or more; got {self.config.autoencoder_fraction} "
-                f"and {self.config.temperature}."
-            )
-        self.trains_autoencoder = False  # the autoencoder learns, not the painter
+            got = f"got {self.config.autoencoder_fraction} and {self.config.temperature}"
+            raise UsageError(f"task.autoencoder_fraction must be in [0, 1) and task.temperature at least 0; {got}.")
+        self.trains_autoencoder = False  # whether the current step trains the autoencoder or the decoder
         self.resets_dead_codes = False
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
@@ -90,7 +88,7 @@ class Paint(Task):
 
     def fit(self, examples: Sequence[Example]) -> None:
         share = f"{self.config.autoencoder_fraction:.0%}"
-        self.notes = (f"the first {share} of the steps learn the codes of pictures, all others to paint with them",)
+        self.notes = (f"the first {share} of the steps train the autoencoder, the others the text-to-image decoder",)
 
     def default_family(self) -> str:
         return "dalle"
@@ -113,43 +111,43 @@ class Paint(Task):
         )
 
     def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
-        """Let the autoencoder begin with pictures of the mean colour: from grey its output soon stands still at white."""
-        body, some = require_dalle(model), examples[:: max(1, len(examples) // MAX_IMAGES_FOR_MEAN)]
+        """Initialize the output bias of the autoencoder to the mean color; from gray, training collapses to white images."""
+        body, sample = require_dalle(model), examples[:: max(1, len(examples) // MAX_IMAGES_FOR_MEAN)]
         shape = (model.config.channels, None, None)
-        colour = np.mean([load_pixels(example["image"], shape).mean((1, 2)) for example in some], axis=0) / 255
-        last = body.autoencoder.up[-1]
-        assert isinstance(last, nn.Conv2d)
-        assert last.bias is not None
-        last.bias.data.copy_(torch.logit(torch.from_numpy(colour), eps=0.01))
+        color = np.mean([load_pixels(example["image"], shape).mean((1, 2)) for example in sample], axis=0) / 255
+        output_layer = body.autoencoder.up[-1]
+        assert isinstance(output_layer, nn.Conv2d)
+        assert output_layer.bias is not None
+        output_layer.bias.data.copy_(torch.logit(torch.from_numpy(color), eps=0.01))
 
     def before_step(self, model: Model, step: int, total_steps: int) -> None:
         last = round(self.config.autoencoder_fraction * total_steps)
         self.trains_autoencoder = step < last
-        choice = require_dalle(model).autoencoder.choice
-        if isinstance(choice, GumbelQuantizer) and self.trains_autoencoder:
-            choice.temperature = MIN_GUMBEL_TEMPERATURE ** (step / last)
+        quantizer = require_dalle(model).autoencoder.choice
+        if isinstance(quantizer, GumbelQuantizer) and self.trains_autoencoder:
+            quantizer.temperature = MIN_GUMBEL_TEMPERATURE ** (step / last)
         self.resets_dead_codes = (
-            self.trains_autoencoder and isinstance(choice, VectorQuantizer) and step % DEAD_CODE_RESET_INTERVAL == 0
+            self.trains_autoencoder and isinstance(quantizer, VectorQuantizer) and step % DEAD_CODE_RESET_INTERVAL == 0
         )
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (text for example in examples for text in get_captions(example))
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """One for each text, so that each is learnt; of one example only the first is painted."""
+        """One item per caption for training; only the first caption of an example is painted."""
         body, sizes = require_dalle(model), model.config
-        read = encode_texts(
+        encodings = encode_texts(
             [text for e in examples for text in get_captions(e)],
             model,
             min(self.config.max_tokens, sizes.max_positions),
         )
         shape = (sizes.channels, body.grid_size * sizes.cell_size, body.grid_size * sizes.cell_size)
         out: list[Item] = []
-        pictures: Iterator[Any] = iter(lazy_pixels([e["image"] for e in examples if "image" in e], shape))
+        images: Iterator[Any] = iter(lazy_pixels([e["image"] for e in examples if "image" in e], shape))
         for example in examples:
-            seen = next(pictures) if "image" in example else None
-            for number in range(len(get_captions(example))):
-                out.append(Item(example, next(read)[0], gold=PaintGold(number, seen)))
+            image = next(images) if "image" in example else None
+            for caption_index in range(len(get_captions(example))):
+                out.append(Item(example, next(encodings)[0], gold=PaintGold(caption_index, image)))
         return out
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -162,85 +160,82 @@ class Paint(Task):
         return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        body, seen = require_dalle(model), batch.gold
-        assert seen is not None, "a batch to learn from has pictures"
+        body, images = require_dalle(model), batch.gold
+        assert images is not None, "a training batch has images"
         if self.trains_autoencoder:
-            return self._autoencoder_loss(body, seen) * len(seen)
-        body.autoencoder.eval()  # it has learnt: its norms stay as they are too
-        target = body.encode_image(seen)
-        scores = teacher_forced_logits(model, Batch(batch.source, target))
-        return F.cross_entropy(scores.flatten(0, 1), target.tokens.flatten(), reduction="sum") / body.codes_per_image
+            return self._autoencoder_loss(body, images) * len(images)
+        body.autoencoder.eval()  # frozen, with the running statistics of its norms
+        target = body.encode_image(images)
+        logits = teacher_forced_logits(model, Batch(batch.source, target))
+        return F.cross_entropy(logits.flatten(0, 1), target.tokens.flatten(), reduction="sum") / body.codes_per_image
 
     def _autoencoder_loss(self, body: DallE, images: Tensor) -> Tensor:
-        """What the autoencoder loses for each code: the squared error of the numbers that it stands for, and its choice.
+        """The loss of the autoencoder per code: the squared reconstruction error and the loss of the quantizer.
 
-        The error counts in units of the pictures' variance. Where most of a picture is ground the variance is small, and the
-        cost of choosing would otherwise outweigh the picture.
+        The error is divided by the variance of the images. Images that are mostly background have a small variance, and the loss
+        of the quantizer would otherwise dominate.
         """
         if self.resets_dead_codes:
             assert isinstance(body.autoencoder.choice, VectorQuantizer)
             with torch.no_grad():
                 body.autoencoder.choice.reset_dead_codes(body.autoencoder.encode_features(images))
-        made, loss = body.autoencoder(images)
-        error = F.mse_loss(made, images)
+        reconstruction, loss = body.autoencoder(images)
+        error = F.mse_loss(reconstruction, images)
         return (loss - error + error / images.var().clamp(min=1e-6)) * images[0].numel() / body.codes_per_image
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any] | None]:
-        """A picture for each text, as PNG in base64; where the true picture is there, what it cost and how far off it is."""
+        """An image for each text, as PNG in base64; if the gold image is known, with its loss and the errors."""
         body = require_dalle(model)
-        asked = [number for number, item in enumerate(batch.items) if not item.gold.caption_index]
+        rows = [index for index, item in enumerate(batch.items) if not item.gold.caption_index]
         out: list[dict[str, Any] | None] = [None] * len(batch.items)
-        if not asked:
+        if not rows:
             return out
         assert isinstance(batch.source, Text)
-        text = Text(batch.source.tokens[asked], None if batch.source.keep is None else batch.source.keep[asked])
-        rows = generate(
+        text = Text(batch.source.tokens[rows], None if batch.source.keep is None else batch.source.keep[rows])
+        generated_codes = generate(
             model, Batch(text), self._make_sampler(text), stop_ids=None, max_new_tokens=body.codes_per_image
         )
-        weighed = [{}] * len(asked) if batch.gold is None else self._score_images(model, text, batch.gold[asked])
-        for number, picture, cost in zip(asked, body.decode_images(rows), weighed, strict=True):
-            out[number] = {"png": to_png(picture)} | cost
+        scores = [{}] * len(rows) if batch.gold is None else self._score_images(model, text, batch.gold[rows])
+        for index, image, row_scores in zip(rows, body.decode_images(generated_codes), scores, strict=True):
+            out[index] = {"png": to_png(image)} | row_scores
         return out
 
     def _make_sampler(self, text: Text) -> SamplerFunction:
-        """Draws that depend on the seed and on a row's own words, not on what is painted beside it."""
+        """A sampler whose random numbers depend on the seed and the text of a row, not on the other rows of the batch."""
         temperature = self.config.temperature
         return PerRowSampler(row_seeds(text, self.config.seed), temperature=temperature) if temperature else greedy
 
     def _score_images(self, model: Model, text: Text, images: Tensor) -> list[dict[str, float]]:
-        """Of each true picture: its cost in nats, its codes, how far the autoencoder is off, and how far the painter."""
+        """For each gold image: its NLL in nats, its number of codes, and the errors of autoencoder and decoder."""
         body = require_dalle(model)
         out: list[dict[str, float]] = []
-        some = max(1, MAX_LOGITS_PER_CHUNK // (body.codes_per_image * body.head.score.out_features))
-        for start in range(0, len(images), some):
-            part, true = slice(start, start + some), images[start : start + some]
-            target = body.encode_image(true)
-            rows = Text(text.tokens[part], None if text.keep is None else text.keep[part])
-            scores = teacher_forced_logits(model, Batch(rows, target))
-            nats = F.cross_entropy(scores.transpose(1, 2), target.tokens, reduction="none").sum(1)
-            off = [
-                (body.decode_images(codes.tolist()) - true).square().mean((1, 2, 3)).tolist()
-                for codes in (target.tokens, scores.argmax(-1))
+        chunk_size = max(1, MAX_LOGITS_PER_CHUNK // (body.codes_per_image * body.head.score.out_features))
+        for start in range(0, len(images), chunk_size):
+            chunk, gold = slice(start, start + chunk_size), images[start : start + chunk_size]
+            target = body.encode_image(gold)
+            rows = Text(text.tokens[chunk], None if text.keep is None else text.keep[chunk])
+            logits = teacher_forced_logits(model, Batch(rows, target))
+            nats = F.cross_entropy(logits.transpose(1, 2), target.tokens, reduction="none").sum(1)
+            errors = [
+                (body.decode_images(codes.tolist()) - gold).square().mean((1, 2, 3)).tolist()
+                for codes in (target.tokens, logits.argmax(-1))
             ]
-            for cost, rebuilt, error in zip(nats.tolist(), *off, strict=True):
-                out.append({"nats": cost, "codes": body.codes_per_image, "rebuilt": rebuilt, "error": error})
+            for nll, rebuilt, error in zip(nats.tolist(), *errors, strict=True):
+                out.append({"nats": nll, "codes": body.codes_per_image, "rebuilt": rebuilt, "error": error})
         return out
 
     def merge_answers(self, answers: Sequence[dict[str, Any] | None], items: Sequence[Item]) -> list[dict[str, Any]]:
         return [answer for answer in answers if answer is not None]
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
-        """How far off the painter is; of the picture world also whether a picture shows what was asked for."""
-        from saccade.metrics.images import (  # which brings the picture world, needed by nobody else
-            mean_cost,
-            score_scenes,
-        )
+        """The errors of the images; for images of the sample scenes also whether they show what the text describes."""
+        from saccade.metrics.images import mean_cost, score_scenes  # imports the sample scenes
 
-        found = [mean_cost(name, [answer[name] for answer in answers]) for name in ("error", "rebuilt")]
-        found.append(mean_cost("nats_per_code", [answer["nats"] / answer["codes"] for answer in answers]))
-        # a text is painted the same each time, so it counts once, however many pictures it stands for
+        scores = [mean_cost(name, [answer[name] for answer in answers]) for name in ("error", "rebuilt")]
+        scores.append(mean_cost("nats_per_code", [answer["nats"] / answer["codes"] for answer in answers]))
+        # equal texts give equal images, so each text counts once
         painted = {get_captions(example)[0]: answer["png"] for answer, example in zip(answers, examples, strict=True)}
-        return found + score_scenes(list(painted), [from_png(png) for png in painted.values()])
+        return scores + score_scenes(list(painted), [from_png(png) for png in painted.values()])
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> ImagePrediction:
         height, width = from_png(answer["png"]).shape[:2]

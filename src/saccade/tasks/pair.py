@@ -1,8 +1,8 @@
-"""What two texts are to each other: entailment, paraphrase, question and duplicate; a class, or a number (similarity).
+"""Sentence-pair classification and regression: entailment (NLI), paraphrase, duplicate questions, similarity.
 
-The two are read at once, in the tokenizer's own form for pairs, so that each word of the one can look at the other. Where
-they are too long, the longer loses its end first. Numbers are learnt as standard scores: the mean and the deviation of the
-training data become part of the settings, so that an opened run answers in the units of its data.
+Both texts are encoded together with the tokenizer's pair template (a cross-encoder), so that each token attends to both. If they
+are too long, the longer one is truncated first. Target numbers are standardized; the mean and the standard deviation of the
+training data become part of the settings, so that a loaded run predicts in the original units.
 """
 
 import math
@@ -34,7 +34,7 @@ from saccade.tasks.unlabeled import is_unlabeled
 TARGET_TYPES = ("auto", "label", "number")
 LABEL_METRICS = ("accuracy", "macro_f1", "f1")
 NUMBER_METRICS = ("pearson", "spearman", "mse")
-MAX_CLASSES = 10  # whole numbers up to so many different ones are classes
+MAX_CLASSES = 10  # gold with at most this many distinct integers is treated as classes
 NEGATIVE_LABELS = ("0", "-1", "no", "false", "negative", "different", "other", "none")
 
 
@@ -82,8 +82,8 @@ class Pair(Task):
         if self.config.target_type not in TARGET_TYPES:
             raise UsageError(f"task.target_type is {self.config.target_type!r}; known are {', '.join(TARGET_TYPES)}.")
         if self.config.threshold is not None and not 0 < self.config.threshold < 1:
-            raise UsageError(f"task.threshold is {self.config.threshold:g}; a chance between 0 and 1 is needed.")
-        if self.labels and self.config.target_type == "auto":  # a model that was made elsewhere: one output is a number
+            raise UsageError(f"task.threshold is {self.config.threshold:g}; a probability between 0 and 1 is needed.")
+        if self.labels and self.config.target_type == "auto":  # a foreign model: one output is a number
             self.config = replace(self.config, target_type="number" if len(self.labels) == 1 else "label")
 
     @classmethod
@@ -111,7 +111,7 @@ class Pair(Task):
 
     @property
     def is_regression(self) -> bool:
-        """Whether the gold is a number."""
+        """Whether the task is regression: the gold is a number."""
         return self.config.target_type == "number"
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
@@ -122,8 +122,8 @@ class Pair(Task):
             self.config = replace(self.config, target_type="number" if _has_numeric_gold(examples) else "label")
         known = NUMBER_METRICS if self.is_regression else LABEL_METRICS
         if self.config.metric not in ("auto", *known):
-            said = f"task.metric is {self.config.metric!r} for a gold that is a {self.config.target_type}"
-            raise UsageError(f"{said}; {suggest(self.config.metric, ['auto', *known])}")
+            problem = f"task.metric is {self.config.metric!r} for a gold that is a {self.config.target_type}"
+            raise UsageError(f"{problem}; {suggest(self.config.metric, ['auto', *known])}")
         if self.is_regression:
             self._fit_numbers(examples)
         else:
@@ -132,29 +132,26 @@ class Pair(Task):
     def _fit_labels(self, examples: Sequence[Example]) -> None:
         self.labels = tuple(sorted({str(example["label"]) for example in examples}, key=_label_sort_key))
         if len(self.labels) < 2:
-            what = (
-                f"all {len(examples)} pairs have the label {self.labels[0]!r}" if self.labels else "there are no pairs"
-            )
-            raise DataError(f"{what}, so there is nothing to learn", hint="give pairs of at least two labels")
+            count = len(examples)
+            problem = f"all {count} pairs have the label {self.labels[0]!r}" if self.labels else "there are no pairs"
+            raise DataError(f"{problem}, so there is nothing to learn", hint="give pairs of at least two labels")
         if self.config.threshold is not None and len(self.labels) != 2:
-            raise UsageError(f"task.threshold is of two labels, and there are {len(self.labels)}; leave it out.")
+            raise UsageError(f"task.threshold needs two labels, got {len(self.labels)}; leave it out.")
         if self.config.metric == "f1" and len(self.labels) != 2:
-            raise UsageError(
-                f"task.metric is f1, which is of two labels, and there are {len(self.labels)}; use macro_f1."
-            )
+            raise UsageError(f"task.metric f1 needs two labels, got {len(self.labels)}; use macro_f1.")
 
     def _fit_numbers(self, examples: Sequence[Example]) -> None:
         if self.config.threshold is not None:
-            raise UsageError("task.threshold is of two labels, and the gold is a number; leave it out.")
-        found = [_parse_number(example) for example in examples]
-        centre, spread = (fmean(found), pstdev(found)) if found else (0.0, 0.0)
-        if not spread > 1e-12 * max(1.0, abs(centre)):
-            what = f"all {len(found)} pairs have the number {found[0]:g}" if found else "there are no pairs"
-            raise DataError(f"{what}, so there is nothing to learn", hint="give pairs of at least two numbers")
-        self.config = replace(self.config, target_mean=centre, target_std=spread)
-        self.labels = ("similarity",)  # the one output; `grade` calls its own "score"
-        said = f"the gold is a number, {min(found):g} to {max(found):g}, {centre:.3g} in the mean"
-        self.notes = (f"{said}; --task.target-type label takes the numbers for classes",)
+            raise UsageError("task.threshold needs two labels, but the gold is a number; leave it out.")
+        values = [_parse_number(example) for example in examples]
+        mean, std = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
+        if not std > 1e-12 * max(1.0, abs(mean)):
+            problem = f"all {len(values)} pairs have the number {values[0]:g}" if values else "there are no pairs"
+            raise DataError(f"{problem}, so there is nothing to learn", hint="give pairs with at least two numbers")
+        self.config = replace(self.config, target_mean=mean, target_std=std)
+        self.labels = ("similarity",)  # the only output; that of `grade` is named "score"
+        value_range = f"{min(values):g} to {max(values):g}, mean {mean:.3g}"
+        self.notes = (f"the gold is a number, {value_range}; --task.target-type label treats the numbers as classes",)
 
     def default_family(self) -> str:
         return "transformer_encoder"
@@ -169,21 +166,19 @@ class Pair(Task):
         return (example[name] for example in examples for name in ("first", "second"))
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        tokenizer, limit = (
-            require_tokenizer(model),
-            min(self.config.max_tokens, model.max_positions or self.config.max_tokens),
-        )
-        around = sum(tokenizer.encode("", "").special_tokens_mask)
-        if limit < around + 2:
+        tokenizer = require_tokenizer(model)
+        limit = min(self.config.max_tokens, model.max_positions or self.config.max_tokens)
+        special = sum(tokenizer.encode("", "").special_tokens_mask)
+        if limit < special + 2:
             raise UsageError(
-                f"{limit} tokens leave no room for two texts, as {around} go around them; raise --task.max-tokens."
+                f"{limit} tokens leave no room for two texts beside {special} special tokens; raise --task.max-tokens."
             )
-        number = {label: i for i, label in enumerate(self.labels)}
+        label_ids = {label: i for i, label in enumerate(self.labels)}
         out: list[Item] = []
-        both = ([example[name] for example in examples] for name in ("first", "second"))
-        for example, found in zip(examples, tokenizer.encode_iter(*both, max_tokens=limit), strict=True):
-            ids, segments = np.array(found.ids, np.int32), np.array(found.segment_ids, np.int8)
-            out.append(Item(example, ids, gold=self._encode_gold(example, number), segment_ids=segments))
+        texts = ([example[name] for example in examples] for name in ("first", "second"))
+        for example, encoding in zip(examples, tokenizer.encode_iter(*texts, max_tokens=limit), strict=True):
+            ids, segments = np.array(encoding.ids, np.int32), np.array(encoding.segment_ids, np.int8)
+            out.append(Item(example, ids, gold=self._encode_gold(example, label_ids), segment_ids=segments))
         return out
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -196,63 +191,67 @@ class Pair(Task):
         return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        scores, gold = model(batch), batch.gold
+        logits, gold = model(batch), batch.gold
         assert gold is not None
         if self.is_regression:
-            return (scores.squeeze(-1) - gold).square().sum()
-        return F.cross_entropy(scores, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
+            return (logits.squeeze(-1) - gold).square().sum()
+        return F.cross_entropy(logits, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        scores = model(batch).float()
+        logits = model(batch).float()
         if self.is_regression:
-            return [{"score": self.config.target_mean + self.config.target_std * row[0]} for row in scores.tolist()]
+            return [{"score": self.config.target_mean + self.config.target_std * row[0]} for row in logits.tolist()]
         ranked = [
-            sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in scores.softmax(-1).tolist()
+            sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in logits.softmax(-1).tolist()
         ]
-        return [{"label": self._choose_label(dict(best)), "scores": dict(best)} for best in ranked]
+        return [{"label": self._choose_label(dict(ranking)), "scores": dict(ranking)} for ranking in ranked]
 
     def tune(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> None:
-        """Where F1 is what counts, a half is seldom the chance from which on the sought label should be said."""
+        """Choose the decision threshold with the highest F1, if F1 is the metric and `task.threshold` is not set."""
         self.tuned_settings = {}
         gold = [str(example["label"]) for example in examples]
         if self.config.metric != "f1" or self.config.threshold is not None or not set(self.labels) <= set(gold):
             return
-        sought = find_positive_label(self.labels)
-        chances = [answer["scores"][sought] for answer in answers]
-        found = metrics.f1_threshold(chances, [label == sought for label in gold])
-        if 0 < found < 1:  # not where a model says nothing but noughts, or no numbers
-            self.tuned_settings = {"threshold": found}
+        positive = find_positive_label(self.labels)
+        probabilities = [answer["scores"][positive] for answer in answers]
+        threshold = metrics.f1_threshold(probabilities, [label == positive for label in gold])
+        if 0 < threshold < 1:  # not if all probabilities are 0 or are not numbers
+            self.tuned_settings = {"threshold": threshold}
 
     @property
     def threshold(self) -> float:
-        """As it was tuned, as it was set, or a half."""
+        """The decision threshold: tuned, or from the settings, or 0.5."""
         return self.tuned_settings.get("threshold", 0.5 if self.config.threshold is None else self.config.threshold)
 
     def _choose_label(self, scores: dict[str, float]) -> str:
-        """The likeliest label; of two, the sought one from the threshold on."""
+        """The most probable label; of two labels, the positive one if its probability reaches the threshold."""
         if len(self.labels) != 2:
             return max(scores, key=lambda label: scores[label])
-        sought = find_positive_label(self.labels)
-        return sought if scores[sought] >= self.threshold else next(label for label in self.labels if label != sought)
+        positive = find_positive_label(self.labels)
+        return (
+            positive
+            if scores[positive] >= self.threshold
+            else next(label for label in self.labels if label != positive)
+        )
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.is_regression:
-            right, given = [_parse_number(example) for example in examples], [answer["score"] for answer in answers]
-            found = [metrics.pearson(right, given), metrics.spearman(right, given), metrics.mse(right, given)]
+            targets, values = [_parse_number(example) for example in examples], [answer["score"] for answer in answers]
+            scores = [metrics.pearson(targets, values), metrics.spearman(targets, values), metrics.mse(targets, values)]
         else:
             gold = [str(example["label"]) for example in examples]
-            said = [self._choose_label(answer["scores"]) for answer in answers]
-            found = [metrics.accuracy(gold, said), metrics.macro_f1(gold, said)]
+            predictions = [self._choose_label(answer["scores"]) for answer in answers]
+            scores = [metrics.accuracy(gold, predictions), metrics.macro_f1(gold, predictions)]
             if len(self.labels) == 2:
-                found.append(metrics.f1(gold, said, find_positive_label(self.labels)))
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+                scores.append(metrics.f1(gold, predictions, find_positive_label(self.labels)))
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
-        """Of numbers -1 is one like others, unless there is nothing else."""
-        golds = [example.values.get("label") for example in examples]
-        if self.is_regression and any(gold is not None and float(gold) != -1 for gold in golds):
-            return [gold is None for gold in golds]
-        return [is_unlabeled(gold, () if self.is_regression else self.labels) for gold in golds]
+        """Whether each example is unlabeled; as a number, -1 is a gold value unless all values are -1."""
+        gold_values = [example.values.get("label") for example in examples]
+        if self.is_regression and any(value is not None and float(value) != -1 for value in gold_values):
+            return [value is None for value in gold_values]
+        return [is_unlabeled(value, () if self.is_regression else self.labels) for value in gold_values]
 
     def confusion_pair(self, answer: dict[str, Any], example: Example) -> tuple[str, str] | None:
         return None if self.is_regression else (str(example["label"]), self._choose_label(answer["scores"]))
@@ -261,15 +260,17 @@ class Pair(Task):
         classes = self.confusion_pair(answer, example)
         if classes is None or classes[0] == classes[1]:
             return None
-        sure = answer["scores"][classes[1]]
+        confidence = answer["scores"][classes[1]]
         row = {"first": example["first"], "second": example["second"]}
-        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{sure:.0%}"}, sure)
+        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{confidence:.0%}"}, confidence)
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> Prediction:
         if self.is_regression:
             return NumberPrediction(answer["score"])
-        moved = len(self.labels) == 2 and self.threshold != 0.5  # then the less probable label may be the prediction
-        if not moved:
+        has_threshold = (
+            len(self.labels) == 2 and self.threshold != 0.5
+        )  # then the less probable label may be the prediction
+        if not has_threshold:
             return LabelPrediction.from_scores(answer["label"], answer["scores"])
         positive = find_positive_label(self.labels)
         return ThresholdPrediction(
@@ -277,7 +278,7 @@ class Pair(Task):
         )
 
     def _encode_gold(self, example: Example, label_ids: dict[str, int]) -> float | int | None:
-        """What the head should say; None where an example has no gold, -100 for a label that training does not have."""
+        """The target of the head; None if an example has no gold, -100 (ignored) for a label not in the training data."""
         if "label" not in example:
             return None
         if self.is_regression:
@@ -286,50 +287,52 @@ class Pair(Task):
 
 
 def find_positive_label(labels: Sequence[str]) -> str:
-    """Which of two labels is the one that is sought.
+    """The positive one of two labels.
 
-    >>> find_positive_label(("0", "1")), find_positive_label(("entailment", "not_entailment")), find_positive_label(("different", "same"))
-    ('1', 'entailment', 'same')
+    >>> find_positive_label(("0", "1")), find_positive_label(("entailment", "not_entailment"))
+    ('1', 'entailment')
+    >>> find_positive_label(("different", "same"))
+    'same'
     """
-    sought = [
+    positive = [
         label
         for label in labels
         if label.lower() not in NEGATIVE_LABELS and not label.lower().startswith(("not", "non"))
     ]
-    return sought[0] if len(sought) == 1 else labels[-1]
+    return positive[0] if len(positive) == 1 else labels[-1]
 
 
 def _parse_number(example: Example) -> float:
-    """The gold as a number, or an error that says where it stands."""
+    """The gold as a number; anything else raises an error with file and line."""
     try:
-        found = float(example["label"])
+        number = float(example["label"])
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        number = math.nan
+    if not math.isfinite(number):
         raise DataError(
-            "a number is needed",
+            "the gold is not a number",
             file=example.file,
             line=example.line,
             column="label",
             value=example["label"],
-            hint="correct it, or take the gold for classes with --task.target-type label",
+            hint="correct it, or treat the gold as classes with --task.target-type label",
         )
-    return found
+    return number
 
 
 def _has_numeric_gold(examples: Sequence[Example]) -> bool:
-    """Whether gold is a measure: all of it numbers, of which some are not whole or many are different."""
+    """Whether the gold is for regression: all numbers, some of them not integers or more than MAX_CLASSES distinct ones."""
     try:
-        found = {float(example["label"]) for example in examples}
+        values = {float(example["label"]) for example in examples}
     except ValueError:
         return False
-    if not all(map(math.isfinite, found)):
+    if not all(map(math.isfinite, values)):
         return False
-    return len(found) > MAX_CLASSES or any(value != int(value) for value in found)
+    return len(values) > MAX_CLASSES or any(number != int(number) for number in values)
 
 
 def _label_sort_key(label: str) -> tuple[bool, float, str]:
-    """1, 2, 10, and then words in the order of the alphabet."""
+    """Sort key of a label: numbers by value (1, 2, 10), then words alphabetically."""
     try:
         return False, float(label), label
     except ValueError:

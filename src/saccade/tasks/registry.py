@@ -1,4 +1,4 @@
-"""Every task, a line each."""
+"""The registry of tasks, one line each."""
 
 from saccade.errors import UsageError
 from saccade.suggest import suggest
@@ -16,7 +16,7 @@ from saccade.tasks.summarize import Summarize
 from saccade.tasks.tag import Tag
 from saccade.tasks.translate import Translate
 
-# in the order in which they are tried on a file that nobody says the task of
+# in the order in which they are tried when the task of a file is inferred
 TASKS: list[type[Task]] = [
     Span,
     Tag,
@@ -34,7 +34,7 @@ TASKS: list[type[Task]] = [
 
 
 def task_class(name: str) -> type[Task]:
-    """The task of that name, or of an alias such as "ner", or an error with the nearest."""
+    """The task with this name or alias, such as "ner"; an unknown name raises an error that suggests the nearest."""
     for entry in TASKS:
         if name == entry.name or name in entry.aliases:
             return entry

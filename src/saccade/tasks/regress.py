@@ -1,7 +1,7 @@
-"""A number, or a class, for a row of numbers, by kernel pooling: near points answer for far ones.
+"""Kernel regression and classification of feature vectors (Nadaraya-Watson): a weighted mean over the training points.
 
-The model keeps the training points and learns one thing, how far a point's word carries: the width that best predicts each
-of them from all the others. A column of answers that are numbers makes a regression, any other a classification.
+The model stores the training points and learns only the kernel width that best predicts each of them from all the others
+(leave-one-out).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,20 +34,20 @@ class Config:
 class Regress(Task):
     name = "regress"
     gold_roles = ("y", "label")
-    no_augment_reason = "it reads numbers"
+    no_augment_reason = "its inputs are numbers"
     hub_pipeline = "tabular-regression"
     description = "kernel regression (Nadaraya-Watson): a number or a class for a row of numbers"
     Config = Config
     needs = Needs(Modality.FEATURES)
     sample = "curve"
-    tracks_dev_loss = False  # its loss is that of the remembered points
+    tracks_dev_loss = False  # its loss is the leave-one-out error of the training points
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (X, LABEL if self.config.classification else Y)
 
     def fit(self, examples: Sequence[Example]) -> None:
         if len({len(example["x"]) for example in examples}) != 1:
-            raise DataError("the rows have different numbers of columns", hint="name them with --columns x=1,2")
+            raise DataError("the rows have different numbers of columns", hint="name the columns with --columns x=1,2")
         if self.config.classification:
             self.labels = tuple(sorted({example["label"] for example in examples}))
 
@@ -57,13 +57,20 @@ class Regress(Task):
     def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         features = len(examples[0]["x"]) if examples else 1
         sizes = {"points": len(examples), "features": features, "outputs": max(1, len(self.labels))}
-        every = max(1, len(examples) * features)  # a step asks for all points
-        rates = {"lr": 0.05, "epochs": 60, "batch_tokens": every, "weight_decay": 0.0, "warmup": 0.0, "eval_every": 20}
+        batch_tokens = max(1, len(examples) * features)  # each step computes the loss of all points
+        rates = {
+            "lr": 0.05,
+            "epochs": 60,
+            "batch_tokens": batch_tokens,
+            "weight_decay": 0.0,
+            "warmup": 0.0,
+            "eval_every": 20,
+        }
         return Defaults(self.default_family(), sizes, rates)
 
     def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
         body = model.body
-        assert isinstance(body, KernelRegression), "regress asks for the family kernel"
+        assert isinstance(body, KernelRegression), "regress needs the family kernel_regression"
         points = torch.tensor([example["x"] for example in examples], dtype=torch.float32)
         body.fit(points, torch.tensor([self._encode_gold(example) for example in examples], dtype=torch.float32))
 
@@ -89,9 +96,9 @@ class Regress(Task):
         return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The squared error of every remembered point, asked from all the others: a step sees all of them."""
+        """The leave-one-out squared error, summed over all training points in every step."""
         body = model.body
-        assert isinstance(body, KernelRegression), "regress asks for the family kernel"
+        assert isinstance(body, KernelRegression), "regress needs the family kernel_regression"
         return (body.leave_one_out() - body.values).square().sum()
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
@@ -99,13 +106,13 @@ class Regress(Task):
         if not self.config.classification:
             return [{"y": row[0]} for row in rows]
         ranked = [sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in rows]
-        return [{"label": best[0][0], "scores": dict(best)} for best in ranked]
+        return [{"label": ranking[0][0], "scores": dict(ranking)} for ranking in ranked]
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.config.classification:
             return [metrics.accuracy([e["label"] for e in examples], [a["label"] for a in answers])]
-        gold, said = [example["y"] for example in examples], [answer["y"] for answer in answers]
-        return [metrics.r2(gold, said), metrics.mse(gold, said)]
+        gold, predictions = [example["y"] for example in examples], [answer["y"] for answer in answers]
+        return [metrics.r2(gold, predictions), metrics.mse(gold, predictions)]
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> LabelPrediction | NumberPrediction:
         if self.config.classification:

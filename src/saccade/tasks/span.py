@@ -1,10 +1,9 @@
-"""Extractive question answering: the words of a text that answer a question, where they stand, or that there are none.
+"""Extractive question answering: the span of a text that answers a question, or no answer.
 
-Question and text are read together. Each token of the text gets a score for being the first of the answer and one for being the
-last; the best pair whose tokens stand in order and not too far apart is the answer, an exact piece of the text. A long text is
-read in windows that overlap, and the best answer of all of them counts. The first token of the input stands for "no answer"
-(Devlin et al., 2019): it is given when its score exceeds the best answer's by more than a threshold, which is chosen on the
-held-out data so that F1 is the highest.
+Question and text are encoded together. Each token of the text gets a start score and an end score; the answer is the span with
+the highest sum of both, at most `max_answer_tokens` long. A long text is split into overlapping windows, and the best span of all
+windows is the answer. The first token of the input stands for "no answer" (Devlin et al., 2019), which is predicted if its score
+exceeds that of the best span by more than a threshold. The threshold is tuned for the highest F1 on held-out data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,12 +27,10 @@ from saccade.tasks.interface.predictions import AnswerPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.qa_windows import IGNORE_INDEX, NO_ANSWER_POSITION, Window, best_spans, make_windows, merge_windows
 
-MAX_EXAMPLES_PER_ENCODE = 1000  # examples that are tokenised at once
-MAX_SPANS_PER_QUESTION = 10  # answers that are kept of each question
+MAX_EXAMPLES_PER_ENCODE = 1000  # examples that are tokenized at one time
+MAX_SPANS_PER_QUESTION = 10  # candidate spans that are kept for each question
 
-ALWAYS_ANSWER_THRESHOLD = (
-    1e9  # a threshold that no difference of logits reaches; finite, as the settings of a run have to be
-)
+ALWAYS_ANSWER_THRESHOLD = 1e9  # above any difference of logits; finite, because the settings of a run must be
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Config:
     max_question_tokens: int = 64
     """Maximum number of tokens per question; longer questions are truncated."""
     max_answer_tokens: int = 30
-    """Maximum number of tokens per answer."""
+    """Maximum number of tokens per answer; longer spans are not predicted."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     threshold: float | None = None
@@ -66,7 +63,7 @@ class Span(Task):
     gold_roles = ("answers",)
     counterfactual_roles = ("context", "question")
     min_examples = 20_000
-    no_augment_reason = "an answer is a place in a text, and may be the very word that is exchanged"
+    no_augment_reason = "an answer is a span of the text, and may be the very word that is swapped"
     hub_pipeline = "question-answering"
     takes_two_texts = reads_sentences = True
     no_prediction_reason = "the model answers a question about a text, and only one text was given"
@@ -96,22 +93,22 @@ class Span(Task):
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         last = None
         for example in examples:
-            if example["context"] != last:  # the questions about one text stand together
+            if example["context"] != last:  # questions about the same text are consecutive
                 yield example["context"]
             last = example["context"]
             yield example["question"]
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Each example in one window or, if its text is longer than what is read at once, in several."""
+        """The windows of each example; a text longer than the maximum number of tokens has several."""
         tokenizer, config = require_tokenizer(model), self.config
         limit = min(config.max_tokens, model.max_positions or config.max_tokens)
         out: list[Item] = []
         for start in range(0, len(examples), MAX_EXAMPLES_PER_ENCODE):
-            some = examples[start : start + MAX_EXAMPLES_PER_ENCODE]
-            for example in some:
+            chunk = examples[start : start + MAX_EXAMPLES_PER_ENCODE]
+            for example in chunk:
                 check_text_length(example["context"], example, "context")
-            found = tokenizer.encode_iter([e["question"] for e in some], [e["context"] for e in some])
-            for example, encoded in zip(some, found, strict=True):
+            encodings = tokenizer.encode_iter([e["question"] for e in chunk], [e["context"] for e in chunk])
+            for example, encoded in zip(chunk, encodings, strict=True):
                 out += make_windows(
                     example,
                     encoded,
@@ -134,65 +131,65 @@ class Span(Task):
         return 0 if batch.gold is None else int((batch.gold[:, 0] != IGNORE_INDEX).sum())
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The mean of what the first and the last token of each window's answer cost."""
-        scores = model(batch).float()  # (B, L, 2)
+        """The mean of the cross-entropy of the start and of the end of the answer, summed over windows."""
+        logits = model(batch).float()  # (B, L, 2)
         assert batch.gold is not None
-        costs = [
-            F.cross_entropy(scores[..., i], batch.gold[:, i], reduction="sum", ignore_index=IGNORE_INDEX)
+        losses = [
+            F.cross_entropy(logits[..., i], batch.gold[:, i], reduction="sum", ignore_index=IGNORE_INDEX)
             for i in (0, 1)
         ]
-        return (costs[0] + costs[1]) / 2
+        return (losses[0] + losses[1]) / 2
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        """The best spans of each window and its score for no answer; `gathered` joins the windows of one text."""
-        scores = model(batch).float()
-        found = best_spans(
-            scores, batch.items, max_answer_tokens=self.config.max_answer_tokens, count=MAX_SPANS_PER_QUESTION
+        """The best spans and the no-answer score of each window; `merge_answers` joins the windows of a text."""
+        logits = model(batch).float()
+        window_spans = best_spans(
+            logits, batch.items, max_answer_tokens=self.config.max_answer_tokens, count=MAX_SPANS_PER_QUESTION
         )
-        silent = scores[:, NO_ANSWER_POSITION].sum(-1).tolist()
-        return [{"null": null, "best": spans} for null, spans in zip(silent, found, strict=True)]
+        no_answer_scores = logits[:, NO_ANSWER_POSITION].sum(-1).tolist()
+        return [{"null": null, "best": spans} for null, spans in zip(no_answer_scores, window_spans, strict=True)]
 
     def merge_answers(self, answers: Sequence[dict[str, Any]], items: Sequence[Item]) -> list[dict[str, Any]]:
         return merge_windows(answers, items, MAX_SPANS_PER_QUESTION)
 
     def tune(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> None:
-        """Find the threshold of the highest F1; where every question has an answer, no answer is never given."""
+        """Tune the no-answer threshold for the highest F1; if every question has an answer, "no answer" is never predicted."""
         gold = [_gold_texts(example) for example in examples]
         if self.config.threshold is not None or not gold:
             return
         if all(gold):
             self.tuned_settings = {"threshold": ALWAYS_ANSWER_THRESHOLD}
             return
-        pairs = [(answer, right) for answer, right in zip(answers, gold, strict=True) if answer["best"]]
+        pairs = [(answer, references) for answer, references in zip(answers, gold, strict=True) if answer["best"]]
         if pairs:
-            said = [metrics.answer_f1(right, answer["best"][0]["text"]) for answer, right in pairs]
-            silent = [metrics.answer_f1(right, "") for _, right in pairs]
+            span_f1 = [metrics.answer_f1(references, answer["best"][0]["text"]) for answer, references in pairs]
+            no_answer_f1 = [metrics.answer_f1(references, "") for _, references in pairs]
             margins = [_no_answer_margin(answer) for answer, _ in pairs]
-            self.tuned_settings = {"threshold": metrics.best_threshold(margins, said, silent)}
+            self.tuned_settings = {"threshold": metrics.best_threshold(margins, span_f1, no_answer_f1)}
 
     @property
     def threshold(self) -> float:
-        """As it was tuned, as it was set, or 0."""
+        """The no-answer threshold: tuned, or from the settings, or 0."""
         return self.tuned_settings.get("threshold", self.config.threshold or 0.0)
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         gold = [_gold_texts(example) for example in examples]
-        found = metrics.squad(gold, [self._answer_text(answer) for answer in answers])
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+        scores = metrics.squad(gold, [self._answer_text(answer) for answer in answers])
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> AnswerPrediction:
-        best, none = self._normalize_scores(answer)
-        first = best[0] if self._answer_text(answer) else {"text": None, "start": None, "end": None, "score": none}
+        best, no_answer = self._normalize_scores(answer)
+        first = best[0] if self._answer_text(answer) else {"text": None, "start": None, "end": None, "score": no_answer}
         return AnswerPrediction(
-            example["question"], first["text"], first["start"], first["end"], first["score"], none, tuple(best)
+            example["question"], first["text"], first["start"], first["end"], first["score"], no_answer, tuple(best)
         )
 
     def error_row(self, answer: Any, example: Example) -> ErrorRow | None:
         prediction, gold = self.to_prediction(answer, example), [text for _, text in example["answers"]]
         if metrics.answer_match(gold, prediction.answer or ""):
             return None
-        told = [", ".join(dict.fromkeys(gold)) or "no answer", prediction.answer or "no answer"]
-        row = {"text": example["context"], "question": example["question"], "gold": told[0], "answer": told[1]}
+        row = {"text": example["context"], "question": example["question"]}
+        row |= {"gold": ", ".join(dict.fromkeys(gold)) or "no answer", "answer": prediction.answer or "no answer"}
         return ErrorRow(row | {"sure": f"{prediction.score:.0%}"}, prediction.score)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
@@ -200,27 +197,27 @@ class Span(Task):
         return prediction.start, prediction.end
 
     def map_to_counterfactual(self, value: Any, counterfactual: Counterfactual) -> Any:
-        return (
-            value
-            if value[0] is None
-            else tuple(counterfactual.swapped_texts["context"].map_offset(place) for place in value)
-        )
+        if value[0] is None:
+            return value
+        return tuple(counterfactual.swapped_texts["context"].map_offset(offset) for offset in value)
 
     def _answer_text(self, answer: dict[str, Any]) -> str:
-        """The best answer's text, or "" for none."""
+        """The text of the predicted answer, or "" for no answer."""
         if not answer["best"] or _no_answer_margin(answer) > self.threshold:
             return ""
         return answer["best"][0]["text"]
 
     def _normalize_scores(self, answer: dict[str, Any]) -> tuple[list[dict[str, Any]], float]:
-        """Scores as shares of one, the threshold counted, so that the largest share is what is said."""
-        scores = torch.tensor(
+        """The spans with probabilities, and the probability of no answer, shifted by the threshold so that the largest wins."""
+        logits = torch.tensor(
             [answer["null"] - self.threshold, *(span["score"] for span in answer["best"])], dtype=torch.float64
         )
         if not answer["best"]:
             return [], 1.0
-        none, *shares = scores.softmax(0).tolist()
-        return [{**span, "score": share} for span, share in zip(answer["best"], shares, strict=True)], none
+        no_answer, *probabilities = logits.softmax(0).tolist()
+        return [
+            {**span, "score": probability} for span, probability in zip(answer["best"], probabilities, strict=True)
+        ], no_answer
 
 
 def _gold_texts(example: Example) -> list[str]:

@@ -1,6 +1,6 @@
-"""A long text in a few words: reports, articles, papers, dialogues, each with the summary that a person wrote.
+"""Summarization: a short text generated from a long one, such as an article, a paper or a dialogue.
 
-It is `translate` with two lengths: what is read of a text may be long, and what is written of it is short.
+It is `translate` with separate maximum lengths for the source and the summary.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ class Config:
     max_tokens: int = 512
     """Maximum number of tokens per text; longer texts are truncated."""
     max_summary_tokens: int = 128
-    """Maximum number of tokens per summary."""
+    """Maximum number of tokens per summary, in training and generation."""
     tokenizer: str = "auto"
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.1
@@ -37,7 +37,7 @@ class Summarize(Translate):
     name = "summarize"
     aliases = ("summarise",)
     verb = "summarize"
-    no_augment_reason = "the summary would have to change with its text, also where it says the same in other words"
+    no_augment_reason = "the summary would have to change with its text, even where it paraphrases it"
     hub_pipeline = "summarization"
     metric_names = ("rouge_1", "rouge_2", "rouge_l")
     description = "summarization: a long text in a few words"
@@ -46,19 +46,19 @@ class Summarize(Translate):
 
     @classmethod
     def from_head(cls, model: Model) -> None:
-        """None: a model that came without a run is taken for a translator, which reads and writes alike."""
+        """None: an encoder-decoder loaded without a run gets the task `translate`."""
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (ARTICLE, SUMMARY)
 
     @classmethod
     def matches(cls, examples: Sequence[Example]) -> bool:
-        """A long text and a short one."""
-        read, told = (sum(len(as_list(e[name])[0].split()) for e in examples) for name in ("source", "target"))
-        return read >= 30 * len(examples) and read >= 3 * told
+        """Whether sources have at least 30 words and three times the words of their targets, on average."""
+        source, target = (sum(len(as_list(e[name])[0].split()) for e in examples) for name in ("source", "target"))
+        return source >= 30 * len(examples) and source >= 3 * target
 
     def fit(self, examples: Sequence[Example]) -> None:
-        """Nothing: ROUGE chooses its words by the texts that it compares."""
+        """Nothing: ROUGE chooses its tokenizer by the texts that it compares."""
 
     def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
         if pretrained:
@@ -76,10 +76,10 @@ class Summarize(Translate):
         return self.config.max_summary_tokens
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
-        gold = [as_list(example["target"]) for example in examples]  # the nearest of them counts
-        split = rouge_tokenizer(gold)
-        found = [rouge(gold, answers, kind, tokenizer=split) for kind in ("1", "2", "L")]
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+        gold = [as_list(example["target"]) for example in examples]  # several references: the best match counts
+        tokenizer = rouge_tokenizer(gold)
+        scores = [rouge(gold, answers, kind, tokenizer=tokenizer) for kind in ("1", "2", "L")]
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def error_row(self, answer: str, example: Example) -> ErrorRow | None:
         gold = as_list(example["target"])
@@ -89,7 +89,7 @@ class Summarize(Translate):
 
 
 def with_first_summary(example: Example) -> Example:
-    """The example with the one summary that is learnt: the first, where it has several.
+    """The example with its first summary only, which is the training target.
 
     >>> with_first_summary(Example({"source": "It rained all day.", "target": ["Rain.", "A wet day."]}))["target"]
     'Rain.'

@@ -1,7 +1,7 @@
-"""A tag for each word: names of people, places and things, as spans with their places in the text (CoNLL's BIO).
+"""Token classification with BIO tags (CoNLL), such as named entity recognition: a tag for each word, merged into entity spans.
 
-The tag of a word is read off its first token. The best sequence of tags is found among those that BIO allows, so that an
-answer is valid by construction: no name begins in its middle.
+The tag of a word is predicted at its first token. Viterbi decoding searches only the sequences that BIO allows, so that every
+prediction is valid: no entity begins with an I- tag.
 """
 
 import re
@@ -36,10 +36,9 @@ from saccade.tasks.base import (
 from saccade.tasks.interface.predictions import EntitiesPrediction, Entity
 from saccade.tasks.needs import Needs
 
-IGNORE_INDEX = -100  # a token that speaks for no word
-TAG_PATTERN = re.compile(
-    r"[BIESLUM]-.+|[A-Z][A-Z0-9_+=|.-]*\$?|\d{1,2}|[^\w\s]+"
-)  # a span, a part of speech, its number
+IGNORE_INDEX = -100  # target of tokens without a tag, which the loss ignores
+# a span tag, a part of speech, or the number of a class
+TAG_PATTERN = re.compile(r"[BIESLUM]-.+|[A-Z][A-Z0-9_+=|.-]*\$?|\d{1,2}|[^\w\s]+")
 WORD_PATTERN = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
 
 
@@ -91,9 +90,8 @@ class Tag(Task):
     @classmethod
     def matches(cls, examples: Sequence[Example]) -> bool:
         tags = [tag for example in examples for tag in example["tags"]]
-        many = (
-            len(tags) > len(examples) > 1 or len(examples) == 1 < len(tags) < 40
-        )  # a table of words is one endless sentence
+        # a table of words that was read as one very long sentence is not data for tagging
+        many = len(tags) > len(examples) > 1 or len(examples) == 1 < len(tags) < 40
         words = {word for example in examples for word in example["words"]}
         return many and len(set(tags)) <= max(3, len(tags) / 4) and _look_like_tags(set(tags), words)
 
@@ -115,12 +113,12 @@ class Tag(Task):
     def fit(self, examples: Sequence[Example]) -> None:
         for example in examples:
             check_bio_tags(example)
-        kinds = sorted({tag[2:] for example in examples for tag in example["tags"] if tag != "O"})
-        if not kinds:
+        types = sorted({tag[2:] for example in examples for tag in example["tags"] if tag != "O"})
+        if not types:
             raise DataError(
-                "no word has a tag but O, so there is nothing to learn", hint="give texts with tagged words"
+                "all words have the tag O, so there is nothing to learn", hint="give texts with tagged words"
             )
-        self.labels = ("O", *(f"{place}-{kind}" for kind in kinds for place in "BI"))
+        self.labels = ("O", *(f"{prefix}-{entity_type}" for entity_type in types for prefix in "BI"))
 
     def default_family(self) -> str:
         return "transformer_encoder"
@@ -138,32 +136,30 @@ class Tag(Task):
         return (" ".join(example["words"]) for example in examples)
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Each example in one piece or, if it is longer than what is read at once, in several."""
-        tokenizer, limit = (
-            require_tokenizer(model),
-            min(self.config.max_tokens, model.max_positions or self.config.max_tokens),
-        )
-        number = {label: i for i, label in enumerate(self.labels)}
+        """The windows of each example; a text longer than the maximum number of tokens has several."""
+        tokenizer = require_tokenizer(model)
+        limit = min(self.config.max_tokens, model.max_positions or self.config.max_tokens)
+        label_ids = {label: i for i, label in enumerate(self.labels)}
         out = []
         for example in examples:
             words = example["words"]
             check_bio_tags(example)
             check_text_length(" ".join(words), example, "words")
             for start, end in _split_to_fit(words, tokenizer, limit):
-                found = tokenizer.encode(" ".join(words[start:end])).truncate(limit)
-                tags = [number.get(tag, 0) for tag in example["tags"][start:end]] if "tags" in example else None
-                firsts = _find_word_starts(words[start:end], found.offsets, found.special_tokens_mask)
-                gold = np.full(len(found.ids), IGNORE_INDEX)
-                for place, tag in zip(firsts, tags or [], strict=tags is not None):
-                    if place >= 0:
-                        gold[place] = tag
+                encoding = tokenizer.encode(" ".join(words[start:end])).truncate(limit)
+                tags = [label_ids.get(tag, 0) for tag in example["tags"][start:end]] if "tags" in example else None
+                word_starts = _find_word_starts(words[start:end], encoding.offsets, encoding.special_tokens_mask)
+                gold = np.full(len(encoding.ids), IGNORE_INDEX)
+                for position, tag in zip(word_starts, tags or [], strict=tags is not None):
+                    if position >= 0:
+                        gold[position] = tag
                 out.append(
                     Item(
                         example,
-                        np.array(found.ids, np.int32),
+                        np.array(encoding.ids, np.int32),
                         gold=gold if tags is not None else None,
-                        segment_ids=np.array(found.segment_ids, np.int8),
-                        word_starts=tuple(firsts),
+                        segment_ids=np.array(encoding.segment_ids, np.int8),
+                        word_starts=tuple(word_starts),
                     )
                 )
         return out
@@ -191,25 +187,23 @@ class Tag(Task):
         )
 
     def answer(self, model: Model, batch: Batch) -> list[PredictedTags]:
-        """The tags of each row's words; `gathered` joins the pieces of one text."""
+        """The tags of the words of each window; `merge_answers` joins the windows of a text."""
         scores = model(batch).float().log_softmax(-1).cpu()
         answers = []
         for row, item in enumerate(batch.items):
-            said = torch.zeros(
-                len(item.word_starts), len(self.labels)
-            )  # a word that has no token is as likely this as that
-            at = [(i, place) for i, place in enumerate(item.word_starts) if place >= 0]
-            said[[i for i, _ in at]] = scores[row, [place for _, place in at]]
-            for i, place in enumerate(item.word_starts):
-                if place < 0:
-                    said[i, 1:] = -torch.inf
-            path = viterbi_decode(said.numpy(), self.labels)
-            probabilities = said.exp()[torch.arange(len(path)), path].clamp(max=1.0) if path else torch.zeros(0)
+            log_probs = torch.zeros(len(item.word_starts), len(self.labels))  # words without tokens: O
+            positions = [(i, position) for i, position in enumerate(item.word_starts) if position >= 0]
+            log_probs[[i for i, _ in positions]] = scores[row, [position for _, position in positions]]
+            for i, position in enumerate(item.word_starts):
+                if position < 0:
+                    log_probs[i, 1:] = -torch.inf
+            path = viterbi_decode(log_probs.numpy(), self.labels)
+            probabilities = log_probs.exp()[torch.arange(len(path)), path].clamp(max=1.0) if path else torch.zeros(0)
             answers.append(PredictedTags((self.labels[tag] for tag in path), probabilities.tolist()))
         return answers
 
     def merge_answers(self, answers: Sequence[PredictedTags], items: Sequence[Item]) -> list[PredictedTags]:
-        """The tags of each example, from the answers to its pieces."""
+        """The tags of each example, joined from its windows."""
         out: list[PredictedTags] = []
         last: Example | None = None
         for answer, item in zip(answers, items, strict=True):
@@ -227,8 +221,8 @@ class Tag(Task):
     def to_prediction(self, answer: Sequence[str], example: Example) -> EntitiesPrediction:
         words = example["words"]
         ends = np.cumsum([len(word) + 1 for word in words]).tolist()
-        places = [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
-        text, offsets = " ".join(words), places
+        default_offsets = [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+        text, offsets = " ".join(words), default_offsets
         if "offsets" in example:
             text, offsets = example["text"], example["offsets"]
         return EntitiesPrediction(text, extract_entities(answer, offsets, text))
@@ -241,27 +235,27 @@ class Tag(Task):
 
 
 def check_bio_tags(example: Example) -> None:
-    """Refuse tags that mark no spans, such as parts of speech."""
+    """Raise an error for tags that are not BIO tags, such as parts of speech."""
     wrong = next((tag for tag in example.values.get("tags", ()) if tag != "O" and tag[:2] not in ("B-", "I-")), None)
     if wrong is not None:
         raise DataError(
-            f"the tag {wrong!r} marks no span of words",
+            f"the tag {wrong!r} is not a BIO tag",
             file=example.file,
             line=example.line,
             column="tags",
             value=wrong,
-            hint="write O, or B- or I- with a type, such as B-PER; tags such as parts of speech are not learnt by this task",
+            hint="use O, or B- or I- with a type, such as B-PER; parts of speech and other tags are not supported",
         )
 
 
 def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a text and where they stand; what is not a space is in exactly one of them.
+    """The words of a text and their offsets; every character other than white space is in exactly one word.
 
     >>> split_words("Ada Lovelace, 1815.")[0]
     ['Ada', 'Lovelace', ',', '1815', '.']
     """
-    found = list(WORD_PATTERN.finditer(text))
-    return [match.group() for match in found], [match.span() for match in found]
+    matches = list(WORD_PATTERN.finditer(text))
+    return [match.group() for match in matches], [match.span() for match in matches]
 
 
 def extract_entities(tags: Sequence[str], offsets: Sequence[tuple[int, int]], text: str) -> tuple[Entity, ...]:
@@ -286,7 +280,7 @@ def extract_entities(tags: Sequence[str], offsets: Sequence[tuple[int, int]], te
 
 
 def viterbi_decode(scores: np.ndarray, labels: Sequence[str]) -> list[int]:
-    """The best sequence of tags that BIO allows (Viterbi): I-X follows B-X or I-X alone, and begins nothing.
+    """The best tag sequence that BIO allows (Viterbi): I-X only follows B-X or I-X.
 
     >>> viterbi_decode(np.log([[0.4, 0.1, 0.5], [0.2, 0.2, 0.6]]), ["O", "B-X", "I-X"])
     [0, 0]
@@ -295,59 +289,58 @@ def viterbi_decode(scores: np.ndarray, labels: Sequence[str]) -> list[int]:
         return []
     inside = np.array([label.startswith("I-") for label in labels])
     allowed = np.array([[not b.startswith("I-") or a[2:] == b[2:] for b in labels] for a in labels])
-    best, back = np.where(inside, -np.inf, scores[0]), []
+    best, backpointers = np.where(inside, -np.inf, scores[0]), []
     for row in scores[1:]:
-        ways = np.where(allowed, best[:, None], -np.inf)  # (from, to)
-        back.append(ways.argmax(0))
-        best = ways.max(0) + row
+        candidates = np.where(allowed, best[:, None], -np.inf)  # (from, to)
+        backpointers.append(candidates.argmax(0))
+        best = candidates.max(0) + row
     path = [int(best.argmax())]
-    for choice in reversed(back):
-        path.append(int(choice[path[-1]]))
+    for pointers in reversed(backpointers):
+        path.append(int(pointers[path[-1]]))
     return path[::-1]
 
 
 def _find_word_starts(words: Sequence[str], offsets: Sequence[tuple[int, int]], special: Sequence[bool]) -> list[int]:
-    """For each word of a text joined by spaces the first of its tokens, or -1 where it has none."""
+    """The index of the first token of each word of a text joined by spaces; -1 for words without tokens."""
     ends = np.cumsum([len(word) + 1 for word in words])
-    firsts = [-1] * len(words)
-    for place, ((start, end), around) in enumerate(zip(offsets, special, strict=True)):
-        if around or end <= start:
+    word_starts = [-1] * len(words)
+    for position, ((start, end), is_special) in enumerate(zip(offsets, special, strict=True)):
+        if is_special or end <= start:
             continue
-        word = int(
-            np.searchsorted(ends, end - 1, side="right")
-        )  # by its last character: the first may be the space before
-        if firsts[word] < 0:
-            firsts[word] = place
-    return firsts
+        # by the last character of the token, as the first may be the space before the word
+        word = int(np.searchsorted(ends, end - 1, side="right"))
+        if word_starts[word] < 0:
+            word_starts[word] = position
+    return word_starts
 
 
 def _split_to_fit(words: Sequence[str], tokenizer: Any, limit: int) -> list[tuple[int, int]]:
-    """Stretches of words whose tokens fit, cut between words and as long as can be."""
-    whole = tokenizer.encode(" ".join(words))
-    if len(whole) <= limit or len(words) < 2:
+    """Split words into the longest windows whose tokens fit into the limit; returns (start, end) word indices."""
+    encoding = tokenizer.encode(" ".join(words))
+    if len(encoding) <= limit or len(words) < 2:
         return [(0, len(words))]
-    around = sum(whole.special_tokens_mask)
-    firsts = _find_word_starts(words, whole.offsets, whole.special_tokens_mask)
-    sizes = [max(1, b - a) for a, b in pairwise([*_forward_fill(firsts), len(whole) - around // 2])]
-    cuts, used = [0], 0
+    special_tokens = sum(encoding.special_tokens_mask)
+    word_starts = _find_word_starts(words, encoding.offsets, encoding.special_tokens_mask)
+    sizes = [max(1, b - a) for a, b in pairwise([*_forward_fill(word_starts), len(encoding) - special_tokens // 2])]
+    window_starts, used = [0], 0
     for i, size in enumerate(sizes):
-        if used + size > limit - around and i > cuts[-1]:
-            cuts.append(i)
+        if used + size > limit - special_tokens and i > window_starts[-1]:
+            window_starts.append(i)
             used = 0
         used += size
-    return list(pairwise([*cuts, len(words)]))
+    return list(pairwise([*window_starts, len(words)]))
 
 
 def _forward_fill(firsts: Sequence[int]) -> list[int]:
-    """The same with words that have no token standing where the word before stands."""
+    """Replace -1 by the value before it, so that words without tokens share the position of the preceding word."""
     out: list[int] = []
-    for place in firsts:
-        out.append(place if place >= 0 else (out[-1] if out else 0))
+    for position in firsts:
+        out.append(position if position >= 0 else (out[-1] if out else 0))
     return out
 
 
 def _look_like_tags(tags: set[str], words: set[str]) -> bool:
-    """Spans, capitals or small numbers throughout; or far fewer than the words, of which a sentence beside them has as many.
+    """Whether all tags look like span tags, parts of speech or small numbers, or there are far fewer tags than words.
 
     >>> _look_like_tags({"O", "B-PER"}, {"Ann"}), _look_like_tags({"NOUN", "DET", "PRP$", "."}, {"a", "cat", "."})
     (True, True)
@@ -362,13 +355,13 @@ def _make_tag_lookup(train: Sequence[Example]) -> Callable[[Example], list[str]]
     counts: dict[str, Counter[str]] = {}
     for word, tag in pairs:
         counts.setdefault(word, Counter())[tag] += 1
-    likeliest = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    most_frequent = {word: tag_counts.most_common(1)[0][0] for word, tag_counts in counts.items()}
 
     def answer(example: Example) -> list[str]:
         tags: list[str] = []
         for word in example["words"]:
-            tag, before = likeliest.get(word, "O"), tags[-1] if tags else "O"
-            begins = tag.startswith("I-") and before[2:] != tag[2:]  # BIO: nothing goes on that has not begun
+            tag, previous = most_frequent.get(word, "O"), tags[-1] if tags else "O"
+            begins = tag.startswith("I-") and previous[2:] != tag[2:]  # BIO: an entity begins with B-
             tags.append(f"B-{tag[2:]}" if begins else tag)
         return tags
 

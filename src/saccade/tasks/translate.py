@@ -1,4 +1,4 @@
-"""One text into another: languages, dates, numbers; whatever stands in pairs."""
+"""Translation and other text-to-text tasks: languages, dates, numbers, any pairs of source and target."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from saccade.tasks.interface.predictions import TextPrediction
 from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
 
-MAX_TARGETS_EXAMINED = 2_000  # for their script
+MAX_TARGETS_EXAMINED = 2_000  # targets from which the script is inferred, for BLEU
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Translate(Task):
     name = "translate"
     verb = "translate"
     gold_roles = ("target",)
-    no_augment_reason = "the translation would have to change with its source, and no list of words knows how"
+    no_augment_reason = "the translation would have to change with its source, which no word list can do"
     hub_pipeline = "translation"
     prompt = Prompt((SOURCE, TARGET), "{source} => {target}\n")
     reads_sentences = True
@@ -71,13 +71,13 @@ class Translate(Task):
         return not are_numbers(examples, "source")
 
     def make_record(self, *texts: str) -> dict[str, Any]:
-        return dict(zip(("source", "target"), texts, strict=False))  # a second text is what the model is to write
+        return dict(zip(("source", "target"), texts, strict=False))  # a second text is the target
 
     def fit(self, examples: Sequence[Example]) -> None:
-        """Settle BLEU's tokenizer, so that a run is scored by the same one wherever it is opened."""
+        """Choose the tokenizer of BLEU by the targets, so that every evaluation of the run uses the same one."""
         if self.config.bleu_tokenizer == "auto":
-            chosen = metrics.bleu_tokenizer(example["target"] for example in examples[:MAX_TARGETS_EXAMINED])
-            self.config = replace(self.config, bleu_tokenizer=chosen)
+            tokenizer = metrics.bleu_tokenizer(example["target"] for example in examples[:MAX_TARGETS_EXAMINED])
+            self.config = replace(self.config, bleu_tokenizer=tokenizer)
 
     def default_family(self) -> str:
         return "transformer"
@@ -92,7 +92,7 @@ class Translate(Task):
         )
 
     def max_target_tokens(self) -> int:
-        """The most tokens that are written."""
+        """Maximum number of tokens of a target."""
         return self.config.max_tokens
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
@@ -102,16 +102,16 @@ class Translate(Task):
                 yield example["target"]
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        read = encode_texts([example["source"] for example in examples], model, self.config.max_tokens)
+        encodings = encode_texts([example["source"] for example in examples], model, self.config.max_tokens)
         targets: Iterable[Any] = [None] * len(examples)
         if examples and "target" in examples[0]:
-            found = encode_texts(
+            target_encodings = encode_texts(
                 [example["target"] for example in examples], model, self.max_target_tokens(), target=True
             )
-            targets = (ids for ids, _, _ in found)
+            targets = (ids for ids, _, _ in target_encodings)
         return [
             Item(example, ids, target=target)
-            for example, (ids, _, _), target in zip(examples, read, targets, strict=True)
+            for example, (ids, _, _), target in zip(examples, encodings, targets, strict=True)
         ]
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -130,46 +130,46 @@ class Translate(Task):
         tokenizer = require_tokenizer(model).target
         stop, rules, beams = tokenizer.eos_id, vocab_processors(model, tokenizer), self.config.eval_beams
 
-        def write(some: Batch, room: int) -> list[list[int]]:
+        def write(chunk: Batch, limit: int) -> list[list[int]]:
             if beams == 1:
-                return generate(model, some, stop_ids=stop, max_new_tokens=room, processors=rules)
+                return generate(model, chunk, stop_ids=stop, max_new_tokens=limit, processors=rules)
             return [
                 row[0].tokens
-                for row in beam_search(model, some, StoppingCriteria(stop, room, rules), BeamConfig(beams))
+                for row in beam_search(model, chunk, StoppingCriteria(stop, limit, rules), BeamConfig(beams))
             ]
 
         return [tokenizer.decode(row) for row in self._generate_by_limit(model, batch, None, write)]
 
     def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
-        write = lambda some, room: generator.generate(some, max_new_tokens=room)
+        write = lambda chunk, limit: generator.generate(chunk, max_new_tokens=limit)
         return self._generate_by_limit(generator.model, batch, generator.decoding.max_new_tokens, write)
 
     def _generate_by_limit(
         self, model: Model, batch: Batch, max_new_tokens: int | None, generate_rows: Callable[[Batch, int], list[Any]]
     ) -> list[Any]:
-        """What is written for each row; those with room for equally much go together, so that neighbours change nothing."""
+        """The output for each row; rows are grouped by their limit, so that the output does not depend on the batch."""
         source = batch.source
         assert isinstance(source, Text)
-        rooms = [
+        limits = [
             min(max_new_tokens or self._default_limit(size), model.max_positions or sys.maxsize)
             for size in source.keep_mask.sum(1).tolist()
         ]
-        out: list[Any] = [None] * len(rooms)
-        for room in dict.fromkeys(rooms):
-            numbers = [number for number, own in enumerate(rooms) if own == room]
-            for number, found in zip(numbers, generate_rows(Batch(_select_rows(source, numbers)), room), strict=True):
-                out[number] = found
+        out: list[Any] = [None] * len(limits)
+        for limit in dict.fromkeys(limits):
+            rows = [row for row, row_limit in enumerate(limits) if row_limit == limit]
+            for row, output in zip(rows, generate_rows(Batch(_select_rows(source, rows)), limit), strict=True):
+                out[row] = output
         return out
 
     def _default_limit(self, source_tokens: int) -> int:
-        """The most tokens of a target, if nobody says: twice the source and 20, in steps that many rows share."""
+        """The default limit of a target: twice the source tokens plus 20, rounded up to a power of two to form groups."""
         return min(max(64, 1 << (2 * source_tokens + 19).bit_length()), self.max_target_tokens())
 
     def score(self, answers: Sequence[str], examples: Sequence[Example]) -> list[Score]:
         gold = [example["target"] for example in examples]
         bleu = metrics.bleu(gold, answers, tokenizer=self.config.bleu_tokenizer)
-        found = [bleu, metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
-        return sorted(found, key=lambda score: score.name != self.config.metric)
+        scores = [bleu, metrics.chrf(gold, answers), metrics.exact_match(gold, answers)]
+        return sorted(scores, key=lambda score: score.name != self.config.metric)
 
     def to_prediction(self, answer: str, example: Example) -> TextPrediction:
         return TextPrediction(answer)
@@ -182,11 +182,11 @@ class Translate(Task):
 
 def check_beams(beams: int) -> None:
     if beams < 1:
-        raise UsageError(f"task.eval_beams is {beams}; 1 or more are needed, and 1 takes the best word each time.")
+        raise UsageError(f"task.eval_beams is {beams}; it must be at least 1 (1 is greedy decoding).")
 
 
 def _select_rows(source: Text, indices: Sequence[int]) -> Text:
-    """Some rows of the texts, without the padding that only others need."""
+    """Some rows of a batch of texts, without columns that are padding in all of them."""
     if source.keep is None or len(indices) == len(source.tokens):
         return source
     keep = source.keep[list(indices)]

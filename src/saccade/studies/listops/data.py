@@ -1,7 +1,7 @@
-"""ListOps: nested lists of digits under MAX, MIN, MED (median) and SM (sum, of which the last digit counts), to be worked out.
+"""ListOps: nested lists of digits with the operators MAX, MIN, MED (median) and SM (sum modulo 10), whose value is the label.
 
-Nangia & Bowman 2018 (arXiv 1804.06028); the long ones are those of the Long Range Arena (Tay et al. 2020, arXiv 2011.04006). As
-there, brackets that only group are left out and the end of a list is an X: `[MAX 2 9 [MIN 4 7 ] 0 ]` reads MAX 2 9 MIN 4 7 X 0 X.
+Nangia & Bowman 2018 (arXiv 1804.06028); long lists as in the Long Range Arena (Tay et al. 2020, arXiv 2011.04006). As there,
+grouping brackets are dropped and the end of a list is an X: `[MAX 2 9 [MIN 4 7 ] 0 ]` becomes MAX 2 9 MIN 4 7 X 0 X.
 """
 
 import random
@@ -29,13 +29,13 @@ ROLES = (
     Role("text", "text", ("source", *TEXT.column_names)),
     Role("label", "label", ("target", *LABEL.column_names)),
 )
-MAX_DEPTH, MAX_VALUES = 10, 10  # of lists in one another, and of values in a list
-NESTED_PROBABILITY = 0.25  # how often a value is a list
+MAX_DEPTH, MAX_VALUES = 10, 10  # nesting depth, and values per list
+NESTED_PROBABILITY = 0.25  # probability that a value is a list
 
 
 @dataclass(frozen=True)
 class ListOpsSet:
-    """Some lists with their values: a set of the study."""
+    """A dataset of the study: lists as texts, and their values as labels."""
 
     name: str
     texts: list[str]
@@ -47,7 +47,7 @@ class ListOpsSet:
 
 
 def normalize_text(text: str) -> str:
-    """As the Long Range Arena reads them.
+    """A list in the form of the Long Range Arena.
 
     >>> normalize_text("( ( ( [MAX 2 ) ( ( ( [MIN 4 ) 7 ) ] ) ) ] )")
     'MAX 2 MIN 4 7 X X'
@@ -71,24 +71,24 @@ def solve(text: str) -> int:
         else:
             open_lists[-1][1].append(int(word))
     if len(open_lists) != 1 or len(open_lists[0][1]) != 1:
-        raise ValueError(f"{text[:60]!r} is not one list: each operator needs an {LIST_END} at its end.")
+        raise ValueError(f"{text[:60]!r} is not one list: each operator needs a closing {LIST_END}.")
     return open_lists[0][1][0]
 
 
 def make_set(name: str, count: int, lengths: tuple[int, int], seed: int = 0) -> ListOpsSet:
-    """So many different lists with a number of words within `lengths`, drawn as the first authors drew them."""
-    chance = random.Random(f"{name} {seed}")
-    found: dict[str, str] = {}
-    while len(found) < count:
-        words = list(islice(_generate_list(chance, 1), lengths[1] + 1))  # what is too long is not grown to its end
+    """`count` distinct lists with lengths in the range `lengths`, sampled as in the original paper."""
+    rng = random.Random(f"{name} {seed}")
+    labels: dict[str, str] = {}
+    while len(labels) < count:
+        words = list(islice(_generate_list(rng, 1), lengths[1] + 1))  # stops early if it is too long
         if lengths[0] <= len(words) <= lengths[1]:
             text = " ".join(words)
-            found[text] = str(solve(text))
-    return ListOpsSet(name, list(found), list(found.values()))
+            labels[text] = str(solve(text))
+    return ListOpsSet(name, list(labels), list(labels.values()))
 
 
 def _generate_list(rng: random.Random, depth: int) -> Iterator[str]:
-    """One list, word by word."""
+    """Generate one list, word by word."""
     yield rng.choice(list(OPERATORS))
     for _ in range(rng.randint(2, MAX_VALUES)):
         nested = depth < MAX_DEPTH and rng.random() < NESTED_PROBABILITY
@@ -97,21 +97,20 @@ def _generate_list(rng: random.Random, depth: int) -> Iterator[str]:
 
 
 def read_sets(paths: Sequence[str]) -> list[ListOpsSet]:
-    """The sets of some files or directories, a set for each file, from short to long; what is no list is an error."""
+    """The datasets of files or directories, one per file, from short to long; a row that is not a list raises an error."""
     files = [
         file for path in paths for file in ([Path(path)] if not Path(path).is_dir() else _list_table_files(Path(path)))
     ]
     sets = [_read_set(file) for file in files]
-    return sorted(sets, key=lambda one: one.max_words)
+    return sorted(sets, key=lambda dataset: dataset.max_words)
 
 
 def _list_table_files(path: Path) -> list[Path]:
-    found = sorted(file for file in path.iterdir() if ".tsv" in file.suffixes or ".csv" in file.suffixes)
-    if not found:
-        raise DataError(
-            "no table in this directory", file=path, hint="give .tsv files with the columns Source and Target"
-        )
-    return found
+    tables = sorted(file for file in path.iterdir() if ".tsv" in file.suffixes or ".csv" in file.suffixes)
+    if not tables:
+        hint = "give .tsv files with the columns Source and Target"
+        raise DataError("no table in this directory", file=path, hint=hint)
+    return tables
 
 
 def _read_set(path: Path) -> ListOpsSet:
@@ -123,15 +122,15 @@ def _read_set(path: Path) -> ListOpsSet:
 
 
 def _check_example(text: str, example: Example) -> None:
-    """A row has to be a list, and its label the value of the list."""
-    strange = sorted(set(text.split()) - set(VOCABULARY))
-    if strange:
-        cure = f"write lists of {', '.join(VOCABULARY)}"
-        raise DataError("no word of ListOps", file=example.file, line=example.line, value=strange[0], hint=cure)
+    """Raise an error unless the text is a list and the label is its value."""
+    unknown = sorted(set(text.split()) - set(VOCABULARY))
+    if unknown:
+        cure = f"use only {', '.join(VOCABULARY)}"
+        raise DataError("not a word of ListOps", file=example.file, line=example.line, value=unknown[0], hint=cure)
     try:
         value = str(solve(text))
     except (ValueError, ArithmeticError) as error:
-        raise DataError(str(error), file=example.file, line=example.line, hint="fetch the file again") from None
+        raise DataError(str(error), file=example.file, line=example.line, hint="download the file again") from None
     if value != example["label"]:
-        what = f"the list has the value {value}, and the label says {example['label']}"
-        raise DataError(what, file=example.file, line=example.line, value=example["label"], hint="correct the label")
+        problem = f"the list has the value {value}, but the label is {example['label']}"
+        raise DataError(problem, file=example.file, line=example.line, value=example["label"], hint="correct the label")

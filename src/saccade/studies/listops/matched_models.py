@@ -1,4 +1,4 @@
-"""Readers of equal size: the same job for each mechanism and for a recurrent network, with as many parameters in all of them."""
+"""Encoders with equal parameter counts: one for each attention mechanism and one recurrent network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from saccade.errors import UsageError
 from saccade.models.build import new
 from saccade.models.registry import get_family
 
-MAX_SIZE_DIFFERENCE = 0.02  # how far from equal two sizes may be
+MAX_SIZE_DIFFERENCE = 0.02  # largest relative difference of parameter counts
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One line of MODEL_SPECS: a family, what is said to it, and the size that is turned until the parameters are equal."""
+    """An entry of MODEL_SPECS: a family, its settings, and the field that is adjusted until the parameter counts are equal."""
 
     name: str
     family: str
     fields: Mapping[str, Any]
-    sized_field: str  # which field
-    min_value: int  # of it, for the sake of the reader
+    sized_field: str  # the field to adjust
+    min_value: int  # its smallest value, so that the model is not too weak
     value_step: int = 1
 
 
@@ -39,7 +39,7 @@ MODEL_SPECS = (
 
 @dataclass(frozen=True)
 class MatchedModel:
-    """A reader with its size turned: what a job is told of it, and its parameters."""
+    """A model with adjusted size: the settings for a job, and the parameter count."""
 
     spec: ModelSpec
     fields: Mapping[str, Any]
@@ -47,36 +47,36 @@ class MatchedModel:
 
 
 def size_model(spec: ModelSpec, value: int, common: Mapping[str, Any], labels: int) -> MatchedModel:
-    """A reader with one size of its own; `common` are fields that all have where their family knows them."""
-    kind = get_family(spec.family)
-    known = kind.config_class.__dataclass_fields__
-    fields = {name: what for name, what in common.items() if name in known} | {**spec.fields, spec.sized_field: value}
-    model = new(kind, kind.config_class(**fields), head="label", labels=labels)
+    """A model with a given size; `common` are settings for all models whose family has them."""
+    family = get_family(spec.family)
+    known = family.config_class.__dataclass_fields__
+    fields = {name: setting for name, setting in common.items() if name in known}
+    fields |= {**spec.fields, spec.sized_field: value}
+    model = new(family, family.config_class(**fields), head="label", labels=labels)
     return MatchedModel(spec, fields, sum(p.numel() for p in model.parameters()))
 
 
 def match_parameters(specs: tuple[ModelSpec, ...], common: Mapping[str, Any], labels: int) -> list[MatchedModel]:
-    """All readers with the parameters of the one that has most at its least size; further apart than MAX_SIZE_DIFFERENCE is an error."""
-    target = max(size_model(reader, reader.min_value, common, labels).parameters for reader in specs)
-    found = [
-        find_nearest_size(reader, target, lambda value, r=reader: size_model(r, value, common, labels))
-        for reader in specs
+    """All models with the parameter count of the largest at its `min_value`; a larger difference than allowed is an error."""
+    target = max(size_model(spec, spec.min_value, common, labels).parameters for spec in specs)
+    models = [
+        find_nearest_size(spec, target, lambda value, r=spec: size_model(r, value, common, labels)) for spec in specs
     ]
-    for one in found:
-        if abs(one.parameters / target - 1) > MAX_SIZE_DIFFERENCE:
+    for matched in models:
+        if abs(matched.parameters / target - 1) > MAX_SIZE_DIFFERENCE:
             raise UsageError(
-                f"{one.spec.name} has {one.parameters:,} parameters with {one.spec.sized_field} "
-                f"{one.fields[one.spec.sized_field]}, and the others {target:,}; no size of it is within {MAX_SIZE_DIFFERENCE:.0%}."
+                f"{matched.spec.name} has {matched.parameters:,} parameters with {matched.spec.sized_field} "
+                f"{matched.fields[matched.spec.sized_field]}, the others {target:,}; no size is within {MAX_SIZE_DIFFERENCE:.0%}."
             )
-    return found
+    return models
 
 
 def find_nearest_size(spec: ModelSpec, target: int, make_model: Callable[[int], MatchedModel]) -> MatchedModel:
-    """The size whose parameters are nearest to a target; they grow with the size, so halving an interval finds it."""
+    """The size with the parameter count nearest to a target, by binary search, as the count grows with the size."""
     low, high = spec.min_value, 2 * spec.min_value
     while make_model(high).parameters < target:
         low, high = high, 2 * high
     while high - low > spec.value_step:
         middle = low + (high - low) // (2 * spec.value_step) * spec.value_step
         low, high = (middle, high) if make_model(middle).parameters <= target else (low, middle)
-    return min(make_model(low), make_model(high), key=lambda one: abs(one.parameters - target))
+    return min(make_model(low), make_model(high), key=lambda matched: abs(matched.parameters - target))

@@ -1,4 +1,4 @@
-"""The interface of a task, by subject: its data, encoding, training, predictions, and how predictions are presented.
+"""The interface of a task in five parts: its data, encoding, training, predictions and their presentation.
 
-`Task` joins the five. The file of a task says them in this order, so that it reads from top to bottom as a description.
+`Task` inherits from all five. The file of a task defines them in this order.
 """

@@ -1,4 +1,4 @@
-"""Answers: what a model says of a batch, how good that is, and how two answers are compared."""
+"""Predictions of a task: how a model answers a batch, how answers are scored, and how two answers are compared."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -15,41 +15,41 @@ from saccade.tasks.interface.encoding import Item
 
 class TaskAnswers:
     name: ClassVar[str]
-    multi_label = False  # several labels at once
-    metric_names: ClassVar[tuple[str, ...]] = ()  # what `task.metric` may name, where there is a choice
-    predicts_number = False  # an answer is a number, so two of them differ by more or less
-    has_right_answers = False  # an answer is right or wrong, and stays so when words of a group are exchanged
-    compares_label_rates = False  # an answer is one of a few labels, which can be counted on both sides of an exchange
-    counterfactual_roles: ClassVar[tuple[str, ...]] = ()  # the roles whose words may be exchanged to compare answers
-    preserved_gold_roles: ClassVar[tuple[str, ...]] = ()  # the gold that stays true when they are
+    multi_label = False  # multi-label classification
+    metric_names: ClassVar[tuple[str, ...]] = ()  # values of `task.metric`, for tasks with a choice of metrics
+    predicts_number = False  # regression: answers are compared by their difference
+    has_right_answers = False  # answers are right or wrong, and a counterfactual does not change which
+    compares_label_rates = False  # answers are labels, whose rates can be compared between examples and counterfactuals
+    counterfactual_roles: ClassVar[tuple[str, ...]] = ()  # roles whose words are swapped in a counterfactual
+    preserved_gold_roles: ClassVar[tuple[str, ...]] = ()  # gold roles that stay valid in a counterfactual
 
     def answer(self, model: Model, batch: Batch) -> list[Any]:
-        """An answer for each row, as plain values that JSON can hold."""
+        """The prediction for each row of a batch, as JSON-serializable values."""
         raise NotImplementedError
 
     def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
-        """What a model writes for each row in a way that the user chose, the best first; `answer` writes the likeliest."""
-        raise UsageError(f"{self.name} does not write, so there is no way to write to choose; leave those flags out.")
+        """Generated hypotheses for each row, best first, with the decoding settings of the generator."""
+        raise UsageError(f"{self.name} does not generate text; leave out the decoding flags.")
 
     def merge_answers(self, answers: Sequence[Any], items: Sequence[Item]) -> list[Any]:
-        """An answer for each example, where an example may have been several items."""
+        """One answer per example, from the answers to its items; an example may have several, such as windows."""
         return list(answers)
 
     def tune(self, answers: Sequence[Any], examples: Sequence[Example]) -> None:
-        """Set `tuned` to what is chosen on held-out data, by the answers to them: for most tasks, nothing."""
+        """Set `tuned_settings`, such as a threshold, by the answers to held-out data; most tasks have none."""
 
     def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
-        """How good the answers are; the first score is the one that training watches."""
+        """The scores of answers; the first is the metric that selects the best checkpoint."""
         raise NotImplementedError
 
     def scoring_settings(self, model: Model) -> dict[str, int]:
-        """What a score depends on beside the model and the data, such as the window of a perplexity: for most tasks, nothing."""
+        """Settings that a score depends on, such as the window size of a perplexity; most tasks have none."""
         return {}
 
     def to_comparable(self, answer: Any, example: Example) -> Any:
-        """What an answer says, as a value that can be compared with that of another example."""
+        """An answer as a value that can be compared with the answer to another example."""
         return answer
 
     def map_to_counterfactual(self, value: Any, counterfactual: Counterfactual) -> Any:
-        """What was said of an example, as it would be said of its counterpart: places in a text move along."""
+        """A comparable answer mapped to the counterfactual example; offsets into its text are shifted."""
         return value

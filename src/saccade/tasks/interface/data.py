@@ -1,4 +1,4 @@
-"""The data of a task: what is asked of a record, what of it is gold, and what can be known of the data beforehand."""
+"""The data of a task: the roles of a record, which of them are gold, and what is learned from the data before training."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -8,44 +8,44 @@ from saccade.data import Example, Role
 
 
 class TaskData:
-    sample: str  # the built-in data it runs on when there is no file
-    is_text_stream: bool = False  # running text, whose last tenth is held out, not one line in ten
-    gold_roles: tuple[str, ...] = ()  # the roles that are answered: without them a record is a question
-    predicts_per_example: ClassVar[bool] = True  # a record without gold asks something; of running text, none does
-    column_names: Mapping[str, str] = MappingProxyType({})  # the columns that the user named, role by role
-    notes: tuple[str, ...] = ()  # what `fit` saw in the data, in lines for a person
+    sample: str  # name of the built-in sample dataset
+    is_text_stream: bool = False  # running text: the last tenth is held out, not every tenth record
+    gold_roles: tuple[str, ...] = ()  # roles that are predicted; the others are the input
+    predicts_per_example: ClassVar[bool] = True  # one prediction per record; False for running text
+    column_names: Mapping[str, str] = MappingProxyType({})  # columns named by the user: role -> column
+    notes: tuple[str, ...] = ()  # remarks of `fit` on the data, shown to the user
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        """What it asks of a record; without its gold a record can still be answered."""
+        """The roles that the task reads from a record, gold included; prediction does not need the gold."""
         raise NotImplementedError
 
     def input_roles(self, paths: Sequence[str] = ()) -> tuple[Role, ...]:
-        """What it asks of a record that is to be answered."""
+        """The roles without gold: what prediction needs of a record."""
         return tuple(role for role in self.roles(paths) if role.name not in self.gold_roles)
 
     def fit(self, examples: Sequence[Example]) -> None:
-        """Learn what has to be known of the data before a model is built: for most tasks, nothing."""
+        """Learn from the training data what a new model must know, such as labels; most tasks need nothing."""
 
     @classmethod
     def matches(cls, examples: Sequence[Example]) -> bool:
-        """Whether records that fill the roles are sensible ones, as almost anything can be read as almost anything."""
+        """Whether records that fill the roles look like data of this task; used to infer the task of a file."""
         return True
 
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
-        """Of each example whether its gold is kept back, as that of some test sets is: for most tasks, never."""
+        """Whether the gold of each example is hidden, as in some public test sets; never for most tasks."""
         return [False] * len(examples)
 
     def make_record(self, *texts: str) -> dict[str, Any]:
-        """A record by role, of one text or several as a person would type them."""
+        """A record (role -> text) from one or several texts typed by a user."""
         return dict(zip((role.name for role in self.input_roles()), texts, strict=False))
 
     def get_input_texts(self, record: Mapping[str, Any]) -> tuple[str, ...]:
-        """The texts of a record, in the order in which a model reads them."""
-        found = (record.get(role.name) for role in self.input_roles())
-        return tuple(text for text in found if isinstance(text, str))
+        """The input texts of a record, in the order in which they are encoded."""
+        values = (record.get(role.name) for role in self.input_roles())
+        return tuple(text for text in values if isinstance(text, str))
 
     def parse_input(self, record: Mapping[str, Any]) -> Example | None:
-        """The question that a record asks; None where it lacks something."""
-        asked = [role.name for role in self.input_roles()]
-        whole = self.predicts_per_example and all(name in record for name in asked)
-        return Example(dict(record)) if whole else None
+        """The example to predict for a record; None if an input role is missing."""
+        names = [role.name for role in self.input_roles()]
+        complete = self.predicts_per_example and all(name in record for name in names)
+        return Example(dict(record)) if complete else None

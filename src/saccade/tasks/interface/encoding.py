@@ -1,4 +1,4 @@
-"""Examples as numbers: what a tokenizer is trained on, items, and batches."""
+"""Encoding of examples: the texts that a tokenizer is trained on, items, and batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,40 +12,40 @@ from saccade.models.model import Model
 
 @dataclass(frozen=True)
 class Item:
-    """One example as numbers: what is read, what should be written, what should be said, and what that costs in tokens."""
+    """One encoded example: source, target, gold and lengths; a long example may become several items."""
 
     example: Example
     source: np.ndarray  # ids (L,), or pixels (channels, rows, columns)
     target: np.ndarray | None = None  # ids (T,)
     gold: Any = None
     segment_ids: np.ndarray | None = None
-    word_starts: tuple[int, ...] = ()  # the token that speaks for each word
+    word_starts: tuple[int, ...] = ()  # index of the first token of each word
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Tokens of the source and of the target; a picture counts as one."""
-        read = len(self.source) if self.source.ndim == 1 else 1
-        return read, 0 if self.target is None else len(self.target)
+        """Number of source and target tokens; an image counts as one token."""
+        source_tokens = len(self.source) if self.source.ndim == 1 else 1
+        return source_tokens, 0 if self.target is None else len(self.target)
 
 
 class TaskEncoding:
-    token_template: str = "none"  # what a tokenizer trained for it puts around a text
-    extra_special_tokens: tuple[str, ...] = ()  # further special tokens of a tokenizer trained for it
-    truncates: bool = True  # a text longer than task.max_tokens loses its end; otherwise it is read in pieces
+    token_template: str = "none"  # special tokens around a text, for a tokenizer trained for the task
+    extra_special_tokens: tuple[str, ...] = ()  # additional special tokens of such a tokenizer
+    truncates: bool = True  # texts longer than task.max_tokens are truncated; False: they are split into windows
 
     @property
     def token_limit(self) -> int:
-        """Tokens that an example may have at most, as the user set it."""
+        """The configured maximum number of tokens per example."""
         return self.config.max_tokens  # type: ignore[attr-defined]
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
-        """The texts that a tokenizer is trained on."""
+        """The texts on which a tokenizer is trained."""
         raise NotImplementedError
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        """Examples as numbers."""
+        """Encode examples for a model."""
         raise NotImplementedError
 
     def batch(self, items: Sequence[Item]) -> Batch:
-        """Items side by side, padded."""
+        """Collate items into a padded batch."""
         raise NotImplementedError

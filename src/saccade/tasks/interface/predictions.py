@@ -20,7 +20,7 @@ class Prediction:
     """The prediction of a task for one example; each kind of output is a subclass."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as plain values that JSON can hold; a field that is not known (None) is left out."""
+        """The fields as JSON-serializable values, without those that are None."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: _to_plain_value(value) for name, value in values.items() if value is not None}
 
@@ -188,7 +188,7 @@ class ImagePrediction(Prediction):
 
 @dataclass(frozen=True)
 class MeasuredPrediction(Prediction):
-    """Measurements of a text or an image, such as its perplexity: what models answer that predict no label."""
+    """Measurements of a text or an image, such as its perplexity, for tasks that predict no label."""
 
     summary: str
     values: Mapping[str, float] = field(default_factory=dict)
@@ -246,13 +246,13 @@ class Predictions(Sequence[Prediction]):
         rows = [getattr(item, "probabilities", None) for item in self._items]
         if not self.labels or any(row is None for row in rows):
             kind = type(self._items[0]).__name__ if self._items else "no predictions"
-            raise UsageError(f"Probabilities are those of labels, and these are predictions of another kind: {kind}.")
+            raise UsageError(f"Only label predictions have probabilities; got {kind}.")
         return np.array([[row[label] for label in self.labels] for row in rows if row is not None]).reshape(
             len(rows), len(self.labels)
         )
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """Every prediction as plain values, as `saccade predict --json` prints them."""
+        """Each prediction as a dictionary, as `saccade predict --json` prints it."""
         return [item.as_dict() for item in self._items]
 
     def to_pandas(self) -> Any:
@@ -260,9 +260,8 @@ class Predictions(Sequence[Prediction]):
         try:
             import pandas
         except ImportError:
-            raise UsageError(
-                "to_pandas needs pandas: pip install pandas. as_dicts() gives plain dictionaries."
-            ) from None
+            hint = "Install it with pip install pandas, or use as_dicts(), which returns dictionaries."
+            raise UsageError(f"to_pandas needs pandas. {hint}") from None
         return pandas.DataFrame(self.as_dicts(), index=self.row_index)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Presentation: how a task and its answers are named and shown, to people and to other programs."""
+"""Presentation of a task: its description, its prompt, and how its predictions are shown to people and programs."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from saccade.tasks.interface.predictions import Prediction
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """A wrong answer as a person sees it: some words by column, and how sure the model was; 0 where that is not known."""
+    """A row of an error table: the cells by column and the confidence of the wrong prediction; 0 if it is unknown."""
 
     cells: dict[str, str]
     confidence: float = 0.0
@@ -17,31 +17,31 @@ class ErrorRow:
 
 @dataclass(frozen=True)
 class Prompt:
-    """How a language model is asked that was not trained for a task: the roles, the answer's last, and a template."""
+    """The few-shot prompt of a task for a language model: the roles, the answer last, and a template."""
 
     roles: tuple[Role, ...]
     template: str
 
 
 class TaskPresentation:
-    description: ClassVar[str]  # one line for a person
-    verb: ClassVar[str] = "predict"  # the command that asks a model of it
-    hub_pipeline: str = ""  # what the hub calls it; "" where it has no name for it
-    prompt: ClassVar[Prompt | None] = None  # how a language model is asked; None where it cannot be
+    description: ClassVar[str]  # one line
+    verb: ClassVar[str] = "predict"  # the command that predicts with a model of the task
+    hub_pipeline: str = ""  # pipeline tag on the Hugging Face hub; "" if it has none
+    prompt: ClassVar[Prompt | None] = None  # prompt for a language model; None if few-shot prediction is not supported
     takes_two_texts: ClassVar[bool] = False
-    reads_sentences: bool = False  # a sentence is something that a model for it can be given
-    record_format: str = ""  # what it writes instead of sentences, such as tunes or molecules
-    scores_sentences: bool = False  # a model for it says how likely a sentence is
+    reads_sentences: bool = False  # a sentence is a valid input
+    record_format: str = ""  # format of the generated records where they are not sentences, such as tunes or molecules
+    scores_sentences: bool = False  # a model of the task can measure the likelihood of a sentence
     no_prediction_reason: str = "this input is not an example of the task that the model was trained for"
 
     def to_prediction(self, answer: Any, example: Example) -> Prediction:
-        """The answer to an example as a typed record, for people and for other programs."""
+        """An answer as a typed record."""
         raise NotImplementedError
 
     def error_row(self, answer: Any, example: Example) -> ErrorRow | None:
-        """What a report says of a wrong answer; None where it is right, or where there is no right and wrong."""
+        """The row of a wrong answer in an error report; None if the answer is right or cannot be wrong."""
         return None
 
     def confusion_pair(self, answer: Any, example: Example) -> tuple[str, str] | None:
-        """The right class and the one that was answered, where an answer is one of a few classes."""
+        """The gold and the predicted class, for classification tasks."""
         return None

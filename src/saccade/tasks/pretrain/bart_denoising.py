@@ -1,4 +1,4 @@
-"""A whole text, from one whose sentences were shuffled and whose stretches became masks (Lewis et al. 2020, arXiv 1910.13461)."""
+"""BART denoising: restore a text with shuffled sentences and masked spans (Lewis et al. 2020, arXiv 1910.13461)."""
 
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
@@ -25,11 +25,13 @@ class BartDenoising(DenoisingObjective):
     noise_channels = 3
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        require_mask_id(model)  # an error here is earlier than at the first step
+        require_mask_id(model)  # raises an error before the first step
         return make_rows(examples, model, self.config, find_ends=find_sentence_ends)
 
     def make_window_encoder(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
-        raise UsageError("Sentences are told from the text, and this one is too large to be held; give less text.")
+        raise UsageError(
+            "bart_denoising needs the sentences of a text, and this text is too large for memory; give less text."
+        )
 
     def count_targets(self, batch: Batch) -> int:
         return sum(len(item.source) for item in batch.items)
@@ -38,5 +40,5 @@ class BartDenoising(DenoisingObjective):
         self, ids: np.ndarray, unit_ids: np.ndarray, noise: np.ndarray, model: Model
     ) -> tuple[list[int], list[int]]:
         shuffled = ids[corruption.permute_sentences(unit_ids, noise[0])]
-        taken = corruption.sample_poisson_spans(len(ids), self.mask_ratio, self.config.mean_span_length, noise[1:])
-        return corruption.mask_spans(shuffled, taken, require_mask_id(model)), ids.tolist()
+        spans = corruption.sample_poisson_spans(len(ids), self.mask_ratio, self.config.mean_span_length, noise[1:])
+        return corruption.mask_spans(shuffled, spans, require_mask_id(model)), ids.tolist()

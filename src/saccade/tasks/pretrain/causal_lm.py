@@ -1,4 +1,4 @@
-"""The next token of a running text, as the task `language` has it (Radford et al. 2018)."""
+"""Causal language modeling: next-token prediction as in the task `language` (Radford et al. 2018)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ class CausalLM(Language):
         super().__init__(config, labels)
         if self.config.packing != "stream" or self.config.whole_word_masking:
             raise UsageError(
-                "causal_lm learns from one stream of tokens; leave out task.packing and task.whole_word_masking."
+                "causal_lm is trained on one stream of tokens; leave out task.packing and task.whole_word_masking."
             )
 
     @property
@@ -37,10 +37,10 @@ class CausalLM(Language):
         return 0
 
     def find_record_starts(self, ids: np.ndarray, model: Model) -> None:
-        """A text is no row of records here."""
+        """None: pretraining text has no records."""
 
     def fit(self, examples: Sequence[Example]) -> None:
-        """There is nothing to know of the data: records and their checks are an affair of `language`."""
+        """Nothing: there is no record format to check."""
 
     def prepare_model(self, model: Model, examples: Sequence[Example]) -> None:
-        """Nor is there anything to give."""
+        """Nothing: there is no separator to check."""

@@ -1,4 +1,4 @@
-"""What spans and denoising share: a writer reads a spoilt text and writes what mends it."""
+"""The base class of denoising objectives: an encoder-decoder reads a corrupted text and generates what restores it."""
 
 from collections.abc import Sequence
 from types import MappingProxyType
@@ -22,24 +22,24 @@ from saccade.tasks.pretrain.packed_rows import collate_rows
 
 
 class DenoisingObjective(Objective):
-    """An objective of encoder-decoders; `spoil` says how."""
+    """A denoising objective for encoder-decoders; `corrupt` defines the corruption."""
 
     default_sizes = MappingProxyType({"width": 256, "layers": 3, "heads": 4, "ffn_width": 1024})
     needs = Needs(Modality.TEXT, Generates.TARGET)
     token_template = "t5"
-    noise_channels: ClassVar[int]  # of chance for each token
+    noise_channels: ClassVar[int]  # noise values per token
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         if self.config.whole_word_masking:
             raise UsageError(
-                f"{self.name} takes out stretches of tokens; task.whole_word_masking is for the objective masked_lm."
+                f"{self.name} corrupts spans of tokens; task.whole_word_masking is for the objective masked_lm."
             )
 
     def corrupt(
         self, ids: np.ndarray, unit_ids: np.ndarray, noise: np.ndarray, model: Model
     ) -> tuple[list[int], list[int]]:
-        """A text without what is around it, (n,), its units, and chance (kinds, L), to what is read and what is written."""
+        """The source and the target for ids without special tokens, (n,), their units and noise (channels, L)."""
         raise NotImplementedError
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -52,38 +52,38 @@ class DenoisingObjective(Objective):
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         assert isinstance(batch.source, Text)
-        x, gold, at = self._target_states(
+        x, gold, rows = self._target_states(
             model, batch, corruption.seeded_noise(batch.source, batch.items, self.noise_channels)
         )
-        return sum_by_row(at, len(batch.items), *score_tokens(model.autoregressive_body.head, x, gold))
+        return sum_by_row(rows, len(batch.items), *score_tokens(model.autoregressive_body.head, x, gold))
 
     def corrupt_batch(self, model: Model, batch: Batch, noise: Tensor) -> Batch:
-        """The batch as it is read and as it should be written."""
-        pairs, dice = [], noise.cpu().numpy()
+        """The batch with corrupted sources and their targets."""
+        pairs, noise_array = [], noise.cpu().numpy()
         for row, item in enumerate(batch.items):
             inner = np.flatnonzero(item.gold.unit_ids >= 0)
             first, last = int(inner[0]), int(inner[-1]) + 1
             before, ids, after = np.split(item.source, [first, last])
-            read, written = self.corrupt(ids, item.gold.unit_ids[first:last], dice[:, row], model)
-            pairs.append([[*before.tolist(), *side, *after.tolist()] for side in (read, written)])
+            source_ids, target_ids = self.corrupt(ids, item.gold.unit_ids[first:last], noise_array[:, row], model)
+            pairs.append([[*before.tolist(), *side, *after.tolist()] for side in (source_ids, target_ids)])
         source, target = (Text.pad([pair[side] for pair in pairs]) for side in (0, 1))
         return Batch(source, target, items=batch.items).to(noise.device)
 
     def _target_states(self, model: Model, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The vectors before each token to be written (N, W), the tokens (N,), and the rows they stand in (N,)."""
-        spoilt = self.corrupt_batch(model, batch, noise)
-        target, body = spoilt.target, model.autoregressive_body
+        """The decoder states that predict the target tokens (N, W), the tokens (N,), and their rows (N,)."""
+        corrupted = self.corrupt_batch(model, batch, noise)
+        target, body = corrupted.target, model.autoregressive_body
         assert target is not None
         keep = target.keep_mask
-        return decoder_states(body, spoilt)[keep], target.tokens[keep], torch.nonzero(keep)[:, 0]
+        return decoder_states(body, corrupted)[keep], target.tokens[keep], torch.nonzero(keep)[:, 0]
 
 
 def decoder_states(body: AutoregressiveBody, batch: Batch) -> Tensor:
-    """What a writer thinks before each token of its target, (B, T, W)."""
+    """The decoder states that predict the tokens of the target, (B, T, W)."""
     target = batch.target
     assert target is not None
     state, first = body.start(batch)
-    length = first.tokens.size(1)
+    prefix_length = first.tokens.size(1)
     tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
     keep = None if target.keep is None else torch.cat([first.keep_mask, target.keep[:, :-1]], dim=1)
-    return body.hidden_states(Text(tokens, keep), state)[:, length - 1 :]
+    return body.hidden_states(Text(tokens, keep), state)[:, prefix_length - 1 :]

@@ -1,9 +1,9 @@
-"""Patches behind masks: half of a picture is hidden, and its pixels are told from the other half.
+"""Masked image modeling: half of the patches of an image are masked, and their pixels are predicted from the others.
 
-A learned vector stands for each hidden patch, the stack reads all, and one linear layer gives the pixels (SimMIM: Xie et al.
-2022, arXiv 2111.09886). They are asked for less the patch's mean and over its spread (MAE: He et al. 2022, arXiv 2111.06377), so
-that edges count and the colour of a plain patch does not. The score is the share of the variance of hidden pixels that is
-explained; the mean patch, given as the answer everywhere, explains nothing.
+A learned mask embedding replaces each masked patch, the encoder reads all patches, and one linear layer predicts the pixels
+(SimMIM: Xie et al. 2022, arXiv 2111.09886). The targets are normalized by the mean and the standard deviation of their patch
+(MAE: He et al. 2022, arXiv 2111.06377), so that edges count and the color of a plain patch does not. The score is the explained
+variance of the masked pixels; predicting the mean patch everywhere scores 0.
 """
 
 import zlib
@@ -30,7 +30,7 @@ from saccade.tasks.needs import Needs
 from saccade.tasks.pretrain.objective import Objective
 from saccade.vision.pixels import lazy_pixels, load_pixels
 
-EPS = 1e-6  # of a patch's variance: a plain patch becomes nothing, not a division by nothing
+EPS = 1e-6  # added to the variance of a patch, so that plain patches become 0
 
 
 class MaskedImage(Objective):
@@ -65,8 +65,8 @@ class MaskedImage(Objective):
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
         shape = image_shape(model)
-        pictures: Iterator[Any] = iter(lazy_pixels([example["image"] for example in examples], shape))
-        return [Item(example, next(pictures)) for example in examples]
+        images: Iterator[Any] = iter(lazy_pixels([example["image"] for example in examples], shape))
+        return [Item(example, next(images)) for example in examples]
 
     def batch(self, items: Sequence[Item]) -> Batch:
         stacked = torch.from_numpy(np.stack([item.source for item in items]))
@@ -76,22 +76,22 @@ class MaskedImage(Objective):
         return len(batch.items)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The mean squared error of the hidden pixels of each picture, summed."""
+        """The mean squared error of the masked pixels of each image, summed over images."""
         gold = normalize_patches(patchify(batch, model))
-        hidden = choose_masked_patches(torch.rand(gold.shape[:2], device=gold.device), self.mask_ratio)
-        said = reconstruct_patches(model, batch, hidden)
-        return F.mse_loss(said[hidden], gold[hidden], reduction="sum") / (hidden[0].sum() * gold.size(-1))
+        masked = choose_masked_patches(torch.rand(gold.shape[:2], device=gold.device), self.mask_ratio)
+        predicted = reconstruct_patches(model, batch, masked)
+        return F.mse_loss(predicted[masked], gold[masked], reduction="sum") / (masked[0].sum() * gold.size(-1))
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        """What each picture adds to the sums that scores are made of."""
+        """The sums of each image from which the scores are computed."""
         gold = normalize_patches(patchify(batch, model))
-        hidden = choose_masked_patches(seeded_noise(batch.items, gold.size(1)).to(gold.device), self.mask_ratio)
-        off = (reconstruct_patches(model, batch, hidden) - gold).square().sum(-1)
+        masked = choose_masked_patches(seeded_noise(batch.items, gold.size(1)).to(gold.device), self.mask_ratio)
+        errors = (reconstruct_patches(model, batch, masked) - gold).square().sum(-1)
         out = []
-        for row, error, some in zip(gold, off, hidden, strict=True):
-            asked = row[some].double()
-            columns = {"error": float(error[some].sum()), "squares": float(asked.square().sum())}
-            out.append({**columns, "patches": len(asked), "pixels": asked.numel(), "sums": asked.sum(0).tolist()})
+        for row, error, row_masked in zip(gold, errors, masked, strict=True):
+            pixels = row[row_masked].double()
+            columns = {"error": float(error[row_masked].sum()), "squares": float(pixels.square().sum())}
+            out.append({**columns, "patches": len(pixels), "pixels": pixels.numel(), "sums": pixels.sum(0).tolist()})
         return out
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
@@ -110,28 +110,28 @@ class MaskedImage(Objective):
 
 
 def _total_variance(sums: np.ndarray) -> np.ndarray:
-    """What is left of the squares once the mean patch is taken away, from sums over pictures."""
+    """The sum of squared deviations from the mean patch, from sums over images."""
     return sums[:, 1] - (sums[:, 4:] ** 2).sum(1) / sums[:, 2]
 
 
 def _explained_variance(sums: np.ndarray) -> np.ndarray:
-    """The share of that which the answers explain; where nothing varies, 0 unless all is right."""
-    error, spread = sums[:, 0], _total_variance(sums)
-    none = (error > 0).astype(np.float64)
-    return 1 - np.divide(error, spread, out=none, where=spread > 1e-12 * np.maximum(sums[:, 1], 1e-300))
+    """The explained variance; without any variance it is 1 for exact predictions and 0 otherwise."""
+    error, variance = sums[:, 0], _total_variance(sums)
+    fallback = (error > 0).astype(np.float64)
+    return 1 - np.divide(error, variance, out=fallback, where=variance > 1e-12 * np.maximum(sums[:, 1], 1e-300))
 
 
 def require_vit(model: Model) -> ViT:
-    """The body, if it reads patches."""
+    """The body of a ViT with a pixel head; any other model raises an error."""
     if not isinstance(model.body, ViT) or not isinstance(model.head, PixelHead):
-        raise UsageError("Hidden patches need a vit with the head pixels; load it with `head='pixels'`.")
+        raise UsageError("masked_image needs a vit with the head pixels; load it with `head='pixels'`.")
     return model.body
 
 
 def patchify(batch: Batch, model: Model) -> Tensor:
     """The pixels of each patch, (B, patches, channels x rows x columns), row by row.
 
-    They are in the order in which the head gives them: all of one channel, then all of the next.
+    They are in the order of the head's output: all of one channel, then all of the next.
     """
     assert isinstance(batch.source, Image)
     size = require_vit(model).patches.patch_size
@@ -139,17 +139,17 @@ def patchify(batch: Batch, model: Model) -> Tensor:
 
 
 def normalize_patches(patches: Tensor) -> Tensor:
-    """Each patch less its mean and over its spread.
+    """Each patch normalized by its mean and standard deviation.
 
     >>> normalize_patches(torch.tensor([[[1.0, 3.0], [5.0, 5.0]]])).round(decimals=3).tolist()
     [[[-1.0, 1.0], [0.0, 0.0]]]
     """
-    mean, spread = patches.mean(-1, keepdim=True), patches.var(-1, correction=0, keepdim=True)
-    return (patches - mean) / (spread + EPS).sqrt()
+    mean, variance = patches.mean(-1, keepdim=True), patches.var(-1, correction=0, keepdim=True)
+    return (patches - mean) / (variance + EPS).sqrt()
 
 
 def choose_masked_patches(noise: Tensor, mask_ratio: float) -> Tensor:
-    """Which patches are hidden, by (B, patches) numbers of chance: equally many of each picture, and one at least.
+    """The mask of the masked patches from noise (B, patches): the same number for each image, and at least one.
 
     >>> choose_masked_patches(torch.tensor([[0.3, 0.1, 0.9, 0.2]]), 0.5).tolist()
     [[False, True, False, True]]
@@ -159,33 +159,36 @@ def choose_masked_patches(noise: Tensor, mask_ratio: float) -> Tensor:
 
 
 def seeded_noise(items: Sequence[Item], count: int) -> Tensor:
-    """Numbers of chance for each patch that are the same whenever a picture is read: their seed is made of its pixels."""
+    """Uniform noise for each patch, seeded by the pixels of the image, so that evaluation is reproducible."""
     seeds = [zlib.crc32(np.ascontiguousarray(item.source).tobytes()) for item in items]
     return torch.stack([torch.rand(count, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
 
 
 def reconstruct_patches(model: Model, batch: Batch, masked: Tensor) -> Tensor:
-    """The normalised pixels of every patch, (B, patches, ...), told from those that are not hidden."""
+    """The predicted normalized pixels of every patch, (B, patches, ...), with the masked patches hidden from the model."""
     body, head = require_vit(model), model.head
     assert isinstance(head, PixelHead)
     assert isinstance(batch.source, Image)
-    seen = torch.where(masked.unsqueeze(-1), head.mask, body.patches(batch.source.pixels))
-    return head(body.stack(torch.cat([body.whole.expand(len(seen), -1, -1), seen], dim=1)))
+    patches = torch.where(masked.unsqueeze(-1), head.mask, body.patches(batch.source.pixels))
+    return head(body.stack(torch.cat([body.whole.expand(len(patches), -1, -1), patches], dim=1)))
 
 
 def render_reconstruction(model: Model, image: Any, mask_ratio: float = MaskedImage.default_mask_ratio) -> np.ndarray:
-    """A picture as it is seen, as it is mended, and as it is, side by side: bytes of (rows, 3 x columns, channels).
+    """The masked image, its reconstruction and the original side by side, as uint8 (rows, 3 x columns, channels).
 
-    Of a hidden patch its mean and its spread are told, since they are never asked for; all else comes from the model.
+    The mean and the variance of a masked patch are taken from the original, since the model does not predict them.
     """
     batch = MaskedImage().batch([Item(Example({}), load_pixels(image, image_shape(model)))])
     assert isinstance(batch.source, Image)
     shape, size = batch.source.pixels.shape[-2:], require_vit(model).patches.patch_size
     with torch.inference_mode():
-        true = patchify(batch, model)
-        hidden = choose_masked_patches(seeded_noise(batch.items, true.size(1)), mask_ratio)
-        spread, mean = torch.var_mean(true, -1, correction=0, keepdim=True)
-        made = reconstruct_patches(model, batch, hidden) * (spread + EPS).sqrt() + mean
-        shown = [torch.where(hidden.unsqueeze(-1), x, true) for x in (torch.zeros_like(true), made, true)]
-        wide = torch.cat([F.fold(x.transpose(1, 2), shape, size, stride=size) for x in shown], dim=-1)
-    return wide[0].add(1.0).mul(127.5).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+        original = patchify(batch, model)
+        masked = choose_masked_patches(seeded_noise(batch.items, original.size(1)), mask_ratio)
+        variance, mean = torch.var_mean(original, -1, correction=0, keepdim=True)
+        reconstruction = reconstruct_patches(model, batch, masked) * (variance + EPS).sqrt() + mean
+        panels = [
+            torch.where(masked.unsqueeze(-1), x, original)
+            for x in (torch.zeros_like(original), reconstruction, original)
+        ]
+        canvas = torch.cat([F.fold(x.transpose(1, 2), shape, size, stride=size) for x in panels], dim=-1)
+    return canvas[0].add(1.0).mul(127.5).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()

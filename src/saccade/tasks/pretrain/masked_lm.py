@@ -1,7 +1,7 @@
-"""Words behind masks: which word stood there, told from both sides (Devlin et al. 2019, arXiv 1810.04805).
+"""Masked language modeling: predict masked tokens from both sides (BERT: Devlin et al. 2019, arXiv 1810.04805).
 
-The masks are drawn anew at every step (Liu et al. 2019, arXiv 1907.11692), and the vocabulary is scored where a word is asked
-for and nowhere else.
+Masking is dynamic, new at every step (RoBERTa: Liu et al. 2019, arXiv 1907.11692), and logits are computed only at masked
+positions.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class MaskedLM(Objective):
         return make_rows(examples, model, self.config, unmaskable_ids=self.find_unmaskable_ids(model))
 
     def find_unmaskable_ids(self, model: Model) -> list[int]:
-        unknown = require_tokenizer(model).unk_id  # nobody can tell what stood there
+        unknown = require_tokenizer(model).unk_id  # unknown tokens cannot be predicted
         return [] if unknown is None else [unknown]
 
     def batch(self, items: Sequence[Item]) -> Batch:
@@ -53,18 +53,18 @@ class MaskedLM(Objective):
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         assert isinstance(batch.source, Text)
-        x, gold, at = self._masked_states(model, batch, corruption.seeded_noise(batch.source, batch.items, 3))
-        return sum_by_row(at, len(batch.items), *score_tokens(model.head, x, gold))
+        x, gold, rows = self._masked_states(model, batch, corruption.seeded_noise(batch.source, batch.items, 3))
+        return sum_by_row(rows, len(batch.items), *score_tokens(model.head, x, gold))
 
     def _masked_states(self, model: Model, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The vectors where a word is asked for (N, W), the words (N,), and the rows they stand in (N,)."""
-        text, words = batch.source, batch.gold
+        """The hidden states at the masked positions (N, W), their gold tokens (N,), and their rows (N,)."""
+        text, word_ids = batch.source, batch.gold
         assert isinstance(text, Text)
-        assert words is not None
-        hidden = corruption.choose_masked(words, self.mask_ratio, noise[0])
-        plain = ordinary_ids(model).to(text.tokens.device)
-        spoilt = corruption.apply_mlm_mask(
-            text.tokens, hidden, noise[1], noise[2], mask_id=require_mask_id(model), ordinary_ids=plain
+        assert word_ids is not None
+        masked = corruption.choose_masked(word_ids, self.mask_ratio, noise[0])
+        ordinary = ordinary_ids(model).to(text.tokens.device)
+        corrupted = corruption.apply_mlm_mask(
+            text.tokens, masked, noise[1], noise[2], mask_id=require_mask_id(model), ordinary_ids=ordinary
         )
-        x = model.body(replace(batch, source=replace(text, tokens=spoilt)))
-        return x[hidden], text.tokens[hidden], torch.nonzero(hidden)[:, 0]
+        x = model.body(replace(batch, source=replace(text, tokens=corrupted)))
+        return x[masked], text.tokens[masked], torch.nonzero(masked)[:, 0]

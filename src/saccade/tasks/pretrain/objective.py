@@ -1,18 +1,18 @@
-"""What an objective of pretraining is: a task whose gold is the data itself, hidden or spoilt by chance.
+"""The base class of pretraining objectives: tasks whose gold is the data itself, masked or corrupted at random.
 
-An objective has the form of a task, so this is a task with what all objectives on text share. A new one is a file with a class
-and a line in OBJECTIVES. It says
+An objective is a task, and this class has what all objectives on text share. A new one is a file with a class and a line in
+OBJECTIVES. It defines
 
-- `name`, `said`; `family`, what it chooses when nobody names one; `needs`, `frame`, `extra` as of any task, with the head
-  that it learns with ("lm", "replaced_token_detection"); `published`, the share that is hidden where nobody says;
-- `items` and `batch`: the data as they are, without chance;
-- `count`: by what a summed loss is divided. It is known before chance falls, so it is what is asked for, not what is drawn;
-- `loss`: draws its noise from torch's own generator (`noise.drawn`). The loop seeds that for each step and rank, so that a run
-  goes on exactly and the noise is new each time;
-- `answer`: draws the noise of each row from a seed of its own (`noise.fixed`), so that scores can be compared;
-- `score`: here of answers {"nats", "right", "asked"}; another kind of answer has its own;
-- `equip`: puts onto a model, new or loaded, what it has only while it learns, such as a generator: any submodule beside `body`
-  and `head` is learnt and goes into checkpoints, and `Model.save` leaves it out.
+- `name`, `description`; `family`, the default model family; `needs`, `token_template` and `extra_special_tokens` as for any task,
+  with the head that it trains ("lm", "replaced_token_detection"); `default_mask_ratio`, the published mask ratio;
+- `encode` and `batch`: the data without corruption;
+- `count_targets`: by what the summed loss is divided. It is known before the noise is drawn, so it is the expected number;
+- `loss`: uses noise of torch's global generator (`corruption.random_noise`). The training loop seeds it for each step and rank,
+  so that a run can be resumed exactly and the noise is new at each step;
+- `answer`: uses noise with a seed per row (`corruption.seeded_noise`), so that scores are comparable;
+- `score`: here of answers {"nats", "correct", "targets"}; objectives with other answers override it;
+- `attach_training_modules`: adds modules that exist only in training, such as a generator. Any submodule besides `body` and
+  `head` is trained and stored in checkpoints, and `Model.save` leaves it out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ from saccade.tasks.pretrain.packed_rows import make_row_encoder, max_row_tokens
 
 
 class Objective(Task):
-    """One line of OBJECTIVES, for text."""
+    """A pretraining objective on text, an entry of OBJECTIVES."""
 
     Config = Config
     sample = "docs"
@@ -53,7 +53,7 @@ class Objective(Task):
 
     @property
     def mask_ratio(self) -> float:
-        """How much is hidden."""
+        """The fraction of tokens or patches to mask."""
         return self.config.mask_ratio or self.default_mask_ratio
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
@@ -71,26 +71,26 @@ class Objective(Task):
         return (example["text"] for example in examples)
 
     def find_unmaskable_ids(self, model: Model) -> list[int]:
-        """The ids that nobody is asked for."""
+        """Token ids that are never masked."""
         return []
 
     def make_window_encoder(self, model: Model) -> tuple[int, Callable[[np.ndarray], Item]]:
-        """Tokens of a window of a text too large to be held, and what makes an item of such a window and the token after it."""
+        """The window size for a text too large for memory, and the function that turns a window into an item."""
         if self.config.whole_word_masking or self.config.packing != "stream":
             raise UsageError(
-                "Of a text that is too large to be held only the tokens are kept, as one running text; leave out "
-                "task.whole_word_masking and task.packing, or give less text."
+                "A text that is too large for memory is read as one stream of tokens; leave out task.whole_word_masking "
+                "and task.packing, or give less text."
             )
-        room, make = make_row_encoder(model, self.config, self.find_unmaskable_ids(model))
-        return room, lambda row: make(row[:-1])
+        window, make_item = make_row_encoder(model, self.config, self.find_unmaskable_ids(model))
+        return window, lambda row: make_item(row[:-1])
 
     def scoring_settings(self, model: Model) -> dict[str, int]:
         return {"window": max_row_tokens(model, self.config)}
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
-        nats, right, asked = ([float(answer[key]) for answer in answers] for key in ("nats", "correct", "targets"))
-        shares = metrics.measure("accuracy", ratio, np.stack([right, asked], axis=1))
-        return [metrics.perplexity(nats, [int(count) for count in asked]), shares]
+        nats, correct, targets = ([float(answer[key]) for answer in answers] for key in ("nats", "correct", "targets"))
+        accuracy = metrics.measure("accuracy", ratio, np.stack([correct, targets], axis=1))
+        return [metrics.perplexity(nats, [int(count) for count in targets]), accuracy]
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> MeasuredPrediction:
         nats = answer["nats"] / max(1, answer["targets"])
@@ -99,19 +99,19 @@ class Objective(Task):
 
 
 def score_tokens(head: Any, x: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-    """What each of (N, W) vectors costs in nats against (N,) words, and whether the likeliest word is the right one."""
-    nats, right = [x.new_zeros(0)], [gold.new_zeros(0, dtype=torch.bool)]
+    """The cross-entropy in nats of (N, W) hidden states against (N,) gold tokens, and whether each argmax is correct."""
+    nats, correct = [x.new_zeros(0)], [gold.new_zeros(0, dtype=torch.bool)]
     rows = max_rows_per_chunk(head)
-    for some, words in zip(x.split(rows), gold.split(rows), strict=True):
-        scores = head(some).float()
-        nats.append(F.cross_entropy(scores, words, reduction="none"))
-        right.append(scores.argmax(-1) == words)
-    return torch.cat(nats), torch.cat(right)
+    for chunk, targets in zip(x.split(rows), gold.split(rows), strict=True):
+        logits = head(chunk).float()
+        nats.append(F.cross_entropy(logits, targets, reduction="none"))
+        correct.append(logits.argmax(-1) == targets)
+    return torch.cat(nats), torch.cat(correct)
 
 
 def sum_by_row(rows: Tensor, count: int, nats: Tensor, correct: Tensor) -> list[dict[str, Any]]:
-    """The answer for each of `count` rows, of hidden tokens that stand in (N,) rows."""
-    costs = torch.zeros(count, device=nats.device).index_add_(0, rows, nats.float())
-    hits, asked = (torch.bincount(rows[some], minlength=count) for some in (correct, torch.ones_like(correct)))
-    columns = zip(costs.tolist(), hits.tolist(), asked.tolist(), strict=True)
+    """The answer for each of `count` rows: sums over the masked tokens, whose rows are (N,)."""
+    row_nats = torch.zeros(count, device=nats.device).index_add_(0, rows, nats.float())
+    hits, targets = (torch.bincount(rows[mask], minlength=count) for mask in (correct, torch.ones_like(correct)))
+    columns = zip(row_nats.tolist(), hits.tolist(), targets.tolist(), strict=True)
     return [{"nats": a, "correct": b, "targets": c} for a, b, c in columns]

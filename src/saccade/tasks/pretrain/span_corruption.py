@@ -1,4 +1,4 @@
-"""Stretches that were taken out, each marked by a token of its own, in their order (Raffel et al. 2020, arXiv 1910.10683)."""
+"""Span corruption: generate the removed spans of a text, each after its sentinel (T5: Raffel et al. 2020, arXiv 1910.10683)."""
 
 from collections.abc import Sequence
 
@@ -23,18 +23,18 @@ class SpanCorruption(DenoisingObjective):
     noise_channels = 2
 
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
-        sentinel_ids(model)  # an error here is earlier than at the first step
+        sentinel_ids(model)  # raises an error before the first step
         return make_rows(examples, model, self.config)
 
     def count_targets(self, batch: Batch) -> int:
-        whole = [(len(item.source), int((item.gold.unit_ids >= 0).sum())) for item in batch.items]
-        return sum(length - inner + sum(self._span_counts(inner)) for length, inner in whole)
+        sizes = [(len(item.source), int((item.gold.unit_ids >= 0).sum())) for item in batch.items]
+        return sum(length - maskable + sum(self._span_counts(maskable)) for length, maskable in sizes)
 
     def corrupt(
         self, ids: np.ndarray, unit_ids: np.ndarray, noise: np.ndarray, model: Model
     ) -> tuple[list[int], list[int]]:
-        taken = corruption.sample_spans(len(ids), *self._span_counts(len(ids)), noise)
-        return corruption.remove_spans(ids, taken, sentinel_ids(model))
+        spans = corruption.sample_spans(len(ids), *self._span_counts(len(ids)), noise)
+        return corruption.remove_spans(ids, spans, sentinel_ids(model))
 
     def _span_counts(self, length: int) -> tuple[int, int]:
         return corruption.choose_span_counts(
@@ -43,12 +43,12 @@ class SpanCorruption(DenoisingObjective):
 
 
 def sentinel_ids(model: Model) -> list[int]:
-    """The ids of the tokens that stand for what was taken out."""
+    """The ids of the sentinel tokens."""
     tokenizer = require_tokenizer(model)
-    found = [id for name in SENTINEL_TOKENS if (id := tokenizer.token_to_id(name)) is not None]
-    if len(found) < len(SENTINEL_TOKENS):
+    ids = [id for name in SENTINEL_TOKENS if (id := tokenizer.token_to_id(name)) is not None]
+    if len(ids) < len(SENTINEL_TOKENS):
         raise UsageError(
-            f"Spans are marked by {SENTINEL_TOKENS[0]} to {SENTINEL_TOKENS[-1]}, and this tokenizer has {len(found)} of them; "
-            "begin from T5, or from a new model without --model."
+            f"span_corruption needs the tokens {SENTINEL_TOKENS[0]} to {SENTINEL_TOKENS[-1]}, and this tokenizer has "
+            f"{len(ids)} of them; start from T5, or from a new model without --model."
         )
-    return found
+    return ids

@@ -1,4 +1,4 @@
-"""The task `pretrain`: a body that other tasks begin from, learnt by the objective that its settings name."""
+"""The task `pretrain`: self-supervised pretraining of a model to fine-tune, with the objective named in its settings."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -31,16 +31,16 @@ OBJECTIVES: list[type[Task]] = [
 
 
 class Pretrain(Task):
-    """Hands everything on to its objective, which is a task itself."""
+    """Delegates to its objective, which is a task itself."""
 
     name = "pretrain"
-    predicts_per_example = False  # what is asked is what chance hides
-    no_augment_reason = "what they do to what is learnt for other tasks has not been measured"
+    predicts_per_example = False  # the targets are masked at random
+    no_augment_reason = "its effect on fine-tuned models has not been measured"
     description = "self-supervised pretraining on unlabeled data: masked or causal LM, span corruption, denoising"
     Config = Config
     sample = "docs"
     is_text_stream = True
-    tracks_dev_loss = False  # its score is the loss
+    tracks_dev_loss = False  # its metric is the loss
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
@@ -111,7 +111,7 @@ class Pretrain(Task):
 
 
 def objective_class(name: str) -> type[Task]:
-    """The objective of that name, or an error with the nearest."""
+    """The objective with this name; an unknown name raises an error that suggests the nearest."""
     for entry in OBJECTIVES:
         if entry.name == name:
             return entry

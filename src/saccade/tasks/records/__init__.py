@@ -1,4 +1,4 @@
-"""Validity checks of texts with a formal syntax, one file each: what is wrong with a text, or an empty string."""
+"""Validity checks of records with a formal syntax, one file each; a check returns the first fault, or an empty string."""
 
 from saccade.tasks.records.abc_tune import check_abc_tune
 from saccade.tasks.records.smiles import check_smiles

@@ -1,4 +1,4 @@
-"""Records that a language model writes: from the end of the record before to their own end, many at a time."""
+"""Generation of records by a language model, in batches, each from the separator before it to its own separator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from saccade.errors import ModelError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.base import require_tokenizer
 
-MAX_RECORDS_PER_BATCH = 64  # records at a time
+MAX_RECORDS_PER_BATCH = 64  # records that are generated at one time
 
 
 @dataclass(frozen=True)
 class GeneratedRecord:
-    """One record, and whether it came to its end before there was no more room."""
+    """One record, and whether it ended before the maximum number of tokens."""
 
     text: str
     is_complete: bool
@@ -37,28 +37,26 @@ def generate_records(
     processors: Sequence[LogitsProcessor] = (),
     stop_strings: Sequence[str] = (),
 ) -> list[GeneratedRecord]:
-    """So many records that begin with `begin` and end with `border`, or before one of `stop`, within `length` tokens."""
+    """`count` records that begin with `prefix` and end at `separator`, a stop string or after `max_new_tokens` tokens."""
     if count < 1:
-        raise UsageError(f"At least one text has to be asked for; got {count}.")
+        raise UsageError(f"The number of texts must be at least 1; got {count}.")
     tokenizer = require_tokenizer(model)
     prompt = tokenizer.encode(separator + prefix, add_special_tokens=False).ids
     if not prompt:
-        raise ModelError(
-            "The model's tokenizer has no token for an empty beginning; give the text some words to go on with."
-        )
+        raise ModelError("The model's tokenizer has no token for an empty prompt; give a prompt with some words.")
     limit = max_new_tokens if model.max_positions is None else min(max_new_tokens, model.max_positions - len(prompt))
     if limit < 1:
         raise UsageError(
-            f"The model reads {model.max_positions} tokens and the beginning has {len(prompt)}; shorten it."
+            f"The prompt has {len(prompt)} tokens and the model {model.max_positions} positions; shorten it."
         )
     device = next(model.parameters()).device
     model.eval()
-    bounds = StoppingCriteria(tokenizer.eos_id, limit, processors)
+    stopping = StoppingCriteria(tokenizer.eos_id, limit, processors)
     out: list[GeneratedRecord] = []
     while len(out) < count:
         batch = Batch(Text.pad([prompt] * min(MAX_RECORDS_PER_BATCH, count - len(out)))).to(device)
-        found = generate_texts(
-            model, batch, bounds, choose, tokenizer=tokenizer, stop_strings=[separator, *stop_strings]
+        texts = generate_texts(
+            model, batch, stopping, choose, tokenizer=tokenizer, stop_strings=[separator, *stop_strings]
         )
-        out += [GeneratedRecord(prefix + (one.text or ""), one.hit_stop) for one in found]
+        out += [GeneratedRecord(prefix + (text.text or ""), text.hit_stop) for text in texts]
     return out

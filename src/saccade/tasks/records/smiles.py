@@ -1,11 +1,11 @@
-"""The syntax of SMILES: atoms, bonds, branches that close and rings that meet. Valences and aromaticity are not checked.
+"""Syntax check of SMILES: atoms, bonds, closed branches and closed rings. Valences and aromaticity are not checked.
 
 Weininger, 1988: https://doi.org/10.1021/ci00057a005; the grammar is that of http://opensmiles.org
 """
 
 import re
 
-_split_words = str.split  # a long list reads better as one text
+_split_words = str.split  # a long list is more readable as one string
 ELEMENTS = frozenset(
     _split_words(
         "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr "
@@ -21,7 +21,7 @@ TOKEN_PATTERN = re.compile(
 BRACKET_ATOM_PATTERN = re.compile(
     r"\[\d{0,3}(?P<element>[A-Z][a-z]?|se|as|[bcnops]|\*)(@{1,2}|@(TH|AL|SP|TB|OH)\d{1,2})?(H\d?)?([+-]\d{1,2}|\++|-+)?(:\d+)?\]"
 )
-ALLOWED_BEFORE = {  # what may stand before a token
+ALLOWED_BEFORE = {  # kinds of tokens that may precede a token
     "atom": ("", "atom", "bond", "ring", "open", "close", "dot"),
     "bond": ("atom", "ring", "open", "close"),
     "ring": ("atom", "ring", "bond"),
@@ -31,29 +31,35 @@ ALLOWED_BEFORE = {  # what may stand before a token
 }
 
 
+KIND_NAMES = {"": "nothing", "atom": "an atom", "bond": "a bond", "ring": "a ring number", "dot": "a dot"} | {
+    "open": "an opening parenthesis",
+    "close": "a closing parenthesis",
+}
+
+
 def check_smiles(text: str) -> str:
-    """What is wrong with a SMILES, or nothing.
+    """The first fault of a SMILES string, or "" if its syntax is valid.
 
     >>> check_smiles("c1ccccc1C(=O)O"), check_smiles("C1CC"), check_smiles("C(C"), check_smiles("[Xx]")
-    ('', 'ring 1 is open', 'a branch is open', '[Xx] is no atom')
+    ('', 'ring 1 is open', 'a branch is open', '[Xx] is not an atom')
     """
-    before, place, atom, branches = "", 0, -1, list[int]()
+    previous, position, atom, branches = "", 0, -1, list[int]()
     rings: dict[str, int] = {}
     bonds: set[frozenset[int]] = set()
     for number, match in enumerate(TOKEN_PATTERN.finditer(text)):
         token, kind = match.group(), str(match.lastgroup)
-        if match.start() != place:
+        if match.start() != position:
             break
-        place = match.end()
+        position = match.end()
         if kind == "bracket":
-            found = BRACKET_ATOM_PATTERN.fullmatch(token)
-            if found is None or found["element"] not in ELEMENTS:
-                return f"{token} is no atom"
+            bracket = BRACKET_ATOM_PATTERN.fullmatch(token)
+            if bracket is None or bracket["element"] not in ELEMENTS:
+                return f"{token} is not an atom"
             kind = "atom"
-        if before not in ALLOWED_BEFORE[kind]:
-            return f"{token} may not stand after {'a ' + before if before else 'nothing'}"
+        if previous not in ALLOWED_BEFORE[kind]:
+            return f"{token} cannot follow {KIND_NAMES[previous]}"
         if kind == "atom":
-            if before not in ("", "dot"):
+            if previous not in ("", "dot"):
                 bonds.add(frozenset((atom, number)))
             atom = number
         elif kind == "ring":
@@ -64,25 +70,25 @@ def check_smiles(text: str) -> str:
             branches.append(atom)
         elif kind == "close":
             if not branches:
-                return "a branch is closed that was not opened"
+                return "a branch is closed but was not opened"
             atom = branches.pop()
-        before = kind
-    if place != len(text) or not text:
-        return f"{text[place:][:10]!r} is no SMILES" if text else "it is empty"
+        previous = kind
+    if position != len(text) or not text:
+        return f"{text[position:][:10]!r} is not SMILES" if text else "it is empty"
     if branches:
         return "a branch is open"
     if rings:
         return f"ring {next(iter(rings))} is open"
-    return "it ends with a bond" if before not in ("atom", "ring", "close") else ""
+    return "it ends with a bond" if previous not in ("atom", "ring", "close") else ""
 
 
 def _open_or_close_ring(name: str, atom: int, rings: dict[str, int], bonds: set[frozenset[int]]) -> str:
-    """Open a ring, or close it: between two atoms that have no bond yet."""
+    """Open a ring, or close it with a bond between two atoms that are not bonded yet."""
     if name not in rings:
         rings[name] = atom
         return ""
     bond = frozenset((rings.pop(name), atom))
     if len(bond) == 1 or bond in bonds:
-        return f"ring {name} joins what is joined already"
+        return f"ring {name} joins atoms that are already bonded"
     bonds.add(bond)
     return ""

@@ -1,8 +1,8 @@
-"""Are generated texts what they should be? Molecules, tunes, proteins and pieces of MIDI: valid, different and new.
+"""Validity, uniqueness and novelty of generated records: molecules (SMILES), tunes (ABC), proteins and MIDI.
 
-A language of such texts has records with an end, which the model learns like any other token. Of N records, validity is the
-share that the check of their kind accepts, uniqueness the share of different ones among the valid, and novelty the share of
-those that were not learnt from (as MOSES counts: Polykovskiy et al. 2020, arXiv 1811.12823).
+Records end with a separator, which the model learns like any other token. Validity is the fraction of records that pass the
+check of their format, uniqueness the fraction of distinct records among the valid ones, and novelty the fraction of distinct
+records that are not in the training data (as in MOSES: Polykovskiy et al. 2020, arXiv 1811.12823).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,13 +15,13 @@ from saccade.errors import UsageError
 from saccade.suggest import suggest
 from saccade.tasks.records import check_abc_tune, check_smiles
 
-MAX_FAULTS_SHOWN = 3  # faults that are told
-RESIDUES = frozenset("ACDEFGHIKLMNPQRSTVWYBJOUXZ")  # twenty, and six for rare ones and for one of several
+MAX_FAULTS_SHOWN = 3  # invalid records in a report
+RESIDUES = frozenset("ACDEFGHIKLMNPQRSTVWYBJOUXZ")  # the twenty standard amino acids, and six rare or ambiguous codes
 
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """One kind of text: how a record ends, what is wrong with one (nothing: an empty string), and when two are the same."""
+    """The format of a record: its separator, its check (returns a fault or ""), and its canonical form for comparison."""
 
     name: str
     description: str
@@ -32,14 +32,14 @@ class RecordFormat:
 
 @dataclass(frozen=True)
 class ValidityReport:
-    """What a check says of some records."""
+    """The result of the check of some records."""
 
     format_description: str
     count: int
     valid: int
     unique: int
-    novel: int | None  # None: what was learnt from is not known
-    faults: dict[str, str] = field(default_factory=dict)  # some of those that are wrong, and why
+    novel: int | None  # None: the training data are not available
+    faults: dict[str, str] = field(default_factory=dict)  # some invalid records with their faults
 
     @property
     def validity(self) -> float:
@@ -54,20 +54,20 @@ class ValidityReport:
         return None if self.novel is None else self.novel / max(1, self.unique)
 
     def to_lines(self) -> list[str]:
-        """The same for a person."""
-        found = [
+        """The report as lines of text."""
+        lines = [
             f"check      {self.format_description}",
             f"valid      {self.valid:,} of {self.count:,} ({self.validity:.1%})",
-            f"different  {self.unique:,} of {self.valid:,} valid ({self.uniqueness:.1%})",
+            f"unique     {self.unique:,} of {self.valid:,} valid ({self.uniqueness:.1%})",
         ]
         if self.novelty is not None:
-            found.append(f"new        {self.novel:,} of {self.unique:,} different ({self.novelty:.1%})")
-        return found + [f"not valid  {text[:60]!r}: {why}" for text, why in self.faults.items()]
+            lines.append(f"novel      {self.novel:,} of {self.unique:,} unique ({self.novelty:.1%})")
+        return lines + [f"invalid    {text[:60]!r}: {fault}" for text, fault in self.faults.items()]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for a program."""
-        shares = {"validity": self.validity, "uniqueness": self.uniqueness, "novelty": self.novelty}
-        return asdict(self) | shares
+        """The report as a dictionary, with the three fractions."""
+        fractions = {"validity": self.validity, "uniqueness": self.uniqueness, "novelty": self.novelty}
+        return asdict(self) | fractions
 
 
 def check_validity(
@@ -77,26 +77,27 @@ def check_validity(
     *,
     unfinished: Collection[str] = (),
 ) -> ValidityReport:
-    """Check records, compare them with each other and with those that were learnt from; what has no end is not valid.
+    """Measure validity, uniqueness and novelty of records; unfinished ones are invalid.
 
-    >>> verdict = check_validity(["MKV", "MKV", "MK1", "GGA"], get_record_format("protein"), ["GGA"])
-    >>> verdict.validity, verdict.uniqueness, verdict.novelty
+    >>> report = check_validity(["MKV", "MKV", "MK1", "GGA"], get_record_format("protein"), ["GGA"])
+    >>> report.validity, report.uniqueness, report.novelty
     (0.75, 0.6666666666666666, 0.5)
     """
     faults = {
-        text: "it has no end" if text in unfinished else record_format.find_fault(text) for text in dict.fromkeys(texts)
+        text: "it is unfinished" if text in unfinished else record_format.find_fault(text)
+        for text in dict.fromkeys(texts)
     }
     valid = [text for text in texts if not faults[text]]
-    different = {record_format.canonicalize(text) for text in valid}
-    new = None if training_texts is None else len(different.difference(map(record_format.canonicalize, training_texts)))
-    wrong = [(text, why) for text, why in faults.items() if why]
+    unique = {record_format.canonicalize(text) for text in valid}
+    novel = None if training_texts is None else len(unique.difference(map(record_format.canonicalize, training_texts)))
+    invalid = [(text, fault) for text, fault in faults.items() if fault]
     return ValidityReport(
-        record_format.description, len(texts), len(valid), len(different), new, dict(wrong[:MAX_FAULTS_SHOWN])
+        record_format.description, len(texts), len(valid), len(unique), novel, dict(invalid[:MAX_FAULTS_SHOWN])
     )
 
 
 def get_record_format(name: str) -> RecordFormat:
-    """The kind of a name; of molecules, by RDKit where it is installed."""
+    """The record format with this name; SMILES are checked by RDKit if it is installed."""
     if name not in RECORD_FORMATS:
         raise UsageError(f"task.record_format is {name!r}; {suggest(name, list(RECORD_FORMATS))}")
     return RECORD_FORMATS[name]()
@@ -104,7 +105,7 @@ def get_record_format(name: str) -> RecordFormat:
 
 def _any_text() -> RecordFormat:
     return RecordFormat(
-        "none", "none: any text that is not empty passes", "", lambda text: "" if text.strip() else "it is empty"
+        "none", "none: any text that is not empty is valid", "", lambda text: "" if text.strip() else "it is empty"
     )
 
 
@@ -113,51 +114,51 @@ def _smiles() -> RecordFormat:
     try:
         from rdkit import Chem, rdBase
     except ImportError:
-        said = "SMILES by syntax (rings, branches, atoms; valences are not checked: RDKit would, saccade[chem])"
-        return RecordFormat("smiles", said, "\n", lambda text: check_smiles(text.strip()))
-    made: Any = Chem
+        description = (
+            "SMILES syntax (atoms, branches, rings; valences are not checked, which needs RDKit: saccade[chem])"
+        )
+        return RecordFormat("smiles", description, "\n", lambda text: check_smiles(text.strip()))
+    chem: Any = Chem
 
     def molecule(text: str) -> Any:
         with rdBase.BlockLogs():
-            return made.MolFromSmiles(text.strip()) if text.strip() else None
+            return chem.MolFromSmiles(text.strip()) if text.strip() else None
 
-    def same(text: str) -> str:
-        found = molecule(text)
-        return text.strip() if found is None else made.MolToSmiles(found)
+    def canonical_smiles(text: str) -> str:
+        parsed = molecule(text)
+        return text.strip() if parsed is None else chem.MolToSmiles(parsed)
 
-    def fault(text: str) -> str:
-        return (
-            ""
-            if molecule(text) is not None
-            else check_smiles(text.strip()) or "RDKit refuses it: a valence or aromaticity"
-        )
+    def find_fault(text: str) -> str:
+        if molecule(text) is not None:
+            return ""
+        return check_smiles(text.strip()) or "RDKit rejects it: valence or aromaticity"
 
-    return RecordFormat("smiles", f"SMILES by RDKit {rdBase.rdkitVersion}", "\n", fault, same)
+    return RecordFormat("smiles", f"SMILES by RDKit {rdBase.rdkitVersion}", "\n", find_fault, canonical_smiles)
 
 
 def _abc() -> RecordFormat:
-    said = "ABC: a number and a key in the head, and bars as long as the metre"
-    return RecordFormat("abc", said, "\n\n", check_abc_tune, _extract_melody)
+    description = "ABC: a header with number and key, and bars that match the meter"
+    return RecordFormat("abc", description, "\n\n", check_abc_tune, _extract_melody)
 
 
 def _extract_melody(text: str) -> str:
-    """A tune without its number, its title and where it comes from, and without spaces.
+    """A tune without its number, title and source, and without spaces.
 
     >>> _extract_melody("X:1\\nT:One\\nK:G\\nGA B2|") == _extract_melody("X:2\\nT:Two\\nK:G\\nGAB2|")
     True
     """
-    kept = [line for line in text.split("\n") if not line.startswith(tuple("XTSCNZRY")) or line[1:2] != ":"]
-    return "".join("\n".join(kept).split())
+    lines = [line for line in text.split("\n") if not line.startswith(tuple("XTSCNZRY")) or line[1:2] != ":"]
+    return "".join("\n".join(lines).split())
 
 
 def _protein() -> RecordFormat:
-    said = "proteins: letters of residues, no more; not that it folds"
-    return RecordFormat("protein", said, "\n", _check_residues, lambda text: text.strip().upper())
+    description = "proteins: only letters of residues; folding is not checked"
+    return RecordFormat("protein", description, "\n", _check_residues, lambda text: text.strip().upper())
 
 
 def _check_residues(text: str) -> str:
-    wrong = sorted(set(text.strip().upper()) - RESIDUES)
-    return f"{wrong[0]!r} is no residue" if wrong else "" if text.strip() else "it is empty"
+    unknown = sorted(set(text.strip().upper()) - RESIDUES)
+    return f"{unknown[0]!r} is not a residue" if unknown else "" if text.strip() else "it is empty"
 
 
 def _midi() -> RecordFormat:

@@ -1,4 +1,4 @@
-"""Data for a task: to train it, and for a trained one, whose columns are those named in training unless others are named now."""
+"""Reading the data of a task, for training or for a trained run, which stores the columns named in training."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ def read_splits(
     on_bad: str = "error",
     max_bad_fraction: float = 0.01,
 ) -> Splits:
-    """Training, dev and test data of a task from files, with roles beyond its own; without files, its built-in sample."""
+    """Training, dev and test data of a task from files, with optional extra roles; without files, its built-in sample."""
     if paths:
         task.column_names = columns
         return open_data(
@@ -30,26 +30,23 @@ def read_splits(
             max_bad_fraction=max_bad_fraction,
             contiguous=task.is_text_stream,
         )
-    own = get_sample(task.sample)
-    made = split_records(
-        Records(own.make(own.default_count, 0), digest=f"sample {own.name}"),
-        task.roles(()),
-        contiguous=task.is_text_stream,
-    )
-    return replace(made, notes=[f"no --data: the package's own sample {own.name} ({own.description})", *made.notes])
+    sample = get_sample(task.sample)
+    records = Records(sample.make(sample.default_count, 0), digest=f"sample {sample.name}")
+    splits = split_records(records, task.roles(()), contiguous=task.is_text_stream)
+    return replace(splits, notes=[f"no --data: built-in sample {sample.name} ({sample.description})", *splits.notes])
 
 
 def resolve_columns(task: Task, roles: Sequence[Role], overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The column of each role: the one that is named now, else the one that the run's config.toml has stored."""
-    asked = {role.name for role in roles}
-    stored = {role: column for role, column in task.column_names.items() if role in asked}
+    """The column of each role: from `overrides`, or else from the run's config.toml."""
+    names = {role.name for role in roles}
+    stored = {role: column for role, column in task.column_names.items() if role in names}
     return stored | dict(overrides or {})
 
 
 def read_task_examples(
     task: Task, data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str] | None = None
 ) -> Records:
-    """All records of some files."""
+    """All records of the files."""
     try:
         return read_examples(data, roles, columns=resolve_columns(task, roles, columns))
     except DataError as error:
@@ -63,7 +60,7 @@ def stream_task_examples(
     columns: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
 ) -> Iterator[Example]:
-    """The same one by one; what was recognised goes into `said`."""
+    """The examples of the files one by one; remarks about the files are appended to `notes`."""
     try:
         yield from stream_examples(data, roles, columns=resolve_columns(task, roles, columns), notes=notes)
     except DataError as error:
@@ -71,10 +68,10 @@ def stream_task_examples(
 
 
 def _explain_stored_column(error: DataError, task: Task, overrides: Mapping[str, str] | None) -> DataError:
-    """An error about a column that nobody named now says where the name came from."""
+    """Add to an error about a stored column name that it comes from training."""
     stored = {role: column for role, column in task.column_names.items() if role not in (overrides or {})}
-    wanted = next((role for role, name in stored.items() if error.problem.startswith(f"no column for {role}: ")), None)
-    if wanted is None:
+    missing = next((role for role, name in stored.items() if error.problem.startswith(f"no column for {role}: ")), None)
+    if missing is None:
         return error
-    what = f"{error.problem}. The model was trained with --columns {wanted}={stored[wanted]}"
-    return DataError(what, file=error.file, line=error.line, column=error.column, value=error.value, hint=error.hint)
+    problem = f"{error.problem}. The model was trained with --columns {missing}={stored[missing]}"
+    return DataError(problem, file=error.file, line=error.line, column=error.column, value=error.value, hint=error.hint)

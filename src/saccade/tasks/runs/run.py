@@ -21,16 +21,16 @@ from saccade.tasks.runs.stored_config import CONFIG_FILE, is_run, read_run_setti
 from saccade.tasks.unlabeled import drop_unlabeled
 from saccade.text.loading.safe_files import as_model_error
 
-MAX_WINDOW_TOKENS = 2048  # tokens that are read at once, of a model that came from elsewhere and could read more
+MAX_WINDOW_TOKENS = 2048  # default window for a model loaded without a run
 RESULT_FILE = "result.json"
 
 
 class Run:
-    """What training left in a directory: settings, task, model, data and scores, each read once, when it is first used.
+    """A trained run in a directory: settings, task, model, data and scores, each loaded lazily on first use.
 
-    A directory with a model alone, or a name on the Hugging Face hub, is a run without settings, data and scores. Its task is
-    inferred from its head; where the head fits several tasks, such as a number for a text or for a pair of texts, `task` names
-    the one that is meant. `model` may be replaced, for example by its fast form.
+    A directory with only a model, or a name on the Hugging Face hub, is a run without settings, data and scores. Its task is
+    inferred from its head; if the head fits several tasks, such as a number for a text or for a pair of texts, `task` names the
+    one to use. `model` may be replaced, for example by its optimized form.
     """
 
     def __init__(self, path: str | Path, task: str | None = None):
@@ -39,55 +39,58 @@ class Run:
 
     @cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The tables [run], [model], [task] and [train] of config.toml; empty where a model came without a run."""
+        """The tables [run], [model], [task] and [train] of config.toml; empty for a model without a run."""
         return read_run_settings(self.path)
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """The columns that were named in training, by role."""
+        """The columns named in training: role -> column."""
         return self.settings.get("run", {}).get("columns", {})
 
     @cached_property
     def model(self) -> Model:
         if Path(self.path).is_dir() and is_run(self.path) and not (Path(self.path) / "model").is_dir():
-            raise ModelError(f"{self.path}: this run has no model yet; the command that began it goes on with it.")
+            cure = "because training has not finished; run the same `saccade train` command to resume"
+            raise ModelError(f"{self.path}: this run has no model yet {cure}.")
         return load(self.path)
 
     @cached_property
     def task(self) -> Task:
-        """What the model was trained for, with the settings of its training; a model without a head has none."""
-        found = self.find_task()
-        if found is None:
+        """The task of the model with the settings of its training; a model without a head raises an error."""
+        inferred = self.find_task()
+        if inferred is None:
             raise ModelError(
-                f"This {self.model.family.name} has no head that answers, so it has no task; "
-                "saccade train TASK --model DIR gives it one, and saccade.encode and saccade.embed use it as it is."
+                f"This {self.model.family.name} has no head for a task. Fine-tune it with saccade train TASK --model DIR, "
+                "or use it without a head in saccade.encode and saccade.embed."
             )
-        return found
+        return inferred
 
     def find_task(self) -> Task | None:
-        """The same, or None for a model without a head.
+        """The task of the model, or None for a model without a head.
 
-        A run reads as many tokens at once as it was trained with (`task.max_tokens`); a model from elsewhere as many as it can, up
-        to MAX_WINDOW.
+        The maximum number of tokens is that of training (`task.max_tokens`); for a model without a run it is the model's maximum,
+        up to MAX_WINDOW_TOKENS.
         """
         settings, model = self.settings, self.model
         name = settings.get("run", {}).get("task")
-        found = task_class(name)() if name else task_from_model(model, self.requested_task)
-        if found is None:
+        inferred = task_class(name)() if name else task_from_model(model, self.requested_task)
+        if inferred is None:
             return None
-        kind = type(found)
-        known = {item.name for item in fields(kind.Config)}
-        given = {key: value for key, value in settings.get("task", {}).items() if key in known}
-        given = kind().settings_from_model(model) | given
-        if "max_tokens" in known - given.keys() and (kind.is_text_stream or (kind.truncates and kind.needs.head)):
-            given["max_tokens"] = context_length(model)
+        task_type = type(inferred)
+        known = {item.name for item in fields(task_type.Config)}
+        values = {key: value for key, value in settings.get("task", {}).items() if key in known}
+        values = task_type().settings_from_model(model) | values
+        if "max_tokens" in known - values.keys() and (
+            task_type.is_text_stream or (task_type.truncates and task_type.needs.head)
+        ):
+            values["max_tokens"] = context_length(model)
         with as_model_error(str(Path(self.path) / CONFIG_FILE)) if settings else nullcontext():
-            task = kind(kind.Config(**given), labels=model.labels)
+            task = task_type(task_type.Config(**values), labels=model.labels)
         check_task(task, model, self.path)
         return self._configure(task)
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
-        """Give the task settings other than those it was trained with, such as {"length": 1024}."""
+        """Override settings of the task, such as {"max_tokens": 1024}."""
         task = self.task
         self.task = self._configure(type(task)(replace(task.config, **changes), labels=self.model.labels))
 
@@ -98,7 +101,7 @@ class Run:
 
     @cached_property
     def data(self) -> Splits | None:
-        """The data it was trained on, split as then; None for what is no run. Data that have changed since are a DataError."""
+        """The training data in the same splits; None without a run. Data that have changed since training raise a DataError."""
         if not self.settings.get("run", {}).get("task"):
             return None
         task = self._stored_task()
@@ -108,102 +111,102 @@ class Run:
 
     @property
     def held_out(self) -> Sequence[Example]:
-        """What it was not trained on: its test data, or else its dev data."""
+        """The held-out data: the test split, or else the dev split."""
         if self.data is None:
-            raise UsageError(f"{self.path}: is no run, so it has no held-out data of its own; give some with --data.")
+            raise UsageError(f"{self.path} is not a run, so it has no held-out data; give some with --data.")
         return (self.data.test or self.data.dev).examples
 
     def read_data_with(self, roles: Sequence[Role], columns: Mapping[str, str]) -> Splits | None:
-        """The same data with further columns, which training did not read."""
+        """The splits with additional roles, which training did not read."""
         if self.data is None:
             return None
         task = self._stored_task()
         return drop_unlabeled(task, self._read_splits(task, roles, columns))
 
     def _stored_task(self) -> Task:
-        """The task as its settings and labels were stored, which is enough to read data: no model is loaded for it."""
-        kind, stored = task_class(self.settings["run"]["task"]), self.settings["task"]
-        known = {item.name for item in fields(kind.Config)}
+        """The task from the stored settings and labels, which suffices to read data without loading the model."""
+        task_type, stored = task_class(self.settings["run"]["task"]), self.settings["task"]
+        known = {item.name for item in fields(task_type.Config)}
         with as_model_error(str(Path(self.path) / CONFIG_FILE)):
-            config = kind.Config(**{key: value for key, value in stored.items() if key in known})
-        return kind(config, stored.get("labels", ()))
+            config = task_type.Config(**{key: value for key, value in stored.items() if key in known})
+        return task_type(config, stored.get("labels", ()))
 
     def _read_splits(self, task: Task, roles: Sequence[Role] = (), columns: Mapping[str, str] | None = None) -> Splits:
-        named = {**self.columns, **(columns or {})}
+        all_columns = {**self.columns, **(columns or {})}
         paths = self.settings["run"]["data"]
-        return read_splits(task, paths, named, extra_roles=roles, on_bad="skip", max_bad_fraction=1.0)
+        return read_splits(task, paths, all_columns, extra_roles=roles, on_bad="skip", max_bad_fraction=1.0)
 
     def _check_digest(self, splits: Splits) -> None:
-        """Refuse data that have changed since training: what is held out now may have been trained on then."""
+        """Raise an error if the data have changed since training, as held-out examples may have been training examples."""
         stored = self.settings["run"]
         if splits.digest != stored.get("digest"):
             raise DataError(
-                f"the data of {self.path} have changed since it was trained, so that its held-out examples are not known "
-                "any more",
+                f"the data of {self.path} have changed since training, so its held-out examples are unknown",
                 file=next(iter(stored["data"]), None),
-                hint="restore the file as it was, name examples that the model was not trained on with --data, "
-                "or train it again",
+                hint="restore the file, pass examples that the model was not trained on with --data, or train it again",
             )
 
     @property
     def has_ended(self) -> bool:
-        """Whether training has finished, and not only stopped."""
+        """Whether training has finished, not only been interrupted."""
         return (Path(self.path) / RESULT_FILE).is_file()
 
     @cached_property
     def result(self) -> Mapping[str, Any]:
-        """result.json, how training ended: why, after how many steps, with which scores; empty before it has."""
+        """The content of result.json: why training ended, the number of steps, and the scores; empty before that."""
         return read_json(Path(self.path) / RESULT_FILE) if self.has_ended else {}
 
     @property
     def scores(self) -> dict[str, list[Score]]:
-        """The scores of its training, by split, the one that counts first."""
-        return {split: [_parse_score(one) for one in found] for split, found in self.result.get("scores", {}).items()}
+        """The scores at the end of training, by split, the metric of the task first."""
+        return {
+            split: [_parse_score(score) for score in scores] for split, scores in self.result.get("scores", {}).items()
+        }
 
 
 def open_run(path: str | Path, task: str | None = None) -> Run:
-    """Open a run, or any directory with a model; `task` names the one that is needed, and a model made for another is refused."""
+    """Open a run or a directory with a model; a model for another task than `task` raises an error."""
     run = Run(path, task)
     if task is not None and run.task.name != task_class(task).name:
         raise ModelError(
-            f"{path} was made to {run.task.name}, not to {task}; say saccade predict {path}, or train another."
+            f"{path} was trained for {run.task.name}, not for {task}; use saccade predict {path}, or train another model."
         )
-    assert run.task is not None  # which loads the model: whatever is wrong with either is said now
+    assert run.task is not None  # loads the model, so that errors are raised here
     return run
 
 
 def context_length(model: Model) -> int:
-    """The tokens that a model can read at once, up to MAX_WINDOW; a model without a limit of its own reads that many."""
-    own = model.max_positions or getattr(model.config, "max_positions", None)
-    return min(own or MAX_WINDOW_TOKENS, MAX_WINDOW_TOKENS)
+    """The context length of a model in tokens, at most MAX_WINDOW_TOKENS; this is also the value for an unlimited model."""
+    limit = model.max_positions or getattr(model.config, "max_positions", None)
+    return min(limit or MAX_WINDOW_TOKENS, MAX_WINDOW_TOKENS)
 
 
 def check_task(task: Task, model: Model, where: str | Path) -> None:
-    """Refuse a model that cannot do a task: that has another head, or generates something else."""
+    """Raise an error for a model that does not fit a task because of its head or its output."""
     if task.accepts_model(model):
         return
-    has = f"it {model.capabilities.describe()}"
+    mismatch = f"it {model.capabilities.describe()}"
     if task.needs.head is not None:
-        has = f"its head is {model.head_name or 'none'}, and {task.needs.head} is needed"
+        mismatch = f"its head is {model.head_name or 'none'}, and {task.needs.head} is needed"
     raise ModelError(
-        f"{Path(where) / CONFIG_FILE}: run.task is {task.name}, and the model beside it is a {model.family.name} that does not "
-        f"fit it: {has}. Put the config.toml back that belongs to the model, or take it away to use the model alone."
+        f"{Path(where) / CONFIG_FILE}: run.task is {task.name}, but the {model.family.name} model of the run does not fit: "
+        f"{mismatch}. Restore the config.toml of the model, or remove it to use the model alone."
     )
 
 
 def task_from_model(model: Model, requested: str | None = None) -> Task | None:
-    """The task of a model without a run, by its head or by what it generates; a bare encoder has none.
+    """The task of a model without a run, inferred from its head or its output; an encoder without a head has none.
 
-    Several tasks may have the same head; the requested one is preferred where the model fits it.
+    Several tasks may have the same head; the requested one is preferred if the model fits it.
     """
     if requested is not None:
         task = task_class(requested)(labels=model.labels)
         if task.accepts_model(model):
             return task
-    return next((task for task in (kind.from_head(model) for kind in TASKS) if task is not None), None)
+    return next((task for task in (task_type.from_head(model) for task_type in TASKS) if task is not None), None)
 
 
 def _parse_score(stored: Mapping[str, Any]) -> Score:
-    """A score of result.json, where a number that is not finite is a word: float:nan."""
-    words = {key: value for key, value in stored.items() if isinstance(value, str) and value.startswith("float:")}
-    return Score(**{**stored, **{key: float(word.removeprefix("float:")) for key, word in words.items()}})
+    """A score from result.json, where numbers that are not finite are strings such as float:nan."""
+    encoded = {key: value for key, value in stored.items() if isinstance(value, str) and value.startswith("float:")}
+    return Score(**{**stored, **{key: float(text.removeprefix("float:")) for key, text in encoded.items()}})

@@ -1,4 +1,4 @@
-"""config.toml of a run, read back with care: every table and every value is of the kind that training writes there."""
+"""Reading the config.toml of a run, with a check of the type of every table and value."""
 
 import math
 import os
@@ -16,7 +16,7 @@ from saccade.text.loading.safe_files import abbreviate
 
 CONFIG_FILE = "config.toml"
 CONFIG_TABLES = ("run", "model", "task", "train")
-MAX_SETTING_VALUES = {  # settings of tasks that count something: 1 is the least, and this the most that makes sense
+MAX_SETTING_VALUES = {  # largest valid value of integer settings of tasks, whose smallest is 1
     "max_tokens": 1_000_000,
     "max_summary_tokens": 1_000_000,
     "max_question_tokens": 1_000_000,
@@ -25,18 +25,18 @@ MAX_SETTING_VALUES = {  # settings of tasks that count something: 1 is the least
     "eval_beams": 1_000,
     "generator_divisor": 1_000,
 }
-MAX_INTEGER = 2**31 - 1  # of any other whole number
+MAX_INTEGER = 2**31 - 1  # of any other integer
 
 
 def is_run(where: str | Path) -> bool:
-    """Whether a directory has a config.toml, of whatever kind: a link that leads nowhere is one that cannot be read."""
+    """Whether a directory has a config.toml; a broken symbolic link counts as one, which then fails to be read."""
     return os.path.lexists(Path(where) / CONFIG_FILE)
 
 
 def read_run_settings(where: str | Path) -> dict[str, dict[str, Any]]:
-    """The tables [run], [model], [task] and [train] of a run; an empty dictionary where there is no config.toml.
+    """The tables [run], [model], [task] and [train] of a run; an empty dictionary if there is no config.toml.
 
-    A file that is damaged, or that was never written by a training, is a ValueError that names file, setting and cure.
+    A file that is damaged or was not written by training raises a ModelError with the file, the setting and what is expected.
     """
     path = Path(where) / CONFIG_FILE
     if not is_run(where):
@@ -56,7 +56,7 @@ def read_run_settings(where: str | Path) -> dict[str, dict[str, Any]]:
     _check_texts(path, "run.data", run.setdefault("data", []))
     _check_texts(path, "task.labels", task.get("labels", []))
     columns = run.setdefault("columns", {})
-    if not isinstance(columns, dict) or not all(isinstance(one, str) for one in columns.values()):
+    if not isinstance(columns, dict) or not all(isinstance(column, str) for column in columns.values()):
         raise ModelError(f"{path}: run.columns = {abbreviate(columns)} where a table from roles to columns is needed.")
     if run["task"]:
         known = [entry.name for entry in TASKS]
@@ -67,26 +67,26 @@ def read_run_settings(where: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def _check_texts(path: Path, name: str, value: Any) -> None:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ModelError(f"{path}: {name} = {abbreviate(value)} where a list of texts is needed.")
 
 
 def check_setting_values(config_class: type, values: Mapping[str, Any], where: str) -> None:
-    """Refuse values that a config cannot have: of another type, not finite, or no size that a text can have."""
+    """Raise an error for values of the wrong type, not finite, or out of range."""
     hints = get_type_hints(config_class)
     for name in (item.name for item in fields(config_class) if item.name in values):
-        value, wanted = values[name], _describe_type(hints[name], name)
+        value, expected = values[name], _describe_type(hints[name], name)
         if not _has_type(value, hints[name]) or not _in_range(name, value):
-            shown = name.replace("_", "-") if where.startswith("--") else name
-            raise ModelError(f"{where}.{shown} = {abbreviate(value)} where {wanted} is needed.")
+            option = name.replace("_", "-") if where.startswith("--") else name
+            raise ModelError(f"{where}.{option} = {abbreviate(value)} where {expected} is needed.")
 
 
 def _has_type(value: Any, hint: Any) -> bool:
-    """Whether a value of a TOML file is of an annotated type; a whole number is a float, and a truth value is no number."""
+    """Whether a value of a TOML file has an annotated type; an integer is a valid float, and a boolean is not a number."""
     if get_origin(hint) is Literal:
         return isinstance(value, str) and value in get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        return any(_has_type(value, one) for one in get_args(hint))
+        return any(_has_type(value, option) for option in get_args(hint))
     if get_origin(hint) is tuple:
         return isinstance(value, list | tuple)
     if hint is float:
@@ -107,6 +107,6 @@ def _describe_type(hint: Any, name: str) -> str:
         return f"one of {', '.join(get_args(hint))}"
     if name in MAX_SETTING_VALUES:
         return f"a whole number from 1 to {MAX_SETTING_VALUES[name]:,}"
-    some = [one for one in get_args(hint) or (hint,) if one is not type(None)]
-    words = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
-    return words.get(some[0], "a list")
+    types = [option for option in get_args(hint) or (hint,) if option is not type(None)]
+    names = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
+    return names.get(types[0], "a list")
