@@ -215,7 +215,7 @@ def describe_unknown_flag(flag: str, known: Collection[str]) -> str:
 
 
 def check_dotted_flags(dotted: Iterable[str], known: Collection[str]) -> None:
-    """Raise a UsageError for a dotted flag of another tool, such as --train.learning-rate; `known` names, such as train.lr, pass."""
+    """Raise a UsageError for a dotted flag of another tool, such as --train.learning-rate, unless it is in `known` (train.lr)."""
     for word in dotted:
         name = word.partition("=")[0][2:].replace("_", "-") if word.startswith("--") else ""
         last = name.rpartition(".")[2]
