@@ -27,7 +27,7 @@ def main(
 
     saccade answer runs/questions --context "Ann has two boats." < questions.txt
 
-    saccade answer runs/questions --data dev-v2.0.json --json > answers.jsonl
+    saccade answer runs/questions --data dev-v2.0.json --json > predictions.jsonl
 
     Args:
         run: A run of the task span, or a model directory with a span head.

@@ -67,7 +67,10 @@ def main(
         json: Print the report as JSON and nothing else.
     """
     if subject not in SUBJECTS:
-        print(f"saccade bench: unknown subject {subject!r}; known are {', '.join([*SUBJECTS, 'quality'])}.", file=sys.stderr)
+        print(
+            f"saccade bench: unknown subject {subject!r}; known are {', '.join([*SUBJECTS, 'quality'])}.",
+            file=sys.stderr,
+        )
         return 2
     try:
         return SUBJECTS[subject](plan, out, json)

@@ -87,7 +87,9 @@ def read_texts(run: "Run", data: tuple[str, ...], columns: str) -> list[str]:
         examples = run.held_out
     name = next((role.name for role in task.roles(data) if role.name in ("text", "source")), "")
     if not name:
-        raise ModelError(f"{run.path} is a model for {task.name}; bench quality needs a model that generates text from text.")
+        raise ModelError(
+            f"{run.path} is a model for {task.name}; bench quality needs a model that generates text from text."
+        )
     return [example[name] for example in examples]
 
 

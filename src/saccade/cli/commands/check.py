@@ -78,7 +78,9 @@ def import_factory(factory: str) -> Any:
         target = import_module(module_name)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            _refuse(f"There is no module {error.name!r} in {directory}, and none is installed; check name and directory.")
+            _refuse(
+                f"There is no module {error.name!r} in {directory}, and none is installed; check name and directory."
+            )
         _refuse(f"Importing {module_name} {_describe_error(error)}.")
     for part in name.split("."):
         if not hasattr(target, part):

@@ -10,7 +10,13 @@ import tyro
 if TYPE_CHECKING:
     from saccade.training.prepare import Job
 
-DEMO_DATES = ("mardi 14 juillet 2026", "3. Oktober 1990", "FEBRUARY 29, 2024", "12 de marzo de 1999", "31 dicembre 2031")
+DEMO_DATES = (
+    "mardi 14 juillet 2026",
+    "3. Oktober 1990",
+    "FEBRUARY 29, 2024",
+    "12 de marzo de 1999",
+    "31 dicembre 2031",
+)
 DEMO_RECIPES = {"dates-bahdanau": "a GRU with Bahdanau's attention (2014)", "dates": "a transformer (2017)"}
 TIME_FRACTIONS = {"dates-bahdanau": 0.45, "dates": 0.55}  # shares of the training time
 DEFAULT_MINUTES = {"dates": 3.5, "lengths": 0.0}  # 0 trains to a target score, without a time limit
@@ -62,7 +68,9 @@ def _run_dates(out: Path, minutes: float) -> int:
     from saccade.cli.train_flags import load_recipe
     from saccade.training.prepare import Job
 
-    print("Translating dates in 26 languages into ISO dates; the models learn the names of the months from examples alone.")
+    print(
+        "Translating dates in 26 languages into ISO dates; the models learn the names of the months from examples alone."
+    )
     for name, description in DEMO_RECIPES.items():
         recipe = load_recipe(name)
         train = {**recipe.tables["train"], "max_minutes": minutes * TIME_FRACTIONS[name], "fit_schedule": True}
@@ -195,7 +203,9 @@ def translate_and_plot(run_path: Path, image_path: Path, title: str) -> list[str
 def _run_tour(out: Path) -> int:
     from saccade.lessons.tour import CHAPTERS, run_tour
 
-    print(f"A tour of attention in {len(CHAPTERS)} stops; plots are written to {out}{'/' if out.name else ''}", flush=True)
+    print(
+        f"A tour of attention in {len(CHAPTERS)} stops; plots are written to {out}{'/' if out.name else ''}", flush=True
+    )
     for number, (chapter, path) in enumerate(run_tour(out), start=1):
         print(f"\n{number}. {chapter.title}")
         for line in chapter.lines:

@@ -49,7 +49,9 @@ def _export_run(run: str, directory: Path, head: str | None, reason: str | None)
     card, figures = _build_card(run, reason)
     model = load(run, head=head)
     print(model.report)
-    if model.kept_heads and model.family.is_published(model.config):  # the format has one number of heads for all layers
+    if model.kept_heads and model.family.is_published(
+        model.config
+    ):  # the format has one number of heads for all layers
         model = unprune(model)
         print("pruned     heads are written as zeros, so that the weights have the published shape")
     print(f"written    {save(model, directory, card=card)}")
@@ -65,7 +67,9 @@ def _export_run(run: str, directory: Path, head: str | None, reason: str | None)
 def _describe_compatibility(directory: Path) -> str:
     """The programs that can load the exported model, by its config."""
     classes = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("architectures")
-    return f"saccade, and transformers as {classes[0]}" if classes else "saccade only: there is no published format for it"
+    return (
+        f"saccade, and transformers as {classes[0]}" if classes else "saccade only: there is no published format for it"
+    )
 
 
 def _build_card(run: str, reason: str | None) -> tuple[str, list[Path]]:
