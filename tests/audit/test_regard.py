@@ -232,9 +232,9 @@ def test_another_judge_is_a_run_that_learnt_our_lessons(tmp_path, capsys):
     assert main(["audit", writer, "--suite", "regard", "--regard-classifier", run, "--json"]) == 0
     said = capsys.readouterr().out
     assert "named for it" in said
-    assert f"Judged by judge, whose weights are {hash_weights(tmp_path / 'judge' / 'model')[:12]}." in said
+    assert f"Judged by judge (weights {hash_weights(tmp_path / 'judge' / 'model')[:12]})." in said
     assert main(["audit", writer, "--suite", "stereotypes", "--regard-classifier", run]) == 2
-    assert "--regard-classifier is for the suite regard" in capsys.readouterr().err
+    assert "--regard-classifier needs the suite regard" in capsys.readouterr().err
     with pytest.raises(
         ValueError, match=r"says negative, neutral, positive; this one says cat, dog\. saccade data get regard"
     ):

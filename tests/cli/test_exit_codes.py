@@ -90,7 +90,7 @@ def call(*words):
 # the code, what causes it, and words that the user must read
 CODES = [
     (0, call("recipes"), "dates"),
-    (0, call("train", "mine.toml", *TINY, "--train.max-steps", "2"), "ended after 2 steps"),
+    (0, call("train", "mine.toml", *TINY, "--train.max-steps", "2"), "finished after 2 steps"),
     (2, call("tarin"), "did you mean 'train'?"),
     (2, call("train", "labl"), "did you mean 'label'?"),
     (2, call("train", "datse"), "did you mean 'dates'?"),
@@ -99,7 +99,7 @@ CODES = [
     (2, call("find-lr", "label", "--model", "bret"), "did you mean 'bert'?"),
     (2, call("train", "label", "--model.widht", "8"), "--model.width"),
     (2, call("train", "label", "--train.wramup", "8"), "--train.warmup"),
-    (2, call("train", "label", "--train.lr", "-1"), "has to be above 0"),
+    (2, call("train", "label", "--train.lr", "-1"), "it must be above 0"),
     (2, call("train", "label", "--on-bad-record", "skpi"), "'error', 'skip'"),
     (2, call("find-lr", "label", "--train.wramup", "8"), "saccade find-lr label --help"),
     (2, call("train", "odd.toml"), "did you mean 'warmup'?"),
@@ -115,9 +115,9 @@ CODES = [
     (4, call("evaluate", "empty"), "empty"),
     (5, lambda _: train("--out", "reviews.tsv/run"), "reviews.tsv"),
     (6, diverge, "Lower train.lr"),
-    (130, stopped_by(signal.SIGINT), "the same command goes on"),
-    (130, interrupted, "stopped"),
-    (143, stopped_by(signal.SIGTERM), "the same command goes on"),
+    (130, stopped_by(signal.SIGINT), "run the same command to resume"),
+    (130, interrupted, "saccade: interrupted."),
+    (143, stopped_by(signal.SIGTERM), "run the same command to resume"),
 ]
 
 
@@ -218,7 +218,7 @@ def test_json_is_all_that_a_program_reads(argv, here, capsys):
 def test_plain_output_has_no_control_characters_and_survives_a_reader_that_leaves(here):
     short = ["train", "mine.toml", *TINY, "--train.max-steps", "3"]
     done = subprocess.run([sys.executable, "-m", "saccade", *short], capture_output=True, check=True)
-    assert b"ended after" in done.stdout
+    assert b"finished after" in done.stdout
     assert not {b"\r", b"\x1b"} & {bytes([byte]) for byte in done.stdout + done.stderr}
     with subprocess.Popen(
         [sys.executable, "-m", "saccade", "mechanisms", "dot", "--tokens", "300", "--json"],
@@ -339,7 +339,7 @@ def test_stopped_by_a_signal_from_outside(here):
             if line.startswith("step"):
                 running.send_signal(signal.SIGTERM)
                 break
-        assert "and saved" in running.stdout.read()
+        assert "checkpoint saved" in running.stdout.read()
         assert running.wait() == 143
 
 

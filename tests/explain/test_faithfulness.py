@@ -224,7 +224,7 @@ def test_the_command_weighs_heads_and_holds_maps_against_the_answer(planted, tmp
     assert main(["look", run, "w1 good w2 w3", "--faithfulness"]) == 0
     assert "evidence" in capsys.readouterr().out
     assert main(["look", run, "a text", "--ablate"]) == 2
-    assert "--ablate judges heads by many examples" in capsys.readouterr().err
+    assert "--ablate evaluates heads on a dataset" in capsys.readouterr().err
     assert saccade.look(run, "w1 good").answer.startswith("yes")
 
 

@@ -136,8 +136,8 @@ def test_rows_are_chosen_by_the_command_and_what_makes_no_sense_is_said(run, cap
     for wrong, said in (
         ([ONE, "--query", "99"], "Row 99 does not exist; the maps have"),
         ([ONE, "--query", "-1"], "Row -1 does not exist"),
-        ([ONE, "--architecture"], "about the model alone"),
-        ([ONE, OTHER, "--compare-word", "bank", "--safetensors", "x"], "--safetensors keeps maps"),
+        ([ONE, "--architecture"], "plots the model alone"),
+        ([ONE, OTHER, "--compare-word", "bank", "--safetensors", "x"], "--safetensors stores attention maps"),
     ):
         assert main(["look", run, *wrong]) != 0
         assert said in capsys.readouterr().err

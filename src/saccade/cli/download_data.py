@@ -110,7 +110,7 @@ def _check_digest(path: Path, file: DatasetFile) -> None:
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != file.sha256:
-        problem = f"has SHA-256 {digest}; expected {file.sha256}"
+        problem = f"its SHA-256 is {digest}, not {file.sha256}"
         raise DataError(problem, file=path, hint="it is not the published file; download it again")
 
 

@@ -69,8 +69,8 @@ def describe_memory_error(name: str, error: BaseException) -> str:
     """An out-of-memory message: the size of the failed allocation, the memory used and available, and what to do."""
     allocation = re.search(r"tried to allocate ([0-9]+) bytes", str(error))
     problem = f"cannot allocate {int(allocation[1]) / 1e9:,.1f} GB" if allocation else str(error).strip().rstrip(".")
-    counts = {"this process uses": resident_memory(), "available:": available_memory()}
-    known = [f"{label} {count / 1e9:,.1f} GB" for label, count in counts.items() if count is not None]
+    counts = {"this process uses {:,.1f} GB": resident_memory(), "{:,.1f} GB are available": available_memory()}
+    known = [text.format(count / 1e9) for text, count in counts.items() if count is not None]
     sizes = "; ".join([*([problem] if problem else []), *known])
     return f"not enough memory{': ' if sizes else ''}{sizes}. {TRAIN_MEMORY_HINT if name == 'train' else MEMORY_HINT}"
 

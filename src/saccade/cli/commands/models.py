@@ -31,7 +31,8 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
     if name is None:
         lines = [{"name": f.name, "description": f.description, "weights": describe_weights(f)} for f in FAMILIES]
         width = max(len(line["name"]) for line in lines) + 2
-        table = [f"{x['name']:{width}}{x['weights']:20}{x['description']}" for x in lines]
+        header = {"name": "family", "weights": "published weights", "description": "description"}
+        table = [f"{x['name']:{width}}{x['weights']:20}{x['description']}" for x in [header, *lines]]
         table += ["", "saccade models NAME prints the architecture of one."]
         print(encoder.dumps(lines, indent=2) if json else "\n".join(table))
         return 0
@@ -61,7 +62,7 @@ def describe_weights(family: "Family") -> str:
     """Whether published weights of a family can be imported and exported."""
     if family.weight_map is not None:
         return "import and export"
-    return "import" if family.import_only else "from scratch"
+    return "import" if family.import_only else "none"
 
 
 def describe_modules(model) -> list[str]:

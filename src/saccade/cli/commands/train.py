@@ -113,21 +113,21 @@ def _prepare_and_train(args: TrainFlags, dotted: list[str]) -> int:
 
 
 def _run_training(
-    ready: "PreparedRun", out: Path, request: flags.TrainRequest, *, as_json: bool, started_at: float
+    prepared: "PreparedRun", out: Path, request: flags.TrainRequest, *, as_json: bool, started_at: float
 ) -> int:
     from saccade.cli.train_progress import TrainProgress
     from saccade.recipes import promise
     from saccade.training.run import RunResult, run_training
 
     if exit_report.get_rank():  # only rank 0 prints and writes
-        return _exit_code([event for event in run_training(ready, out) if isinstance(event, RunResult)][-1])
+        return _exit_code([event for event in run_training(prepared, out) if isinstance(event, RunResult)][-1])
     earlier_minutes = promise.read_elapsed_minutes(out) if request.recipe.promise else 0.0
     minutes = lambda: earlier_minutes + (time.monotonic() - started_at) / 60
     result: RunResult | None = None
     verdict: PromiseResult | None = None
     with (
         TrainProgress(out, sys.stderr if as_json else sys.stdout) as progress,
-        closing(run_training(ready, out)) as events,
+        closing(run_training(prepared, out)) as events,
     ):
         for event in events:
             progress.show(event)
