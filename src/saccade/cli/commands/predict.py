@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 ALIGN_HELP = "Word alignment: print a tab and source-target pairs (0-0 1-2) after each translation."
 GOLD_ALIGNMENTS_HELP = "Gold alignments (source, target, alignment), to choose the head that aligns for --align."
+SAMPLE_INPUTS = {  # command -> the input of the example in its help
+    "label": '"What a lovely film."',
+    "grade": '"What a lovely film."',
+    "tag": '"Ada Lovelace lived in London."',
+    "translate": '"3 mai 2019"',
+    "summarize": "< report.txt",
+    "caption": "photo.jpg",
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +62,12 @@ def main(
 
     saccade predict runs/reviews --data new.tsv --json > predictions.jsonl
 
-    echo "3 mai 2019" | saccade translate runs/dates
+    echo "A dull plot." | saccade predict runs/reviews
 
     Args:
         run: A run, or a model directory.
-        text: Input texts. Default: one per line from standard input, or those of --data.
-        data: Data files with texts, in any format that training reads.
+        text: Input texts, or image files for a vision model. Default: one per line from standard input, or those of --data.
+        data: Data files with inputs, in any format that training reads.
         columns: Columns of the data by role: text=review. Default: the columns that training used.
         json: Print one JSON object per line.
         few_shot_flags: Few-shot prompting of a language model that was not trained for the task.
@@ -118,8 +126,22 @@ def call(verb: str, argv: Sequence[str]) -> int:
         return print_generated_texts(verb, run, inputs, as_json=json, decoding=decoding, engine=engine)
 
     command = translate if verb == "translate" else generate_texts if _generates_text(verb) else predict_task
-    command.__doc__ = (main.__doc__ or "").replace("saccade predict runs/reviews", f"saccade {verb} RUN")
+    command.__doc__ = _make_docstring(verb)
     return tyro.cli(command, prog=f"saccade {verb}", args=list(argv))
+
+
+def _make_docstring(verb: str) -> str:
+    """The docstring of a command, from which tyro prints its help: description, examples, and the arguments of `main`."""
+    from saccade.cli import COMMANDS
+
+    description = COMMANDS.get(verb, "predictions of a trained model, one line per input")
+    return f"""{description[0].upper()}{description[1:]}.
+
+    saccade {verb} RUN {SAMPLE_INPUTS.get(verb, "TEXT")}
+
+    saccade {verb} RUN --data new.tsv --json > predictions.jsonl
+
+    Args:{(main.__doc__ or "").partition("Args:")[2]}"""
 
 
 def _generates_text(verb: str) -> bool:
