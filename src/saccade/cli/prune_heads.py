@@ -39,7 +39,9 @@ def write_pruned_model(run: str, head_names: Sequence[str], out: str, *, as_json
     print(f"removed    {', '.join(map(str, heads))}")
     for quantity, (before, after) in sizes.items():
         print(f"{quantity:<10} {before:,} to {after:,} ({after / before - 1:+.1%})")
-    print(f"written    {out}; saccade evaluate {out} measures the loss, saccade train TASK --model {out} fine-tunes it")
+    print(
+        f"written    {out}; saccade evaluate {out} measures its score, saccade train TASK --model {out} fine-tunes it"
+    )
     return 0
 
 

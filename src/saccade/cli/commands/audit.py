@@ -123,6 +123,7 @@ def _make_subject(run: str, inputs: AuditInputs) -> "tuple[Task, AuditSubject, F
     from saccade.audit.suite import AuditSubject
     from saccade.cli.audit_compare import read_bad_words
     from saccade.cli.audit_data import load_audit_data
+    from saccade.cli.inputs import suggest_near_runs
     from saccade.tasks.registry import TASKS
     from saccade.tasks.runs.run import Run, open_run
 
@@ -131,7 +132,8 @@ def _make_subject(run: str, inputs: AuditInputs) -> "tuple[Task, AuditSubject, F
     if kind is not None and not Path(run).exists():
         opened, task, model, digest = Run(run), kind(), None, ""
     else:
-        opened, digest = open_run(run), hash_weights(find_model_directory(run)[1])
+        with suggest_near_runs(run):
+            opened, digest = open_run(run), hash_weights(find_model_directory(run)[1])
         task, model = opened.task, opened.model
     data = load_audit_data(opened, task, inputs)
     fingerprint = Fingerprint("") if data is None else data.fingerprint
@@ -168,6 +170,8 @@ def _select_suites(
     if subject.bad_words and not (suite_names and all(suite.generates_text for suite in suites)):
         raise UsageError("--bad-words is for suites of generated text only; name them, such as --suite regard.")
     if subject.model is None:
+        if subject.splits is None:
+            raise UsageError(f"{run} is a task; name the data to audit with --data, or name a run.")
         return [suite for suite in suites if suite.name == "data"], {}
     missing = {}
     for suite in suites:

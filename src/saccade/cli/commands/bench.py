@@ -115,14 +115,14 @@ def report_progress(runs: Iterable["BenchRun"], total: int, rounds: int) -> Iter
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     if not sys.stderr.isatty():
-        print(f"{total} cases, each in its own process ({rounds} rounds of {total // rounds})", file=sys.stderr)
+        print(f"{total} cases, {total // rounds} per round, each in its own process", file=sys.stderr)
         for i, run in enumerate(runs, 1):
             print(f"{i}/{total} {format_run(run)}", file=sys.stderr, flush=True)
             yield run
         return
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"{total} cases in {rounds} rounds", total=total)
+        task = progress.add_task(f"{total} cases, {total // rounds} per round", total=total)
         for run in runs:
             progress.update(task, advance=1, description=format_run(run))
             yield run

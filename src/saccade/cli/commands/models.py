@@ -54,7 +54,7 @@ def main(name: Name = None, *, json: tyro.conf.FlagCreatePairsOff[bool] = False)
     print(f"{family.name}: {family.description}\n")
     print("  " + "  ".join(f"{f.name}={getattr(config, f.name)}" for f in fields(config)) + "\n")
     print("\n".join(f"  {line}" for line in describe_modules(model)))
-    print(f"\n  {count:,} parameters; heads: {', '.join(family.heads) or 'part of the model'}")
+    print(f"\n  {count:,} parameters; heads: {', '.join(family.heads) or 'built in'}")
     return 0
 
 

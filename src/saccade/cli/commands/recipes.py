@@ -40,6 +40,8 @@ def _print_recipes(args: list[str]) -> int:
         print(format_recipe_table(known, measured))
         print("\nsaccade recipes show NAME prints one, saccade train NAME trains it.")
         return 0
+    if args == ["show"]:
+        raise UsageError("Name the recipe: saccade recipes show NAME; saccade recipes lists all of them.")
     name = args[-1]
     if name not in known:
         raise UsageError(f"There is no recipe {name!r}; {suggest(name, list(known))}")

@@ -43,6 +43,7 @@ def serve_models(
     run_names: tuple[str, ...], port: int, runs: Path | None, *, open_browser: bool, query: dict[str, str] | None = None
 ) -> int:
     """Load the models and serve the viewer until Ctrl-C."""
+    from saccade.cli.inputs import suggest_near_runs
     from saccade.errors import UsageError
     from saccade.serving.app import make_app
     from saccade.serving.runs import RunFolder
@@ -54,7 +55,8 @@ def serve_models(
     sessions: dict[str, ModelSession] = {}
     for name in run_names:
         print(f"saccade serve: loading {name}", file=sys.stderr)
-        session = ModelSession(name)
+        with suggest_near_runs(name):
+            session = ModelSession(name)
         sessions[session.name if session.name not in sessions else name] = session
         if (reason := session.describe()["unavailable_reason"]) is not None:
             print(f"saccade serve: {name} is not available under Look: {reason}", file=sys.stderr)
