@@ -164,8 +164,9 @@ def make_request(command: str, flags: BaseTrainFlags, dotted: list[str], *, comp
     elif "model" in defaults:
         _find_or_usage_error(lambda: check_fields(replace(defaults["model"], **tables["model"]), "--model."))
     _find_or_usage_error(lambda: check_setting_values(type(defaults["task"]), tables["task"], "--task"))
-    settings = [tables[name] for name in ("model", "task", "train")]
-    job = Job(recipe.task, data, model, columns, flags.on_bad_record, *settings, flags.max_bad_fraction)
+    fields_by_table = {f"{name}_fields": table for name, table in tables.items()}
+    on_bad, max_bad = flags.on_bad_record, flags.max_bad_fraction
+    job = Job(recipe.task, data, model, columns, on_bad, max_bad_fraction=max_bad, **fields_by_table)
     return TrainRequest(job, recipe, overrides)
 
 
