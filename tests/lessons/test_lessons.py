@@ -734,7 +734,7 @@ def test_the_demo_trains_to_a_score(reached, minutes, epochs, last, tmp_path, mo
     assert asked == epochs
     out = capsys.readouterr().out
     assert last in out
-    assert ("undertrained" in out.split("in their place")[1]) == (last != "Next")
+    assert ("undertrained" in out.split("by the length of the sequence")[1]) == (last != "Next")
 
 
 def test_the_demo_says_which_dates_are_wrong():

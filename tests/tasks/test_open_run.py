@@ -130,7 +130,7 @@ def test_a_model_alone_has_no_data_and_an_encoder_no_task(tmp_path):
     assert (found.settings, found.result, found.scores, found.data, found.find_task()) == ({}, {}, {}, None, None)
     with pytest.raises(ModelError, match="no head that answers"):
         open_run(tmp_path / "encoder")
-    with pytest.raises(UsageError, match=r"no held-out data for the suite .*, as this is not a run"):
+    with pytest.raises(UsageError, match="is no run, so it has no held-out data"):
         _ = found.held_out
 
 

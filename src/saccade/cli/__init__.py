@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the pipe was closed, for example by `| head`; discard the rest of the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a directory that cannot be written, a full disk
+    except OSError as error:  # such as a read-only directory or a full disk
         print(f"saccade {name}: {error}", file=sys.stderr)
         return 5
 

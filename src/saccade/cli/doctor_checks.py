@@ -118,7 +118,7 @@ def measure_memory_speed(name: str) -> CheckResult:
 
     size = 2**26
     source, target = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
-    speed = 2 * size * _measure_calls_per_second(lambda: target.copy_(source)) / 1e9  # read and written
+    speed = 2 * size * _measure_calls_per_second(lambda: target.copy_(source)) / 1e9  # each byte is read and written
     return CheckResult(name, f"{speed:,.1f} GB/s", *_rate_speed(speed < 1))
 
 
@@ -180,7 +180,7 @@ def _build_small_model() -> "nn.Module":
 
 
 def _run_forward_backward(model: "nn.Module", tokens: "Tensor") -> "list[Tensor]":
-    """The outputs, and the gradients of their squares."""
+    """The outputs of a model, and the gradients of the sum of their squares."""
     import torch
 
     from saccade.data import Batch, Text

@@ -40,7 +40,7 @@ class SettingHelp:
 
 
 def print_train_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> int:
-    """Print the help of a call that trains: the main settings, then those of the command, the model, the task and training."""
+    """Print the help of a training command: the main settings, then those of the command, the model, the task and training."""
     notes = []
     try:
         request, settings = _resolve_call(command, flags, dotted)

@@ -111,10 +111,6 @@ def main(
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
-        if not text and (selection, extras, outputs) == (LookSelection(), LookExtras(), LookOutputs()):
-            from saccade.cli.commands.serve import serve_models
-
-            return serve_models((run,), 0, None, open_browser=True)
         _check_flags(text, selection, extras, outputs)
         if extras.prune:
             from saccade.cli.prune_heads import write_pruned_model
@@ -134,8 +130,11 @@ def main(
         return _look_at_text(run, text, selection, extras, outputs)
 
     def work_with_suggestions() -> int:
+        from saccade.cli.commands.serve import serve_models
         from saccade.cli.inputs import suggest_near_runs
 
+        if not text and (selection, extras, outputs) == (LookSelection(), LookExtras(), LookOutputs()):
+            return serve_models((run,), 0, None, open_browser=True)
         with suggest_near_runs(run):
             return work()
 
