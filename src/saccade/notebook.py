@@ -1,6 +1,6 @@
-"""HTML for the `_repr_html_` of notebook cells: tables, preformatted text and heat maps, as reports have them.
+"""HTML for the `_repr_html_` of notebook cells: tables, preformatted text and heat maps, in the style of reports.
 
-Every package may import this module; the templates and drawings of `saccade.render` are loaded when a cell is displayed.
+Every package may import this module; the templates and plots of `saccade.render` are imported when a cell is displayed.
 """
 
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> str:
-    """A table whose cells are text.
+    """A table as HTML; its cells are escaped as text.
 
     >>> "<bdi>&lt;b&gt;</bdi>" in html_table(["a"], [["<b>"]])
     True
@@ -21,7 +21,7 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, capt
 
 
 def html_text(text: str) -> str:
-    """Preformatted text."""
+    """Preformatted text as HTML."""
     from saccade.render.page import CodeBlock, render_notebook_cell
 
     return render_notebook_cell([CodeBlock(text)])

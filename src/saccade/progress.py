@@ -1,4 +1,4 @@
-"""A progress bar for whoever waits longer than two seconds, on a terminal or in a notebook; elsewhere nothing is shown."""
+"""Progress bar of operations that take longer than two seconds, on a terminal or in a notebook; elsewhere nothing is shown."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ProgressBar(ExitStack):
-    """A context manager; `update(done, total)` moves the bar, and total is None where the number is not known."""
+    """A context manager; `update(done, total)` advances the bar, and a total of None is unknown."""
 
     def __init__(self, stream: TextIO | None = None, *, enabled: bool = True):
         super().__init__()
@@ -43,7 +43,7 @@ class ProgressBar(ExitStack):
 
 
 def track(items: Iterable[T], enabled: bool = True, total: int | None = None) -> Iterator[T]:
-    """The items, with a progress bar while they are made.
+    """Yield the items, with a progress bar.
 
     >>> list(track(range(3)))
     [0, 1, 2]

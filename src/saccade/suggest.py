@@ -1,4 +1,4 @@
-"""Did you mean: the nearest of the known names, for error messages about a name that is unknown or misspelt.
+"""Did-you-mean suggestions: the nearest known name, for error messages about an unknown or misspelt name.
 
 This module imports nothing from the rest of saccade, so that every package can use it.
 """
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 
 def suggest(name: str, choices: Sequence[str]) -> str:
-    """The second half of an error message: the nearest known name, if one is near, and all known names.
+    """The second half of an error message: the nearest known name, if there is one, and all known names.
 
     >>> suggest("bigbrid", ["dot", "bigbird"])
     "did you mean 'bigbird'? Known are dot, bigbird."

@@ -1,4 +1,4 @@
-"""Facts about this machine: CPU name and core count, available and resident memory; and freeing the heap.
+"""System information: CPU name and core count, available and resident memory; and freeing the heap.
 
 This module imports nothing from the rest of saccade, so that every package can use it.
 """
@@ -27,10 +27,7 @@ def trim_heap() -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that a new process can allocate: the free memory of the machine, or the limit of this container if that is less.
-
-    None if unknown.
-    """
+    """Available memory in bytes: the free memory of the machine or the limit of this container, if lower; None if unknown."""
     candidates = [int(x.split()[1]) * 1024 for x in read_lines("/proc/meminfo") if x.startswith("MemAvailable:")]
     if not candidates:
         with suppress(AttributeError, ValueError, OSError):
@@ -47,7 +44,7 @@ def resident_memory() -> int | None:
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a system file such as /proc/meminfo; an empty list if it does not exist."""
+    """The lines of a system file such as /proc/meminfo; an empty list if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -55,7 +52,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def describe_machine() -> dict[str, object]:
-    """The processor, memory, operating system and versions that a measurement was made with, and the date."""
+    """The processor, memory, operating system and versions, and the date, to record with a measurement."""
     return {
         "cpu": parse_cpu_name(read_lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -70,7 +67,7 @@ def describe_machine() -> dict[str, object]:
 
 
 def parse_cpu_name(cpuinfo_lines: Sequence[str]) -> str:
-    """The model name of the first processor and its widest vector instructions, on which its speed depends as well.
+    """The model name of the first processor and its widest vector instructions, which also determine its speed.
 
     >>> parse_cpu_name(["model name\t: A Processor", "flags\t\t: fpu avx avx2 avx512f"])
     'A Processor, AVX-512'
@@ -80,5 +77,5 @@ def parse_cpu_name(cpuinfo_lines: Sequence[str]) -> str:
     pairs = [line.partition(":") for line in cpuinfo_lines]
     facts = {key.strip(): value.strip() for key, _, value in reversed(pairs)}
     flags = facts.get("flags", "").split()
-    wide = next((f", {name}" for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
-    return facts["model name"] + wide if "model name" in facts else ""
+    vector = next((f", {name}" for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
+    return facts["model name"] + vector if "model name" in facts else ""

@@ -185,17 +185,17 @@ def test_the_table_is_printed_with_its_warning_and_takes_a_file(runs, capsys):
 def test_what_cannot_be_compared_or_forbidden_is_refused(runs, tmp_path, capsys):
     run = str(runs / "counterfactual")
     assert main(["audit", run, "--compare-to", str(tmp_path)]) == 4
-    assert "needs a run that was audited" in capsys.readouterr().err
+    assert "needs an audited run" in capsys.readouterr().err
     assert main(["audit", "label", "--data", str(runs / "skewed.tsv"), "--compare-to", str(runs / "none")]) == 2
     assert "compares two models" in capsys.readouterr().err
     words = tmp_path / "words.txt"
     words.write_text("\n \n")
     assert main(["audit", run, "--suite", "counterfactual", "--bad-words", str(words)]) == 3
-    assert "no words in it" in capsys.readouterr().err
+    assert "contains no words" in capsys.readouterr().err
     words.write_text("thief\n")
     for more in ([], ["--suite", "counterfactual"]):
         assert main(["audit", run, *more, "--bad-words", str(words)]) == 2
-        assert "read what a model writes" in capsys.readouterr().err
+        assert "for suites of generated text" in capsys.readouterr().err
 
 
 # --- bad words

@@ -236,7 +236,7 @@ def test_a_run_trained_on_the_builtin_examples_can_replace_the_classifier(tmp_pa
     assert "given with --regard-classifier" in out
     assert f"Regard classifier: judge, whose weights are {hash_weights(tmp_path / 'judge' / 'model')[:12]}." in out
     assert main(["audit", writer, "--suite", "stereotypes", "--regard-classifier", run]) == 2
-    assert "--regard-classifier is for the suite regard" in capsys.readouterr().err
+    assert "--regard-classifier needs the suite regard" in capsys.readouterr().err
     with pytest.raises(
         ValueError, match=r"needs the labels negative, neutral, positive; got cat, dog\. .*saccade data get regard"
     ):

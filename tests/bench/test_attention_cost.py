@@ -254,8 +254,8 @@ def test_command_writes_table_json_and_plot(made_up, tmp_path, capsys):
     assert call(*args, "--out", str(tmp_path)) == 0
     out, err = capsys.readouterr()
     assert "2.00 ± 0.00" in out
-    assert "keys that matter most" in out
-    assert max(len(text) for text in out.splitlines() if not text.startswith("Written")) <= 120
+    assert "keys with the highest weights" in out
+    assert max(len(text) for text in out.splitlines() if not text.startswith("written")) <= 120
     assert err.splitlines()[0].startswith("12 cases")
     assert not {"\r", "\x1b"} & set(out + err)
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))

@@ -47,7 +47,7 @@ def test_too_little_memory_is_said_and_parts_help(tmp_path):
     full = train(tmp_path, "--train.max-steps", "1", limit=ROOM)
     assert full.returncode == 5, full.stderr
     assert "not enough memory" in full.stderr
-    assert "train.micro_batches" in full.stderr
+    assert "--train.micro-batches" in full.stderr
     assert "Traceback" not in full.stderr
     some = train(tmp_path, "--train.max-steps", "1", "--train.micro-batches", "24", limit=ROOM)
     assert some.returncode == 0, some.stderr

@@ -109,11 +109,11 @@ def launch(where: Path, rank: int, what: str, out: str, *, epochs: int = 4, **mo
 def test_a_killed_process_is_started_again(tmp_path):
     code, said, _ = launch(tmp_path, 1, "kill", "wild")
     assert code == 0, said
-    assert "a process was lost; started again (1 of at most 3 times)" in said
+    assert "a process was lost; restarted (1 of at most 3 times)" in said
     assert "resuming at step 10" in said
     code, said, _ = launch(tmp_path, 1, "nothing", "calm")
     assert code == 0, said
-    assert "started again" not in said
+    assert "restarted" not in said
     assert not differences(tmp_path / "calm", tmp_path / "wild")
 
 
@@ -129,7 +129,7 @@ def test_an_error_of_one_process_ends_all_and_is_said_last(tmp_path, rank, what,
     assert found == code, said
     assert re.match(last, said.splitlines()[-1]), said
     assert "Traceback" not in said
-    assert "started again" not in said
+    assert "restarted" not in said
     assert 0 < seconds < 300  # nobody waits until the other has been silent for too long
 
 
@@ -146,7 +146,7 @@ def test_a_process_that_hangs_is_named(tmp_path):
     for rank in (1, 0):
         code, said, seconds = launch(tmp_path, rank, "hang", f"out{rank}", SACCADE_HEARTBEAT_TIMEOUT="5")
         assert code == 0, said  # the hanging one is killed, and all are started again
-        assert "started again (1 of at most 3 times)" in said
+        assert "restarted (1 of at most 3 times)" in said
         assert seconds < 120
         assert f"rank {rank} did not answer for 5 seconds" in said
 
@@ -156,7 +156,7 @@ def test_a_process_that_hangs_is_named(tmp_path):
 def test_a_process_that_goes_round_in_circles_is_named(tmp_path, rank):
     code, said, seconds = launch(tmp_path, rank, "loop", "out", SACCADE_HEARTBEAT_TIMEOUT="5")
     assert code == 0, said  # it is killed, and all are started again
-    assert "started again (1 of at most 3 times)" in said
+    assert "restarted (1 of at most 3 times)" in said
     assert f"rank {rank} is running but makes no progress; others waited 5 seconds for it" in said
     assert seconds < 120
 
@@ -166,7 +166,7 @@ def test_long_work_of_the_first_alone_is_no_hanging(tmp_path):
     code, said, _ = launch(tmp_path, 0, "slow", "out", SACCADE_HEARTBEAT_TIMEOUT="3")
     assert code == 0, said
     assert "aborted" not in said
-    assert "started again" not in said
+    assert "restarted" not in said
 
 
 @pytest.mark.nightly
@@ -184,7 +184,7 @@ def test_a_signal_saves_and_stops_all(tmp_path, number):
                 break
         said = child.stdout.read()
         assert child.wait(timeout=300) == 128 + number, said
-        assert "and saved; the same command goes on from there." in said
+        assert "checkpoint saved; run the same command to resume" in said
     assert list((tmp_path / "out" / "checkpoints").glob("step-*"))
 
 
@@ -203,15 +203,15 @@ def test_several_processes_in_the_background_do_not_hear_ctrl_c(tmp_path):
             os.killpg(child.pid, number)
         said = child.stdout.read()
         assert child.wait(timeout=300) == 143, said
-        assert "and saved; the same command goes on from there." in said
+        assert "checkpoint saved; run the same command to resume" in said
 
 
 @pytest.mark.nightly
 def test_a_signal_to_one_process_stops_all(tmp_path):
     code, said, _ = launch(tmp_path, 1, "term", "out", epochs=400)
     assert code == 143, said
-    assert "stopped after step 1" in said
-    assert "started again" not in said
+    assert "interrupted at step 1" in said
+    assert "restarted" not in said
 
 
 @pytest.mark.nightly

@@ -86,7 +86,7 @@ def test_each_signal_saves_and_stops_and_the_same_command_goes_on(home):
         child.send_signal(number)
         said = child.communicate(timeout=PATIENCE)[0]
         assert child.returncode == code, said
-        assert "and saved; the same command goes on from there." in said
+        assert "checkpoint saved; run the same command to resume" in said
         assert "Traceback" not in said
         before = lines(home / "wild" / "metrics.jsonl")
         newest = max(int(path.name[-8:]) for path in (home / "wild" / "checkpoints").glob("step-*"))
@@ -123,7 +123,7 @@ def test_a_background_job_does_not_hear_ctrl_c_and_stops_when_it_is_told_to(home
         child.send_signal(number)
     said = child.communicate(timeout=PATIENCE)[0]
     assert child.returncode == 143, said
-    assert "and saved; the same command goes on from there." in said
+    assert "checkpoint saved; run the same command to resume" in said
 
 
 def raised_in(what: Callable[..., object], at: int) -> Callable[..., object]:

@@ -551,11 +551,11 @@ def test_the_command(capsys):
         (["checked_modle:Mean"], "There is no module 'checked_modle' in"),
         (["checked_model.deep:Mean"], "There is no module 'checked_model.deep' in"),
         (["checked_needs:Mean"], "Importing checked_needs raised ModuleNotFoundError at"),
-        (["checked_model:Maen"], "checked_model has no 'Maen'; the nearest it has: Mean"),
+        (["checked_model:Maen"], "checked_model has no 'Maen'; the nearest names are Mean"),
         (["checked_model:broken"], "raised RuntimeError at"),
         (["json:loads"], "Calling json:loads raised TypeError: loads() missing 1 required positional argument: 's'."),
         (["checked_model:Mean", "--tokens", "2"], "7 or more"),
-        (["checked_model:Mean", "--causal", "--no-causal"], "give one, or neither"),
+        (["checked_model:Mean", "--causal", "--no-causal"], "give one of them, or neither"),
     ],
 )
 def test_errors_of_the_command(args, words, capsys):

@@ -90,7 +90,7 @@ def call(*words):
 # the code, what causes it, and words that the user must read
 CODES = [
     (0, call("recipes"), "dates"),
-    (0, call("train", "mine.toml", *TINY, "--train.max-steps", "2"), "ended after 2 steps"),
+    (0, call("train", "mine.toml", *TINY, "--train.max-steps", "2"), "finished after 2 steps"),
     (2, call("tarin"), "did you mean 'train'?"),
     (2, call("train", "labl"), "did you mean 'label'?"),
     (2, call("train", "datse"), "did you mean 'dates'?"),
@@ -107,17 +107,21 @@ CODES = [
     (2, resized, "run is a trained model with width = 8, which cannot change to 9"),
     (2, call("models", "gtp2"), "did you mean 'gpt2'?"),
     (2, call("recipes", "show", "dattes"), "did you mean 'dates'?"),
+    (2, call("recipes", "show"), "saccade recipes show NAME"),
+    (2, call("audit", "label"), "label is a task; name the data to audit with --data"),
     (2, call("--print-completion", "fihs"), "did you mean 'fish'?"),
     (2, resume_changed, "in another directory with --out"),
     (3, call("train", "label", "--data", "bad.tsv"), "bad.tsv:2"),
     (3, call("find-lr", "label", "--data", "no.tsv"), "no.tsv"),
     (4, call("train", "label", "--data", "reviews.tsv", "--model", "empty"), "empty"),
     (4, call("evaluate", "empty"), "empty"),
+    (4, call("audit", "emtpy"), "did you mean empty?"),
+    (4, call("serve", "emtpy"), "did you mean empty?"),
     (5, lambda _: train("--out", "reviews.tsv/run"), "reviews.tsv"),
     (6, diverge, "Lower train.lr"),
-    (130, stopped_by(signal.SIGINT), "the same command goes on"),
-    (130, interrupted, "stopped"),
-    (143, stopped_by(signal.SIGTERM), "the same command goes on"),
+    (130, stopped_by(signal.SIGINT), "run the same command to resume"),
+    (130, interrupted, "saccade: interrupted."),
+    (143, stopped_by(signal.SIGTERM), "run the same command to resume"),
 ]
 
 
@@ -218,7 +222,7 @@ def test_json_is_all_that_a_program_reads(argv, here, capsys):
 def test_plain_output_has_no_control_characters_and_survives_a_reader_that_leaves(here):
     short = ["train", "mine.toml", *TINY, "--train.max-steps", "3"]
     done = subprocess.run([sys.executable, "-m", "saccade", *short], capture_output=True, check=True)
-    assert b"ended after" in done.stdout
+    assert b"finished after" in done.stdout
     assert not {b"\r", b"\x1b"} & {bytes([byte]) for byte in done.stdout + done.stderr}
     with subprocess.Popen(
         [sys.executable, "-m", "saccade", "mechanisms", "dot", "--tokens", "300", "--json"],
@@ -339,7 +343,7 @@ def test_stopped_by_a_signal_from_outside(here):
             if line.startswith("step"):
                 running.send_signal(signal.SIGTERM)
                 break
-        assert "and saved" in running.stdout.read()
+        assert "checkpoint saved" in running.stdout.read()
         assert running.wait() == 143
 
 

@@ -257,7 +257,7 @@ def test_a_run_that_is_not_there_is_said_with_the_nearest_before_the_hub(ask, wo
     assert said.index("no such directory") < said.index("hub")
     code, _, said = ask("evaluate", "./runs/nothing/like/it", "--data", "reviews.csv")
     assert code == 4
-    assert "there is no such directory, nor is there runs/nothing/like" in said
+    assert "there is no such directory, and no runs/nothing/like either" in said
     assert "hub" not in said  # it could be no name there
     code, _, said = ask("label", "somebody/model", "x")
     assert code == 4
@@ -269,7 +269,7 @@ def test_a_run_of_another_task_is_named_with_what_it_is_for(ask):
     code, _, said = ask("answer", "runs/notes", "--context", "Ann has boats", "Who?")
     assert code == 4
     for words in (
-        "made for another task, language",
+        "trained for the task language",
         "saccade generate runs/notes",
         "saccade answer needs",
         "train span",
@@ -277,7 +277,7 @@ def test_a_run_of_another_task_is_named_with_what_it_is_for(ask):
         assert words in said
     code, _, said = ask("tag", "runs/reviews", "x")
     assert code == 4
-    for words in ("another task, label", "saccade label runs/reviews", "saccade train tag"):
+    for words in ("trained for the task label", "saccade label runs/reviews", "saccade train tag"):
         assert words in said
 
 

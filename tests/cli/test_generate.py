@@ -139,7 +139,7 @@ def test_the_prompt_stays_and_the_length_gives_way(say):
     assert len(shown["logprobs"]) == PLACES - len(prompt)
     assert shown["text"] == json.loads(say("generate", "gpt2", prompt, "--max-new-tokens", "24", *greedy)[1])["text"]
     code, out, err = say("generate", "gpt2", prompt * 3, "--max-new-tokens", "20", *greedy)
-    assert "1 beginning fills the 64 tokens that the model reads; only the end was read." in err
+    assert "1 prompt was truncated at the start; the context length of the model is 64 tokens." in err
     assert len(json.loads(out)["logprobs"]) == 20
     ended = json.loads(say("generate", "gpt2", (prompt * 3)[-44:], "--max-new-tokens", "20", *greedy)[1])
     assert json.loads(out)["logprobs"] == pytest.approx(ended["logprobs"], abs=1e-5)
@@ -199,9 +199,9 @@ def test_a_pipe_is_answered_before_it_ends(say, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--check --beams 2", "--check is about texts that are drawn one by one"),
-        ("--count 3 --mbr-samples 4", "--count is about texts that are drawn one by one"),
-        ("--count 3 --temperature 1 --n-best 2", "--count is about texts that are drawn one by one"),
+        ("--check --beams 2", "--check samples texts one by one"),
+        ("--count 3 --mbr-samples 4", "--count samples texts one by one"),
+        ("--count 3 --temperature 1 --n-best 2", "--count samples texts one by one"),
         ("--top-p 2", "--top-p: a probability above 0"),
         ("--temperature -1", "--temperature: 0 or more"),
         ("--contrastive-alpha 2", "--contrastive-alpha: a number from 0 to 1"),

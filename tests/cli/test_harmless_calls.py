@@ -62,9 +62,9 @@ USAGE = {
     "evaluate model --data": "--data needs a value",
     "predict model --data": "--data needs a value",
     "look model text --layer --json": "--layer needs a value",
-    "serve --port 99999": "99999 is no port",
-    "serve --port -1": "-1 is no port",
-    "serve nothing --port 65536": "65536 is no port",
+    "serve --port 99999": "--port is 99999; it must be from 1 to 65,535",
+    "serve --port -1": "--port is -1; it must be from 1 to 65,535",
+    "serve nothing --port 65536": "--port is 65536; it must be from 1 to 65,535",
 }
 
 
@@ -89,7 +89,7 @@ def test_a_directory_in_place_of_a_file_is_refused(model: str, capsys: pytest.Ca
 @pytest.mark.parametrize(("flag", "name"), [("--png", "look.txt"), ("--png", "look"), ("--html", "look.png")])
 def test_a_file_of_another_kind_is_refused(model: str, capsys: pytest.CaptureFixture[str], flag: str, name: str):
     assert main(["look", model, "the bank", flag, name]) == 2
-    assert "has to end in" in capsys.readouterr().err
+    assert "the file name must end in" in capsys.readouterr().err
 
 
 def is_harmless(text: str) -> bool:
@@ -196,22 +196,22 @@ def test_a_model_that_does_not_fit_in_memory_says_how_much_it_needs(
     with pytest.raises(MemoryError, match=f"need {needed:.1f} GB of memory, and 0.0 GB are free"):
         load(model)
     assert main(["predict", model, "x"]) == 5
-    assert "there is not enough memory: model: the weights need" in capsys.readouterr().err
+    assert ": not enough memory: model: the weights need" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (MemoryError(), ("not enough memory: this process holds", "free are")),
-        (MemoryError("Unable to allocate 3.7 GiB for an array"), ("Unable to allocate 3.7 GiB", "free are")),
+        (MemoryError(), ("not enough memory: this process uses", "are available")),
+        (MemoryError("Unable to allocate 3.7 GiB for an array"), ("Unable to allocate 3.7 GiB", "are available")),
         (
             RuntimeError("can't allocate memory: you tried to allocate 4300000000 bytes."),
-            ("4.3 GB were asked for", "holds"),
+            ("cannot allocate 4.3 GB", "this process uses"),
         ),
     ],
 )
 def test_a_lack_of_memory_says_what_and_how_much(error: BaseException, words: tuple[str, ...]):
     said = describe_memory_error("predict", error)
     assert all(word in said for word in words), said
-    assert "train.micro_batches" not in said
-    assert "train.micro_batches" in describe_memory_error("train", error)
+    assert "--train.micro-batches" not in said
+    assert "--train.micro-batches" in describe_memory_error("train", error)

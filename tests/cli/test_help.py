@@ -140,7 +140,7 @@ USUAL_NAMES = {  # a flag of another tool, and what is said to it
     "--bf16": "--train.precision bfloat16",
     "--fp16": "--train.precision bfloat16",
     "--output-dir": "--out",
-    "--num-workers": "no data loader workers",
+    "--num-workers": "without data loader workers",
     "--warmup-steps": "--train.warmup",
     "--max-length": "--task.max-tokens",
     "--max_seq_length": "--task.max-tokens",

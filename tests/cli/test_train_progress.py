@@ -30,9 +30,9 @@ def test_elsewhere_than_on_a_terminal_there_are_plain_lines_and_not_one_for_each
         progress.show(RunResult("all epochs are done", 3, {}))
     said = stream.getvalue()
     assert said.splitlines() == [
-        "step      1  epoch 1  loss  2.5000  rate 1.0e-03  700 tokens/s",
+        "step      1  epoch 1  loss  2.5000  lr 1.0e-03  700 tokens/s",
         "[bold]as it is",
-        "ended after 3 steps by all epochs are done",
+        "finished after 3 steps (all epochs are done)",
         "written    runs/x/model, runs/x/report.html",
     ]
 

@@ -163,7 +163,7 @@ def test_every_command_knows_a_task_and_a_family_of_one_line_each(registered, tm
         assert code == 0, (command, found.err)
         return found.out
 
-    assert "read for the task: urgency" in said("data", "check", str(file))
+    assert "task: urgency (inferred)" in said("data", "check", str(file))
     assert "--model.width" in said("train", "urgency", "--help")
     assert "new tiny model with " in said("train", "triage", "--data", str(file), "--out", out)
     assert said("triage", out, "the pump leaks number 3").strip() in ("yes", "no")

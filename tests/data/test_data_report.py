@@ -108,7 +108,7 @@ def test_the_task_is_guessed_and_checked(tmp_path, capsys, task):
     assert found["record_counts"]["train"] >= 1
     assert len(found["digest"]) == 64
     assert main(["data", "check", str(tmp_path / name)]) == 0
-    assert f"read for the task: {task}" in capsys.readouterr().out
+    assert f"task: {task}" in capsys.readouterr().out
 
 
 def test_named_columns_say_the_task(tmp_path):

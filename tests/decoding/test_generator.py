@@ -400,9 +400,9 @@ def test_only_who_waits_long_at_a_terminal_sees_a_bar(terminal, after, shown, mo
             ["caption", "nowhere", "--beams", "2", "--mbr-samples", "3"],
             "--beams and --mbr-samples are two decoding strategies",
         ),
-        (["generate", "nowhere", "a", "--data", "b"], "A text and --data are two ways to begin"),
-        (["generate", "nowhere", "--count", "3", "--beams", "2"], "--count 3 texts would be the same one"),
-        (["generate", "nowhere", "--count", "0"], "At least one text has to be asked for"),
+        (["generate", "nowhere", "a", "--data", "b"], "A prompt and --data are both given"),
+        (["generate", "nowhere", "--count", "3", "--beams", "2"], "All 3 texts of --count would be equal"),
+        (["generate", "nowhere", "--count", "0"], "--count is 0; it must be at least 1"),
     ],
 )
 def test_a_wrong_call_is_refused_before_a_model_is_looked_for(words, said, capsys):

@@ -225,7 +225,7 @@ def test_the_command_measures_importance_and_faithfulness(planted, tmp_path, cap
     assert main(["look", run, "w1 good w2 w3", "--faithfulness"]) == 0
     assert "evidence" in capsys.readouterr().out
     assert main(["look", run, "a text", "--ablate"]) == 2
-    assert "--ablate judges heads by many examples" in capsys.readouterr().err
+    assert "--ablate evaluates heads on a dataset" in capsys.readouterr().err
     assert saccade.look(run, "w1 good").answer.startswith("yes")
 
 

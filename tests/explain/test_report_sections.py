@@ -137,8 +137,8 @@ def test_rows_are_selected_by_the_command_and_wrong_flags_are_refused(run, capsy
     for wrong, said in (
         ([ONE, "--query", "99"], "Row 99 does not exist; the maps have"),
         ([ONE, "--query", "-1"], "Row -1 does not exist"),
-        ([ONE, "--architecture"], "about the model alone"),
-        ([ONE, OTHER, "--compare-word", "bank", "--safetensors", "x"], "--safetensors keeps maps"),
+        ([ONE, "--architecture"], "plots the model alone"),
+        ([ONE, OTHER, "--compare-word", "bank", "--safetensors", "x"], "--safetensors stores attention maps"),
     ):
         assert main(["look", run, *wrong]) != 0
         assert said in capsys.readouterr().err

@@ -190,9 +190,7 @@ def test_the_commands_find_the_best_head_on_known_alignments(translator, tmp_pat
     assert main(["look", run, "--gold-alignments", file, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"layer": 0, "head": 1, "is_shifted": True}
     assert main(["look", run, "--gold-alignments", file]) == 0
-    assert (
-        "aligned by layer 0, head 1, shifted by one step, whose alignment error rate is 0.0" in capsys.readouterr().out
-    )
+    assert "aligned by layer 0, head 1, shifted by one step; alignment error rate 0.0" in capsys.readouterr().out
     source, target, links = next(sentences(1, seed=5))
     assert main(["look", run, source, target, "--align", "--gold-alignments", file]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == links

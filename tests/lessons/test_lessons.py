@@ -714,7 +714,7 @@ def test_readers_of_rows_are_trained_by_steps_and_not_by_the_clock(tmp_path):
         ([0.99], 0.0, [4, 4], "Next"),
         ([0.18, 0.97], 0.0, [4, 8, 8], "Next"),
         ([0.18, 0.5, 0.6], 0.0, [4, 8, 16, 16], "undertrained: with attention 60%"),
-        ([0.18], 1.0, [4, 4], "give no --minutes, and they train to the end"),
+        ([0.18], 1.0, [4, 4], "leave --minutes out to train them to the target score"),
     ],
 )
 def test_the_demo_trains_to_a_score(reached, minutes, epochs, last, tmp_path, monkeypatch, capsys):
@@ -734,14 +734,14 @@ def test_the_demo_trains_to_a_score(reached, minutes, epochs, last, tmp_path, mo
     assert asked == epochs
     out = capsys.readouterr().out
     assert last in out
-    assert ("undertrained" in out.split("in their place")[1]) == (last != "Next")
+    assert ("undertrained" in out.split("by the length of the sequence")[1]) == (last != "Next")
 
 
 def test_the_demo_says_which_dates_are_wrong():
     for source in demo.DEMO_DATES:
         day = dates.parse_date(source)
         assert day is not None
-        assert demo.check_date(source, day.isoformat()) == "right"
+        assert demo.check_date(source, day.isoformat()) == "correct"
         assert demo.check_date(source, "2024-01-29") == f"wrong: {day.isoformat()}"
 
 

@@ -388,21 +388,21 @@ def test_import_tells_files_apart_and_keeps_the_tokenizer(tmp_path, pieces, caps
 def test_the_only_tokenizer_beside_a_file_is_taken_and_none_of_several(tmp_path, pieces, capsys):
     path = whole_file(tmp_path / "model.bin")
     assert main(["import", str(path), str(tmp_path / "none")]) == 0
-    assert "none (*.spm) lies beside it: without --tokenizer the run cannot read text" in capsys.readouterr().err
+    assert "none: no *.spm next to the weights; without --tokenizer the run cannot read text" in capsys.readouterr().err
     assert load(tmp_path / "none").tokenizer is None
     shutil.copy(pieces, tmp_path / "vocab.spm")
     assert main(["import", str(path), str(tmp_path / "one")]) == 0
-    assert f"tokenizer  {tmp_path / 'vocab.spm'}, which lies beside the weights" in capsys.readouterr().out
+    assert f"tokenizer  {tmp_path / 'vocab.spm'}, found next to the weights" in capsys.readouterr().out
     assert load(tmp_path / "one").tokenizer.vocab == 19
     other = trained(tmp_path / "larger", end=0, unknown=1, size=17)
     (tmp_path / "vocab.spm").unlink()
     assert main(["import", str(path), str(tmp_path / "left")]) == 0
-    assert "tokenizer  left out:" in (said := capsys.readouterr().err)
-    assert "has 17 pieces" in said
+    assert "tokenizer  skipped:" in (said := capsys.readouterr().err)
+    assert "has 17 tokens, but" in said
     assert load(tmp_path / "left").tokenizer is None
     shutil.copy(other, tmp_path / "other.spm")
     assert main(["import", str(path), str(tmp_path / "two")]) == 0
-    assert "2 lie beside it, so name one" in capsys.readouterr().err
+    assert "tokenizer  none: 2 candidates next to the weights" in capsys.readouterr().err
 
 
 def test_the_end_of_the_vocabulary_begins_a_target(tmp_path):
@@ -524,9 +524,9 @@ def test_the_list_of_families_says_where_weights_come_from(capsys):
     assert main(["models"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("marian_ssru"))
     assert line.split("  ")[0] == "marian_ssru"
-    assert "from scratch" not in line
-    assert "weights in  " in line
+    assert "none" not in line
+    assert "  import  " in line
     assert main(["models", "--json"]) == 0
     found = {row["name"]: row["weights"] for row in json.loads(capsys.readouterr().out)}
-    assert found["marian_ssru"] == "weights in"
-    assert {name: found[name] for name in ("marian", "rnn")} == {"marian": "weights in and out", "rnn": "from scratch"}
+    assert found["marian_ssru"] == "import"
+    assert {name: found[name] for name in ("marian", "rnn")} == {"marian": "import and export", "rnn": "none"}

@@ -97,11 +97,11 @@ def test_exported_it_has_the_full_shape_and_others_answer_the_same(name, more, g
     ("flags", "said", "code"),
     [
         ("--prune 0.1", "name a new directory", 2),
-        ("--prune 0.1 --out {run}", "exists already", 2),
+        ("--prune 0.1 --out {run}", "already exists", 2),
         ("--prune 0.9 --out {new}", "has no head '0.9'", 2),
         ("--prune 0.0 0.1 0.2 0.3 --out {new}", "no heads left", 4),
         ("--prune 0.1 --ablate --out {new}", "takes no text", 2),
-        ("hello --out {new}", "where --prune writes", 2),
+        ("hello --out {new}", "--out is the directory of --prune", 2),
     ],
 )
 def test_what_cannot_be_removed_is_said(run, tmp_path, capsys, flags, said, code):

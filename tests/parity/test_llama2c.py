@@ -67,9 +67,9 @@ def test_a_tokenizer_of_another_model_is_refused_if_it_was_named_and_left_out_if
     each = [struct.pack("<fi", 0.0, len(name)) + name.encode() for name in names]
     pieces.write_bytes(struct.pack("<I", 9) + b"".join(each))
     assert main(["import", str(path), str(tmp_path / "named"), "--tokenizer", str(pieces)]) == 4
-    assert "has 259 pieces, and" in capsys.readouterr().err
+    assert "has 259 tokens, but" in capsys.readouterr().err
     assert main(["import", str(path), str(tmp_path / "found")]) == 0
-    assert "tokenizer  left out:" in capsys.readouterr().err
+    assert "tokenizer  skipped:" in capsys.readouterr().err
     assert load(tmp_path / "found").tokenizer is None
 
 

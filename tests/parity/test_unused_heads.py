@@ -106,7 +106,7 @@ def test_import_refuses_a_head_that_is_not_there(tmp_path, capsys):
     saved("BertForTokenClassification", tmp_path / "theirs", READS)
     assert main(["import", str(tmp_path / "theirs"), str(tmp_path / "run"), "--head", "span"]) == 4
     said = capsys.readouterr().err
-    assert "has no whole head 'span'" in said
+    assert "tensors of the head 'span' are missing" in said
     assert "a head for label or tag" in said
     assert not (tmp_path / "run").exists()
     assert main(["import", str(tmp_path / "theirs"), str(tmp_path / "run"), "--head", "body"]) == 0

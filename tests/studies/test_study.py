@@ -49,7 +49,7 @@ def test_a_signal_ends_a_study_before_anything_is_measured(monkeypatch, capsys, 
     monkeypatch.setattr("saccade.studies.study.run_training", stopped)
     assert main(["study", "hard_vs_soft", "--out", str(tmp_path)]) == 143
     assert begun == ["soft-0"]
-    assert "stopped after step 3 and saved" in capsys.readouterr().out
+    assert "interrupted at step 3, checkpoint saved" in capsys.readouterr().out
     assert not (tmp_path / "record.json").exists()
 
 

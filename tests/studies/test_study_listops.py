@@ -146,7 +146,7 @@ def test_the_whole_study_is_carried_out_once(two_readers, tmp_path, capsys):
     assert main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "short-low-rank" in said
-    assert "Nothing was written." in said
+    assert "nothing was written." in said
     assert not out.exists()
     assert main(words) == 0
     said = capsys.readouterr().out
@@ -157,7 +157,7 @@ def test_the_whole_study_is_carried_out_once(two_readers, tmp_path, capsys):
     before = (out / "short-full" / "result.json").stat().st_mtime_ns
     assert main([*words, "--json"]) == 0
     again = capsys.readouterr()
-    assert "1 of 4: short-full, trained already" in again.err
+    assert "1 of 4: short-full, already trained" in again.err
     assert json.loads(again.out)["models"] == record["models"]
     assert (out / "short-full" / "result.json").stat().st_mtime_ns == before
 

@@ -214,4 +214,4 @@ def test_data_are_guessed_and_checked(folder, capsys):
     task, roles = infer_task([path])
     assert (task.name, roles) == ("caption", (IMAGE, CAPTION))
     assert main(["data", "check", str(path), "--task", "paint"]) == 0
-    assert "read for the task: paint" in capsys.readouterr().out
+    assert "task: paint\n" in capsys.readouterr().out

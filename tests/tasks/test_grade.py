@@ -127,7 +127,7 @@ def test_the_task_that_is_named_decides_between_tasks_with_the_same_head(tmp_pat
     assert main(["grade", where, "superb", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"value"}
     assert main(["label", where, "superb"]) == 4
-    assert "was made for another task, pair" in capsys.readouterr().err
+    assert "was trained for the task pair (" in capsys.readouterr().err
     two = new("transformer_encoder", model.config, head="label", labels=("no", "yes"))
     two.tokenizer = model.tokenizer
     two.save(tmp_path / "two")

@@ -428,12 +428,12 @@ def test_texts_are_taken_two_by_two_from_wherever_they_come(directory, tmp_path,
 
 def test_an_odd_number_of_texts_is_refused_by_name(directory, capsys, monkeypatch):
     assert main(["predict", directory, "w1", "w2", "w3"]) == 2
-    assert "3 texts came, and each question takes 2: first and second. The last is 'w3'" in capsys.readouterr().err
+    assert "Got 3 texts, but each example takes 2: first and second. The last text is 'w3'" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("w1\tw2\nw3\n"))
     assert main(["predict", directory]) == 3
     said = capsys.readouterr().err
-    assert "standard input:2: 1 texts where 2 are needed: first and second; got 'w3'" in said
-    assert "with a tab between them" in said
+    assert "standard input:2: 1 texts instead of 2: first and second; got 'w3'" in said
+    assert "separated by tabs" in said
 
 
 @pytest.mark.parametrize("family", ["roberta", "longformer"])

@@ -297,7 +297,7 @@ def test_records_take_stop_strings_and_refuse_what_searches(run, capsys):
     assert main(["generate", run, "--count", "20", "--stop", "A", "L", "--json"]) == 0
     assert not any({"A", "L"} & set(text) for text in json.loads(capsys.readouterr().out)["texts"])
     assert main(["generate", run, "--beams", "2"]) == 2
-    assert "Records are drawn one by one" in capsys.readouterr().err
+    assert "Records are sampled one by one" in capsys.readouterr().err
 
 
 def test_generate_writes_and_checks(run, capsys):

@@ -281,7 +281,7 @@ def test_a_run_remembers_its_threshold_and_the_command_answers(tmp_path, capsys)
     assert main(["answer", where, "What is red?"]) == 2
     assert "--context FILE|TEXT" in capsys.readouterr().err
     assert main(["label", where, text]) == 4
-    assert f"another task, span ({task.description}): ask it with saccade answer" in capsys.readouterr().err
+    assert f"was trained for the task span ({task.description}); use saccade answer" in capsys.readouterr().err
 
 
 def test_a_published_head_is_opened_as_this_task(tmp_path):

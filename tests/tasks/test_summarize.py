@@ -232,4 +232,4 @@ def test_from_the_sample_to_a_summary_by_the_verb(tmp_path, capsys):
     assert main(["summarize", run, "Oslo City met Lima City on Monday.", "--json"]) == 0
     assert next(iter(json.loads(capsys.readouterr().out))) == "text"
     assert main(["translate", run, "a"]) == 4
-    assert "was made for another task, summarize" in capsys.readouterr().err
+    assert "was trained for the task summarize (" in capsys.readouterr().err

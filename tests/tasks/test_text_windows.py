@@ -127,17 +127,17 @@ def test_settings_of_a_task_are_said_anew_for_scoring():
     assert parse_overrides(config, []) == {}
     with pytest.raises(ValueError, match=r"the task has no setting 'neural_cach'; did you mean 'neural_cache'\?"):
         parse_overrides(config, ["neural_cach=3"])
-    with pytest.raises(ValueError, match="eval_overlap is of the kind int, such as 0"):
+    with pytest.raises(ValueError, match="eval_overlap must be of type int, such as 0"):
         parse_overrides(config, ["eval_overlap=far"])
 
 
 @pytest.mark.parametrize(
     ("task", "change", "said"),
     [
-        (Label, "multi_label=maybe", "multi_label is of the kind bool, such as False"),
-        (Label, "label_smoothing=nan", "label_smoothing is of the kind float, such as 0"),
-        (Label, "max_tokens=", "max_tokens is of the kind int, such as 256"),
-        (Span, "threshold=high", "threshold is of the kind float."),
+        (Label, "multi_label=maybe", "multi_label must be of type bool, such as False"),
+        (Label, "label_smoothing=nan", "label_smoothing must be of type float, such as 0"),
+        (Label, "max_tokens=", "max_tokens must be of type int, such as 256"),
+        (Span, "threshold=high", "threshold must be of type float."),
         (
             Label,
             "augment=counterfactal",

@@ -176,8 +176,8 @@ def test_what_the_processes_are_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "size", "said"),
     [
-        (["--processes", "0"], "1", "--processes is 0; at least 1 is needed."),
-        (["--processes", "2"], "3", "this is one of 3 processes already"),
+        (["--processes", "0"], "1", "--processes is 0; it must be at least 1."),
+        (["--processes", "2"], "3", "this is already one of 3 processes"),
         (["--processes", "2", "--train.wramup", "3"], "1", "--train.warmup"),
     ],
 )

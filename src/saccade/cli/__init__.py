@@ -1,4 +1,4 @@
-"""The command line: one file for each command, imported only when it is called, so that `--help` is fast."""
+"""Command-line interface: one file for each command, imported only when it is called, so that `--help` is fast."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from saccade import __version__
 
-COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `call` where it reads its arguments itself
+COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `call` if it parses its arguments itself
     "demo": "train two date translators and plot their attention",
     "train": "train a model on a data file; run the same command again to resume",
     "evaluate": "evaluate a model on labeled data, with confidence intervals",
@@ -39,23 +39,9 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "bench": "benchmark time and memory of attention, or the quality of quantized inference",
     "doctor": "check this machine and whether saccade works on it",
 }
-COMMAND_MODULES = {"import": "import_", "find-lr": "find_lr"}  # where the name of a command is none of Python's
-# flags that take any number of values: a parser would take none of them for the default
-LIST_FLAGS = (
-    "cases",
-    "data",
-    "dropouts",
-    "head",
-    "layer",
-    "precisions",
-    "prune",
-    "query",
-    "runs",
-    "set",
-    "trained-runs",
-    "suite",
-    "out",
-)
+COMMAND_MODULES = {"import": "import_", "find-lr": "find_lr"}  # commands whose name is no Python identifier
+# flags that take any number of values: the parser would read a missing value as an empty list
+LIST_FLAGS = ("data", "head", "layer", "out", "precisions", "prune", "query", "runs", "set", "suite", "trained-runs")
 HELP_TEMPLATE = """saccade: attention and transformers you can train, watch, measure and compare
 
 usage: saccade COMMAND ...          saccade COMMAND --help lists the options of a command
@@ -71,8 +57,8 @@ start with: saccade demo
 
 
 def format_usage() -> str:
-    wide = max(map(len, COMMANDS)) + 4
-    return HELP_TEMPLATE.format(commands="\n".join(f"  {name.ljust(wide)}{said}" for name, said in COMMANDS.items()))
+    width = max(map(len, COMMANDS)) + 4
+    return HELP_TEMPLATE.format(commands="\n".join(f"  {name.ljust(width)}{text}" for name, text in COMMANDS.items()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,9 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}."
-        print(f"saccade: there is no command {name!r}; {hint}  saccade --help lists them.", file=sys.stderr)
+        print(f"saccade: there is no command {name!r}; {hint} saccade --help describes them.", file=sys.stderr)
         return 2
-    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets another, not an error
+    for stream in (sys.stdout, sys.stderr):  # a character that the terminal's encoding lacks is replaced
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
@@ -103,25 +89,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        print("saccade: stopped.", file=sys.stderr)
+        print("saccade: interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader went away, as `| head` does: what is left to say goes nowhere
+    except BrokenPipeError:  # the pipe was closed, for example by `| head`; discard the rest of the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a directory that cannot be written, a full disk
+    except OSError as error:  # such as a read-only directory or a full disk
         print(f"saccade {name}: {error}", file=sys.stderr)
         return 5
 
 
 def find_flag_without_value(args: Sequence[str]) -> str | None:
-    """The first flag that takes one or more values and has none, or an empty one: `--data $FILE` where FILE is not set.
+    """The first flag of LIST_FLAGS without a value, or with an empty one: `--data $FILE` if FILE is not set.
 
     >>> find_flag_without_value(["label", "--data", "--out", "x"]), find_flag_without_value(["--layer", "-1", "--data", "-"])
     ('--data', None)
-    >>> find_flag_without_value(["--data", "a.tsv", ""]), find_flag_without_value(["--data=a.tsv"]), find_flag_without_value(["--out="])
-    ('--data', None, '--out')
+    >>> find_flag_without_value(["--data", "a.tsv", ""]), find_flag_without_value(["--out="])
+    ('--data', '--out')
+    >>> find_flag_without_value(["--data=a.tsv"])
     """
-    flag, count = "", 0  # the last flag, and how many values it has
+    flag, count = "", 0  # the current flag and its number of values
     for word in [*args, "--"]:
         is_flag = word.startswith("-") and word != "-" and not word[1:2].isdigit()
         if flag and ((is_flag and not count) or not word):
@@ -139,21 +126,21 @@ def find_flag_without_value(args: Sequence[str]) -> str | None:
 
 
 def _resolve_alias(name: str) -> str:
-    """The command that asks a model of a task, by any name of the task: `classify` is `label`; "" where there is none."""
+    """The prediction command of a task, by any name of the task: `classify` is `label`; "" if there is none."""
     from saccade.tasks.registry import TASKS
 
     return next((task.verb for task in TASKS if name in (task.verb, *task.aliases)), "")
 
 
 def _dispatch(name: str, rest: list[str]) -> int:
-    """The command's own file does the work; wrong flags and --help end in SystemExit."""
+    """Import the module of a command and call it; tyro ends invalid flags and --help in SystemExit."""
     if flag := find_flag_without_value(rest):
-        print(f"saccade {name}: {flag} needs a value, and none came; leave it out or say one.", file=sys.stderr)
+        print(f"saccade {name}: {flag} needs a value; give one, or leave the flag out.", file=sys.stderr)
         return 2
     import tyro
 
-    own = COMMAND_MODULES.get(name, name)
-    module = import_module(f"saccade.cli.commands.{own if find_spec(f'saccade.cli.commands.{own}') else 'predict'}")
+    file = COMMAND_MODULES.get(name, name)
+    module = import_module(f"saccade.cli.commands.{file if find_spec(f'saccade.cli.commands.{file}') else 'predict'}")
     try:
         if hasattr(module, "call") and name != "predict":
             return module.call(name, rest)

@@ -1,7 +1,7 @@
-"""`saccade translate RUN --align`: each translation with which word became which, in Pharaoh's format.
+"""`saccade translate RUN --align`: translations with word alignments in Pharaoh format, from cross-attention.
 
-By which head is a choice: the sharpest of the last layer, or with --gold-alignments FILE the one that errs least on sentences whose
-alignments are known.
+The head that aligns is the sharpest of the last layer or, with --gold-alignments FILE, the head with the lowest alignment error
+rate on sentences with gold alignments.
 """
 
 import json as json_text
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from saccade.tasks.base import Task
 
 
-ALIGNMENT_COLUMN_NAMES = (
-    "alignment",
-    "alignments",
-    "links",
-    "pharaoh",
-)  # how the column of known alignments may be called
+ALIGNMENT_COLUMN_NAMES = ("alignment", "alignments", "links", "pharaoh")  # accepted names of the gold alignment column
 
 
 def print_translations_with_alignments(
@@ -41,7 +36,7 @@ def print_translations_with_alignments(
     engine: EngineFlags,
     gold_alignments: str = "",
 ) -> int:
-    """A line for each text: the translation, a tab and its links; `best_head` is a file to find the head on."""
+    """Print one line per text: the translation, a tab and its alignment; `gold_alignments` is a file to choose the head by."""
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
@@ -52,17 +47,17 @@ def print_translations_with_alignments(
         except UsageError as error:
             raise UsageError(str(error)) from None
         if decoding.n_best > 1:
-            raise UsageError("--align is about one translation of each text; leave --n-best out.")
-        found = open_run_for_task(run, "translate")
-        task, found.model = found.task, engine.prepare(found.model)
-        model = found.model
-        where = None
+            raise UsageError("--align aligns one translation of each text; leave --n-best out.")
+        opened = open_run_for_task(run, "translate")
+        task, opened.model = opened.task, engine.prepare(opened.model)
+        model = opened.model
+        head = None
         if gold_alignments:
-            where, said = choose_alignment_head(model, gold_alignments)
-            print(f"saccade translate: {said}", file=sys.stderr)
+            head, message = choose_alignment_head(model, gold_alignments)
+            print(f"saccade translate: {message}", file=sys.stderr)
         examples = iter_examples(task, inputs.texts, inputs.data, inputs.columns)
-        for looks, links in _translate_and_align(task, model, examples, decoding, where):
-            print(_format_line(looks, links, as_json), flush=True)
+        for maps, alignment in _translate_and_align(task, model, examples, decoding, head):
+            print(_format_line(maps, alignment, as_json), flush=True)
         return 0
 
     return run_command("translate", work)
@@ -71,16 +66,16 @@ def print_translations_with_alignments(
 def choose_alignment_head(
     model: "Model", file: str, layers: Sequence[int] | None = None
 ) -> "tuple[AlignmentHead, str]":
-    """The head with the fewest errors on the sentences of a file, and a line that says so."""
+    """The head with the lowest alignment error rate on the sentences of a file, and a message about it."""
     from saccade.data import Role
     from saccade.data.read import read_examples
     from saccade.explain.word_alignment import choose_best_head
     from saccade.tasks.translate import SOURCE, TARGET
 
-    found = read_examples([file], [SOURCE, TARGET, Role("alignment", "text", ALIGNMENT_COLUMN_NAMES)]).examples
-    pairs = [(one["source"], one["target"]) for one in found]
-    where, rate = choose_best_head(model, pairs, [one["alignment"] for one in found], layers=layers)
-    return where, f"aligned by {where}, whose alignment error rate is {rate:.3f} on {len(found):,} sentences of {file}"
+    examples = read_examples([file], [SOURCE, TARGET, Role("alignment", "text", ALIGNMENT_COLUMN_NAMES)]).examples
+    pairs = [(example["source"], example["target"]) for example in examples]
+    head, rate = choose_best_head(model, pairs, [example["alignment"] for example in examples], layers=layers)
+    return head, f"aligned by {head}; alignment error rate {rate:.3f} on {len(examples):,} sentences of {file}"
 
 
 def _translate_and_align(
@@ -95,18 +90,14 @@ def _translate_and_align(
     from saccade.explain.word_alignment import align_words
 
     for example in examples:
-        looks = look_at(make_input(task, model, {"source": example["source"]}), decoding=decoding)
-        yield looks, align_words(looks, head)
+        maps = look_at(make_input(task, model, {"source": example["source"]}), decoding=decoding)
+        yield maps, align_words(maps, head)
 
 
 def _format_line(maps: "AttentionMaps", alignment: "Alignment", as_json: bool) -> str:
     if not as_json:
         return f"{maps.generated_text}\t{alignment.to_pharaoh()}"
-    said = {
-        "text": maps.generated_text,
-        "alignment": alignment.to_pharaoh(),
-        "head": str(alignment.alignment_head),
-    }
-    return json_text.dumps(
-        said | {"source_words": alignment.source, "target_words": alignment.target}, ensure_ascii=False
-    )
+    head = str(alignment.alignment_head)
+    record = {"text": maps.generated_text, "alignment": alignment.to_pharaoh(), "head": head}
+    words = {"source_words": alignment.source, "target_words": alignment.target}
+    return json_text.dumps(record | words, ensure_ascii=False)

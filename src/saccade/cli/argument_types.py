@@ -8,20 +8,16 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 
 def optional_argument(value_name: str, **options: Any) -> Any:
-    """An argument that may be left out: its help says what happens then, so --help adds no `(default: '')`."""
+    """An optional argument whose help describes its default, so that --help adds no `(default: '')`."""
     return tyro.conf.arg(metavar=value_name, help_behavior_hint="", **options)
 
 
 RunArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-TextArguments = Annotated[
-    tuple[str, ...],
-    tyro.conf.Positional,
-    optional_argument("[TEXT ...]"),
-]
+TextArguments = Annotated[tuple[str, ...], tyro.conf.Positional, optional_argument("[TEXT ...]")]
 FileFlag = Annotated[tuple[str, ...], optional_argument("FILE")]
 ColumnsFlag = Annotated[str, optional_argument("ROLE=COLUMN,...")]
 DirectoryFlag = Annotated[Path | None, optional_argument("DIR")]
-NAME_REGISTRY = ConstructorRegistry()  # prints the metavar NAME for strings: every text setting of a run is a name
+NAME_REGISTRY = ConstructorRegistry()  # prints the metavar NAME for strings: every string setting of a run is a name
 
 
 @NAME_REGISTRY.primitive_rule

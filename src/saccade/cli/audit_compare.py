@@ -1,4 +1,4 @@
-"""What an audit is read against and done under: an earlier audit, and words that may not be written."""
+"""`saccade audit --compare-to` and `--bad-words`: comparison with an earlier audit, and the file of bad words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from saccade.audit.suite import SuiteResult, estimate_from_score
 from saccade.errors import DataError, ModelError
 from saccade.tasks.runs.run import Run
 
-TASK_SCORES_LABEL = "scores"  # of the task itself, where both runs have written them down
+TASK_SCORES_LABEL = "scores"  # rows of task scores, if both runs have recorded them
 
 
 @dataclass(frozen=True)
 class EarlierAudit:
-    """An earlier audit, whose it is, and how good that model was at its task."""
+    """An earlier audit with the name of its run, and the run with its task scores."""
 
     name: str
     audits: AuditFile
@@ -24,44 +24,46 @@ class EarlierAudit:
 
 
 def open_earlier_audit(source: str) -> EarlierAudit:
-    """The audit of a run, or one in a file."""
+    """Read the audit of a run, or an audit file."""
     path = Path(source)
     file = path / AUDIT_FILE if path.is_dir() else path
     if not file.is_file():
-        missing = f"{source}: --compare-to needs a run that was audited, or its {AUDIT_FILE}, and there is no {file}"
-        raise ModelError(f"{missing}; run saccade audit {source} first." if path.is_dir() else f"{missing}.")
+        problem = f"{source}: --compare-to needs an audited run or its {AUDIT_FILE}; there is no {file}"
+        raise ModelError(f"{problem}. Run saccade audit {source} first." if path.is_dir() else f"{problem}.")
     return EarlierAudit(file.resolve().parent.name, read_audits(file), Run(file.parent))
 
 
 def compare_with_earlier_audit(earlier: EarlierAudit, results: Mapping[str, AuditRecord], run: str) -> AuditComparison:
-    """All that was found now beside what was found before, and the scores that it cost or brought."""
+    """The results of both audits side by side, and the task scores of both models."""
     home, model = find_model_directory(run)
-    made = compare_audits(earlier.audits.suites, results, earlier.name, hash_weights(model))
-    now = Run(home)
-    if now.result == earlier.run.result:
-        return made
+    comparison = compare_audits(earlier.audits.suites, results, earlier.name, hash_weights(model))
+    current = Run(home)
+    if current.result == earlier.run.result:
+        return comparison
     old, new = (
-        {(split, one.name): estimate_from_score(one) for split, some in run.scores.items() for one in some}
-        for run in (earlier.run, now)
+        {(split, score.name): estimate_from_score(score) for split, scores in run.scores.items() for score in scores}
+        for run in (earlier.run, current)
     )
-    rows = [ComparisonRow(f"{TASK_SCORES_LABEL} on {key[0]}", old[key], one) for key, one in new.items() if key in old]
-    return AuditComparison(made.compared_to, made.weights_digest, (*made.rows, *rows), made.notes)
+    rows = [ComparisonRow(f"{TASK_SCORES_LABEL} on {key[0]}", old[key], new[key]) for key in new if key in old]
+    rows = (*comparison.rows, *rows)
+    return AuditComparison(comparison.compared_to, comparison.weights_digest, rows, comparison.notes)
 
 
 def suite_key(result: SuiteResult) -> str:
-    """The name by which a finding is kept: one under a rule stands beside the one without, and does not open the gate."""
+    """The key of a result in the audit file; a result with bad words has a key of its own and does not count for the export."""
     return f"{result.suite}, bad words" if result.bad_words else result.suite
 
 
 def read_bad_words(path: str) -> tuple[str, ...]:
-    """The words of a file, a line each."""
+    """Read the bad words of a file, one word or phrase per line."""
     if not path:
         return ()
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read ({error})", file=path, hint="give a text file with a word a line") from None
+        hint = "give a text file with one word or phrase per line"
+        raise DataError(f"cannot be read ({error})", file=path, hint=hint) from None
     words = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not words:
-        raise DataError("no words in it", file=path, hint="write a word, or several words, a line")
+        raise DataError("contains no words", file=path, hint="write one word or phrase per line")
     return words

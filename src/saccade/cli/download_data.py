@@ -1,4 +1,4 @@
-"""`saccade data get NAME` of a set: from where its makers document it, or from a local copy, with the same checks."""
+"""`saccade data get NAME` of a public dataset: download it from its documented source, or copy it from a local mirror."""
 
 import hashlib
 import shutil
@@ -15,41 +15,41 @@ if TYPE_CHECKING:
     from saccade.models.io.hub import Download
 
 Fetch = Callable[["Download", Path, Callable[[int, int], None]], None]
-MAX_UNZIP_RATIO = 20  # times as large as its zip a file may be
+MAX_UNZIP_RATIO = 20  # maximum compression ratio of a file in a zip archive
 
 
 def get_dataset(entry: DatasetInfo, out: Path, mirror: Path | None) -> list[Path]:
-    """The files of a set in a directory, those that are there already left as they are; says the licence."""
-    print(f"{entry.name}: {entry.description}\nlicence    {entry.license}\nsource     {entry.homepage}")
+    """Print the license of a dataset and get its files into a directory; files that exist there are kept."""
+    print(f"{entry.name}: {entry.description}\nlicense    {entry.license}\nsource     {entry.homepage}")
     out.mkdir(parents=True, exist_ok=True)
     if mirror is not None:
         return [_copy_from_mirror(file, entry, out, mirror) for file in entry.files]
     if not entry.is_downloadable:
         names = ", ".join(file.name for file in entry.files)
         raise DataError(
-            f"{entry.name} is not downloaded: its licence ({entry.license}) or its makers leave that to you",
-            hint=f"fetch {names} as {entry.homepage} says, and give their directory with --mirror DIR",
+            f"{entry.name} cannot be downloaded automatically: its license ({entry.license}) or its authors do not allow it",
+            hint=f"get {names} from {entry.homepage} yourself, and give their directory with --mirror DIR",
         )
-    print("note       the address is the one that the source documents; it was not tried when this was written")
-    there = [file for file in entry.files if (out / file.name).is_file()]
-    for file in there:
-        print(f"there      {out / file.name}")
-    missing = [file for file in entry.files if file not in there]
+    print("note       the download address is the one that the source documents; it may have changed")
+    existing = [file for file in entry.files if (out / file.name).is_file()]
+    for file in existing:
+        print(f"exists     {out / file.name}")
+    missing = [file for file in entry.files if file not in existing]
     for url in dict.fromkeys(file.url for file in missing):
         _download_files([file for file in missing if file.url == url], out)
     return [out / file.name for file in entry.files]
 
 
 def _download_files(files: Sequence[DatasetFile], out: Path) -> None:
-    """One address: a file, or a zip with several."""
+    """Download one URL: a file, or a zip archive with several."""
     from saccade.models.io.hub import Download, download
 
     first = files[0]
-    zipped = bool(first.zip_member)
-    path = out / (first.url.rpartition("/")[2] if zipped else first.name)
-    digest = "" if zipped else first.sha256  # that of a file in a zip is of what comes out of it
+    is_zip = bool(first.zip_member)
+    path = out / (first.url.rpartition("/")[2] if is_zip else first.name)
+    digest = "" if is_zip else first.sha256  # digests of files in a zip archive are those of the extracted files
     download(Download(first.url, first.max_megabytes * BYTES_PER_MEGABYTE, digest), path, _make_progress_printer(path))
-    if zipped:
+    if is_zip:
         try:
             for file in files:
                 _unzip_member(path, file, out)
@@ -60,68 +60,66 @@ def _download_files(files: Sequence[DatasetFile], out: Path) -> None:
 
 
 def _unzip_member(path: Path, file: DatasetFile, out: Path) -> None:
-    """One file of a zip, by its name inside; nothing else of the zip is written anywhere."""
+    """Extract one file of a zip archive by its name; nothing else of the archive is written."""
     try:
-        with zipfile.ZipFile(path) as packed:
-            info = packed.getinfo(file.zip_member)
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo(file.zip_member)
             if info.file_size > MAX_UNZIP_RATIO * max(BYTES_PER_MEGABYTE, path.stat().st_size):
-                what = f"{file.zip_member} unpacks to {info.file_size:,} bytes, as no real text does"
-                raise DataError(what, file=path, hint="unpack it yourself if you trust it, and use --mirror DIR")
+                problem = f"{file.zip_member} unpacks to {info.file_size:,} bytes, too many for a text (a zip bomb?)"
+                raise DataError(problem, file=path, hint="unpack it yourself if you trust it, and use --mirror DIR")
             part = out / f".{file.name}.part"
             try:
-                with packed.open(info) as source, part.open("wb") as target:
+                with archive.open(info) as source, part.open("wb") as target:
                     shutil.copyfileobj(source, target)
                 _check_digest(part, file)
                 part.replace(out / file.name)
             finally:
                 part.unlink(missing_ok=True)
     except (zipfile.BadZipFile, KeyError) as error:
-        what = f"is no zip with {file.zip_member} in it ({error})"
-        raise DataError(what, file=path, hint="fetch it yourself, and give the directory with --mirror DIR") from None
+        problem = f"is not a zip archive with {file.zip_member} ({error})"
+        hint = "download it yourself, and give its directory with --mirror DIR"
+        raise DataError(problem, file=path, hint=hint) from None
 
 
 def _copy_from_mirror(file: DatasetFile, entry: DatasetInfo, out: Path, mirror: Path) -> Path:
-    """A file of a local copy, plain or as .gz, from the directory or from one in it that is named like the set."""
+    """Copy a file, plain or as .gz, from the mirror or its subdirectory with the name of the dataset."""
     names = (file.name, f"{file.name}.gz", file.name.removesuffix(".gz"))
-    places = [folder / name for folder in (mirror / entry.name, mirror) for name in names]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        cure = f"put it there, or into {mirror / entry.name}; it may be packed as {file.name.removesuffix('.gz')}.gz"
-        raise DataError(f"has no {file.name}", file=mirror, hint=cure)
-    size = found.stat().st_size
+    candidates = [folder / name for folder in (mirror / entry.name, mirror) for name in names]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if path is None:
+        compressed = f"{file.name.removesuffix('.gz')}.gz"
+        hint = f"copy it there, or into {mirror / entry.name}; it may be compressed as {compressed}"
+        raise DataError(f"has no {file.name}", file=mirror, hint=hint)
+    size = path.stat().st_size
     if size > file.max_megabytes * BYTES_PER_MEGABYTE:
-        what = f"has {size:,} bytes where at most {file.max_megabytes} MB are expected"
-        raise DataError(what, file=found, hint="check that it is the right file")
-    if found.name == file.name:
-        _check_digest(found, file)
-    part = out / f".{found.name}.part"
-    shutil.copyfile(found, part)
-    part.replace(out / found.name)
-    print(f"written    {out / found.name}, {size:,} bytes")
-    return out / found.name
+        problem = f"has {size:,} bytes; at most {file.max_megabytes} MB are expected"
+        raise DataError(problem, file=path, hint="check that it is the right file")
+    if path.name == file.name:
+        _check_digest(path, file)
+    part = out / f".{path.name}.part"
+    shutil.copyfile(path, part)
+    part.replace(out / path.name)
+    print(f"written    {out / path.name}, {size:,} bytes")
+    return out / path.name
 
 
 def _check_digest(path: Path, file: DatasetFile) -> None:
-    """Refuse what is not the published file, where its digest is known."""
+    """Raise a DataError unless the file has the published SHA-256, if there is one."""
     if not file.sha256:
         return
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != file.sha256:
-        what = f"its SHA-256 is {digest}, not {file.sha256}"
-        raise DataError(what, file=path, hint="it is not the published file; fetch that")
+        problem = f"its SHA-256 is {digest}, not {file.sha256}"
+        raise DataError(problem, file=path, hint="it is not the published file; download it again")
 
 
 def _make_progress_printer(path: Path) -> Callable[[int, int], None]:
-    """Progress on a terminal, in one line; elsewhere nothing."""
+    """A callback that prints the download progress in one line, on a terminal only."""
 
-    def told(done: int, all: int) -> None:
+    def print_progress(done: int, total: int) -> None:
         if sys.stderr.isatty():
-            share = f" of {all / BYTES_PER_MEGABYTE:.1f}" if all else ""
-            print(
-                f"\r{path.name}  {done / BYTES_PER_MEGABYTE:.1f}{share} MB ",
-                end="\n" if done == all else "",
-                file=sys.stderr,
-            )
+            size = f"{done / BYTES_PER_MEGABYTE:.1f}" + (f" of {total / BYTES_PER_MEGABYTE:.1f}" if total else "")
+            print(f"\r{path.name}  {size} MB ", end="\n" if done == total else "", file=sys.stderr)
 
-    return told
+    return print_progress

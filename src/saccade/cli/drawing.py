@@ -1,4 +1,4 @@
-"""Pictures that a command draws: what their fonts lack is said in one line, as everything else is."""
+"""Font warnings of plots, printed as one line of the command."""
 
 import sys
 import warnings
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 @contextmanager
 def report_missing_fonts(command: str) -> Iterator[None]:
-    """Print which characters no font of this machine has, and the package that brings one; other warnings stay warnings."""
+    """Print which characters no installed font has, and the package to install; other warnings are passed on."""
     from saccade.render.fonts import FontWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FontWarning)
         yield
-    for one in caught:
-        if issubclass(one.category, FontWarning):
-            print(f"saccade {command}: {one.message}", file=sys.stderr)
+    for warning in caught:
+        if issubclass(warning.category, FontWarning):
+            print(f"saccade {command}: {warning.message}", file=sys.stderr)
         else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

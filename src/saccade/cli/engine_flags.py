@@ -25,7 +25,7 @@ class EngineFlags:
     """Log the chosen engine, and the acceptance rate of speculative decoding, to standard error."""
 
     def prepare(self, model: "Model") -> "Model":
-        """The model in the form that is asked for, in evaluation."""
+        """The model on the chosen device and engine, in evaluation mode."""
         model.eval()
         if self.device != "cpu":
             from saccade.training.distributed import single_process_world
@@ -35,20 +35,20 @@ class EngineFlags:
             except ValueError as error:
                 raise UsageError(str(error)) from None
         if self.engine == "off":
-            self.log("engine off: the model as it is")
+            self.log("engine off: the plain PyTorch model")
             return model
         from saccade.engine import fast
         from saccade.engine.native import ops
 
-        began = time.perf_counter()
-        compiled = "compiled operators" if ops.is_available() else ops.unavailable_reason()
-        built = time.perf_counter() - began
-        made = fast(model, self.engine)
-        whole = time.perf_counter() - began
+        start = time.perf_counter()
+        operators = "compiled operators" if ops.is_available() else ops.unavailable_reason()
+        compile_time = time.perf_counter() - start
+        optimized = fast(model, self.engine)
+        total = time.perf_counter() - start
         self.log(
-            f"engine {made.precision_choice}; {compiled}; ready after {whole:.1f} s, {built:.1f} of them for the operators"
+            f"engine {optimized.precision_choice}; {operators}; ready in {total:.1f} s ({compile_time:.1f} s to compile)"
         )
-        return made
+        return optimized
 
     def log(self, line: str) -> None:
         if self.verbose:

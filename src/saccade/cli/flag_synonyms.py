@@ -1,8 +1,7 @@
-"""Flags of other training tools, such as the Hugging Face Trainer, fairseq, spaCy and Lightning, and what they are called here.
+"""Flags of other training tools (Hugging Face Trainer, fairseq, spaCy, Lightning) and their equivalents in saccade.
 
-A setting of the table [train] may be given without its table: `--lr 1e-3` is `--train.lr 1e-3`. A flag of another tool is
-answered with the flag of saccade: `--learning-rate` is an error that names `--train.lr`, because its meaning may differ in a
-detail.
+A setting of the table [train] may be given without its table: `--lr 1e-3` is `--train.lr 1e-3`. A flag of another tool is an
+error that names the flag of saccade, because the meaning may differ in details: `--learning-rate` names `--train.lr`.
 """
 
 import sys
@@ -12,10 +11,10 @@ from difflib import get_close_matches
 
 from saccade.errors import UsageError
 
-_NO_WORKERS = "Batches are made in the training process, so there are no data loader workers; leave the flag out."
+_NO_WORKERS = "Batches are created in the training process, without data loader workers; leave the flag out."
 _FIXED_BETAS = "The betas of AdamW are fixed at 0.9 and 0.98; leave the flag out."
 _ALWAYS_EVALUATES = "`saccade train` trains and evaluates; leave the flag out."
-SYNONYMS = {  # name in another tool -> our flag, or a sentence where there is none
+SYNONYMS = {  # name in another tool -> flag of saccade, or a sentence if there is none
     "accumulate-grad-batches": "--train.micro-batches",
     "adam-beta1": _FIXED_BETAS,
     "adam-beta2": _FIXED_BETAS,
@@ -35,7 +34,7 @@ SYNONYMS = {  # name in another tool -> our flag, or a sentence where there is n
     "dataset-path": "--data",
     "devices": "--processes",
     "do-eval": _ALWAYS_EVALUATES,
-    "do-predict": "Predictions are a command of their own: saccade predict RUN --data FILE",
+    "do-predict": "Use a separate command for predictions: saccade predict RUN --data FILE",
     "do-train": _ALWAYS_EVALUATES,
     "early-stopping": "--train.patience",
     "early-stopping-patience": "--train.patience",
@@ -108,9 +107,9 @@ SYNONYMS = {  # name in another tool -> our flag, or a sentence where there is n
     "save-steps": "--train.save-every",
     "save-strategy": "--train.save-every",
     "scheduler": "--train.schedule",
-    "source-lang": "The columns of the file say what is the source: --columns source=en,target=de",
+    "source-lang": "Name the source column instead: --columns source=en,target=de",
     "steps": "--train.max-steps",
-    "target-lang": "The columns of the file say what is the target: --columns source=en,target=de",
+    "target-lang": "Name the target column instead: --columns source=en,target=de",
     "time-limit": "--train.max-minutes",
     "tokenizer-name": "--task.tokenizer",
     "train-batch-size": "--train.batch-size",
@@ -131,16 +130,16 @@ SYNONYMS = {  # name in another tool -> our flag, or a sentence where there is n
 
 
 def normalize_flags(command: str, argv: Sequence[str], flag_class: type) -> list[str]:
-    """The arguments of a command that trains, with settings under their full flags; an unknown flag ends the command."""
+    """The arguments of a training command, with settings under their full flags; exits with an error on an unknown flag."""
     from saccade.training.config import Config
 
     settings = [item.name for item in fields(Config)]
-    own = [item.name for item in fields(flag_class)]
+    command_flags = [item.name for item in fields(flag_class)]
     try:
-        return expand_train_flags(argv, settings, own)
+        return expand_train_flags(argv, settings, command_flags)
     except UnknownFlag as error:
         task = argv[0] if argv and not argv[0].startswith("-") else "TASK"
-        hint = describe_unknown_flag(error.flag, [*own, *settings])
+        hint = describe_unknown_flag(error.flag, [*command_flags, *settings])
         print(f"saccade {command}: {error}{hint} saccade {command} {task} --help lists all flags.", file=sys.stderr)
         raise SystemExit(2) from None
     except UsageError as error:
@@ -149,7 +148,7 @@ def normalize_flags(command: str, argv: Sequence[str], flag_class: type) -> list
 
 
 class UnknownFlag(UsageError):
-    """A flag that neither saccade nor, as far as it is known here, another training tool has."""
+    """A flag that is neither one of saccade nor in SYNONYMS."""
 
     def __init__(self, flag: str):
         super().__init__(f"there is no flag {flag}")
@@ -157,7 +156,7 @@ class UnknownFlag(UsageError):
 
 
 def expand_train_flags(argv: Sequence[str], settings: Collection[str], own: Collection[str]) -> list[str]:
-    """Arguments with each setting of training under its full flag; refuse a flag of another tool and name the one of saccade.
+    """Expand training settings to their full flags; a flag of another tool is an error that names the flag of saccade.
 
     `settings` are the fields of the table [train], `own` the flags of the command itself.
 
@@ -168,25 +167,25 @@ def expand_train_flags(argv: Sequence[str], settings: Collection[str], own: Coll
         ...
     saccade.errors.UsageError: there is no flag --num_train_epochs; use --train.epochs.
     """
-    mine = {name.replace("_", "-") for name in own}
-    known = {name.replace("_", "-") for name in settings} - mine
-    out: list[str] = []
+    command_flags = {name.replace("_", "-") for name in own}
+    train_flags = {name.replace("_", "-") for name in settings} - command_flags
+    expanded: list[str] = []
     for word in argv:
         name, equals, value = word.partition("=")
         bare = name[2:].replace("_", "-") if name.startswith("--") else ""
-        if bare in known or bare.removeprefix("no-") in known:
-            out.append(f"--train.{bare}{equals}{value}")
-        elif not bare or bare in mine or bare == "help" or "." in bare:
-            out.append(word)
+        if bare in train_flags or bare.removeprefix("no-") in train_flags:
+            expanded.append(f"--train.{bare}{equals}{value}")
+        elif not bare or bare in command_flags or bare == "help" or "." in bare:
+            expanded.append(word)
         elif bare in SYNONYMS:
             raise UsageError(f"there is no flag {name}{describe_synonym(bare)}")
         else:
             raise UnknownFlag(name)
-    return out
+    return expanded
 
 
 def describe_unknown_flag(flag: str, known: Collection[str]) -> str:
-    """The flag that was probably meant: a setting of that name in another table, or the nearest name.
+    """The end of an error message about an unknown flag: a setting of that name in another table, or the nearest name.
 
     >>> describe_unknown_flag("--width", ("out", "lr")), describe_unknown_flag("--ot", ("out", "lr"))
     ('; use --model.width.', '; did you mean --out?')
@@ -206,17 +205,17 @@ def describe_unknown_flag(flag: str, known: Collection[str]) -> str:
     }
     if bare in settings:
         return f"; use {settings[bare]}."
-    own = {name.replace("_", "-"): f"--{name.replace('_', '-')}" for name in known}
-    near = get_close_matches(bare, [*own, *settings, *SYNONYMS], n=1)
+    plain = {name.replace("_", "-"): f"--{name.replace('_', '-')}" for name in known}
+    near = get_close_matches(bare, [*plain, *settings, *SYNONYMS], n=1)
     if not near:
         return "."
-    if near[0] in own or near[0] in settings:
-        return f"; did you mean {own.get(near[0]) or settings[near[0]]}?"
+    if near[0] in plain or near[0] in settings:
+        return f"; did you mean {plain.get(near[0]) or settings[near[0]]}?"
     return describe_synonym(near[0])
 
 
 def check_dotted_flags(dotted: Iterable[str], known: Collection[str]) -> None:
-    """Refuse `--train.learning-rate` with `--train.lr`; `known` are the names that exist, such as train.lr."""
+    """Raise a UsageError for a dotted flag of another tool, such as --train.learning-rate, unless it is in `known` (train.lr)."""
     for word in dotted:
         name = word.partition("=")[0][2:].replace("_", "-") if word.startswith("--") else ""
         last = name.rpartition(".")[2]
@@ -231,5 +230,5 @@ def describe_synonym(name: str) -> str:
     >>> describe_synonym("learning-rate"), describe_synonym("resume")
     ('; use --train.lr.', '. Run the same command again to resume; leave the flag out.')
     """
-    answer = SYNONYMS[name]
-    return f"; use {answer}." if answer.startswith("--") else f". {answer}"
+    equivalent = SYNONYMS[name]
+    return f"; use {equivalent}." if equivalent.startswith("--") else f". {equivalent}"

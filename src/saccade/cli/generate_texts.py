@@ -1,4 +1,4 @@
-"""What `translate`, `summarize` and `caption` do: read, write in the way that is asked for, and print in the order that came."""
+"""Text generation for `translate`, `summarize` and `caption`: read inputs, generate, and print the texts in input order."""
 
 import json as json_text
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the questions come from: the command line, files, or, if there is neither, standard input."""
+    """Inputs of a prediction: texts of the command line, data files or, without either, standard input."""
 
     texts: Sequence[str]
     data: Sequence[str]
@@ -29,7 +29,7 @@ class Inputs:
 def print_generated_texts(
     verb: str, run: str, inputs: Inputs, *, as_json: bool, decoding: GenerationConfig, engine: EngineFlags
 ) -> int:
-    """Every text answered, a line for each, or with --n-best several."""
+    """Generate and print one line per input, or several with --n-best."""
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
@@ -41,19 +41,16 @@ def print_generated_texts(
             decoding.check()
         except UsageError as error:
             raise UsageError(str(error)) from None
-        found = open_run_for_task(run, verb)
-        task, tokenizer = found.task, require_tokenizer(found.model).target
-        found.model = engine.prepare(
-            found.model
-        )  # in its place, so that a plain model does not stay beside its fast form
-        ways = TextGenerator(decoding, found.model, tokenizer)
+        opened = open_run_for_task(run, verb)
+        task, tokenizer = opened.task, require_tokenizer(opened.model).target
+        opened.model = engine.prepare(opened.model)  # replaces the plain model, so that its memory is freed
+        generator = TextGenerator(decoding, opened.model, tokenizer)
+        examples = iter_examples(task, inputs.texts, inputs.data, inputs.columns)
         count = 0
-        for line in _generate_lines(
-            task, ways, iter_examples(task, inputs.texts, inputs.data, inputs.columns), as_json
-        ):
+        for line in _generate_lines(task, generator, examples, as_json):
             print(line)
             count += 1
-        _print_summary(verb, task, ways, engine, count)
+        _print_summary(verb, task, generator, engine, count)
         return 0
 
     return run_command(verb, work)
@@ -62,44 +59,49 @@ def print_generated_texts(
 def _generate_lines(
     task: "Task", generator: "TextGenerator", examples: "Iterable[Example]", as_json: bool
 ) -> Iterator[str]:
-    """What is printed for each example, in their order, and the first before the last question is read."""
+    """Yield the output of each example in order, window by window, so that output begins before all input is read."""
     from saccade.decoding.batch_generate import sorting_windows
     from saccade.progress import ProgressBar
     from saccade.tasks.predict import predict
 
-    plain = generator.decoding == GenerationConfig() and not as_json
-    ask = None if plain else lambda model, batch: task.generate(generator, batch)
-    before = 0
-    with ProgressBar() as waiting:
-        for some in sorting_windows(examples):
-            told = lambda done, of, before=before: waiting.update(before + done)
-            found, asked = predict(
-                task, generator.model, some, on_progress=told, predictor=ask, rows_per_item=generator.decoding.beams
+    greedy = generator.decoding == GenerationConfig() and not as_json
+    predictor = None if greedy else lambda model, batch: task.generate(generator, batch)
+    rows = generator.decoding.beams
+    count = 0
+    with ProgressBar() as bar:
+        for window in sorting_windows(examples):
+            update = lambda done, total, count=count: bar.update(count + done)
+            outputs, predicted = predict(
+                task, generator.model, window, on_progress=update, predictor=predictor, rows_per_item=rows
             )
-            for given, example in zip(found, asked, strict=True):
-                if plain:
-                    yield str(task.to_prediction(given, example))
+            for output, example in zip(outputs, predicted, strict=True):
+                if greedy:
+                    yield str(task.to_prediction(output, example))
                 else:
-                    yield format_example_texts(task, given, example, as_json)
+                    yield format_example_texts(task, output, example, as_json)
             sys.stdout.flush()
-            before += len(some)
+            count += len(window)
 
 
 def _print_summary(verb: str, task: "Task", generator: "TextGenerator", engine: EngineFlags, count: int) -> None:
-    """What is left to say, on standard error."""
+    """Print the notes of the task, whether there was any input, and the acceptance rate, on standard error."""
     for line in task.notes:
         print(f"saccade {verb}: {line}", file=sys.stderr)
     if not count:
-        print(f"saccade {verb}: there was nothing to answer.", file=sys.stderr)
-    if generator.speculation_stats.model_steps:
-        engine.log(
-            f"proposed {generator.speculation_stats.draft_tokens:,} tokens, of which {generator.speculation_stats.acceptance_rate:.0%} were right"
-        )
+        print(f"saccade {verb}: no input texts.", file=sys.stderr)
+    log_acceptance_rate(generator, engine)
+
+
+def log_acceptance_rate(generator: "TextGenerator", engine: EngineFlags) -> None:
+    """Log how many draft tokens speculative decoding has accepted."""
+    stats = generator.speculation_stats
+    if stats.model_steps:
+        engine.log(f"speculative decoding: accepted {stats.acceptance_rate:.0%} of {stats.draft_tokens:,} draft tokens")
 
 
 def format_example_texts(task: "Task", hypotheses: "list[Hypothesis]", example: "Example", as_json: bool) -> str:
-    """The texts of one example."""
-    predictions = [task.to_prediction(one.text, example) for one in hypotheses]
+    """The output for one example."""
+    predictions = [task.to_prediction(hypothesis.text, example) for hypothesis in hypotheses]
     records = [prediction.as_dict() for prediction in predictions]
     return format_texts(hypotheses, records, [str(prediction) for prediction in predictions], as_json)
 
@@ -107,16 +109,16 @@ def format_example_texts(task: "Task", hypotheses: "list[Hypothesis]", example: 
 def format_texts(
     hypotheses: "list[Hypothesis]", records: Sequence[dict[str, Any]], texts: Sequence[str], as_json: bool
 ) -> str:
-    """The texts of one input: a line, several lines with their scores and an empty one, or an object for a program."""
+    """The output for one input: a line; for several texts, lines with scores and an empty line; or a JSON object."""
     if as_json:
-        first, *others = [what | hypothesis_facts(one) for what, one in zip(records, hypotheses, strict=True)]
+        first, *others = [record | hypothesis_facts(item) for record, item in zip(records, hypotheses, strict=True)]
         return json_text.dumps(first | ({"alternatives": others} if others else {}), ensure_ascii=False)
     if len(hypotheses) == 1:
         return texts[0]
-    return "\n".join(f"{one.score:.4f}\t{text}" for text, one in zip(texts, hypotheses, strict=True)) + "\n"
+    return "\n".join(f"{item.score:.4f}\t{text}" for text, item in zip(texts, hypotheses, strict=True)) + "\n"
 
 
 def hypothesis_facts(hypothesis: "Hypothesis") -> dict[str, Any]:
-    """What a program gets beside a text: its score, the log-probability of each token, and whether it came to an end."""
-    closing = [] if hypothesis.stop_logprob is None else [hypothesis.stop_logprob]
-    return {"score": hypothesis.score, "logprobs": [*hypothesis.logprobs, *closing], "finished": hypothesis.hit_stop}
+    """The JSON fields of a hypothesis: its score, the log-probability of each token, and whether it is finished."""
+    stop = [] if hypothesis.stop_logprob is None else [hypothesis.stop_logprob]
+    return {"score": hypothesis.score, "logprobs": [*hypothesis.logprobs, *stop], "finished": hypothesis.hit_stop}

@@ -1,4 +1,4 @@
-"""Which model a command asks, and what: texts on the command line, from standard input, or from files."""
+"""Inputs of prediction commands: the run to open, and texts from the command line, standard input or files."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,56 +19,55 @@ STDIN_NAME = "standard input"
 
 
 def open_run_for_task(run: str, task_name: str | None = None) -> Run:
-    """A run; one that is not there is answered with what is near, and one made for another task with that task."""
+    """Open a run; errors suggest a similar path if it does not exist, and the right command if its task is another."""
     with suggest_near_runs(run):
-        found = Run(run, task_name)
-        task = found.task
+        opened = Run(run, task_name)
+        task = opened.task
     if task_name is None or task.name == task_class(task_name).name:
-        return found
-    asked = task_class(task_name).verb
+        return opened
+    wanted = task_class(task_name)
     raise ModelError(
-        f"{run} was made for another task, {task.name} ({task.description}): ask it with saccade {task.verb} {run}. "
-        f"saccade {asked} needs a model made for {task_name} ({task_class(task_name).description}); saccade train {task_name} makes one."
+        f"{run} was trained for the task {task.name} ({task.description}); use saccade {task.verb} {run}. "
+        f"saccade {wanted.verb} needs a model for {task_name} ({wanted.description}); saccade train {task_name} trains one."
     )
 
 
 @contextmanager
 def suggest_near_runs(run: str) -> Iterator[None]:
-    """Whatever is said of a run that is not there, says also what is near."""
+    """Add the nearest existing path to an error about a run that does not exist."""
     try:
         yield
     except ValueError as error:
         if Path(run).exists() or not str(error).startswith(f"{run}: "):
-            raise  # found, and wrong in another way
+            raise  # the run exists; the error is another one
         raise ModelError(_describe_missing_run(run, str(error).removeprefix(f"{run}: "))) from error
 
 
 def _describe_missing_run(run: str, error: str) -> str:
-    """That there is no such directory, what is near, and only then what came of taking it for a name on the hub."""
-    path, what = Path(run), f"{run}: there is no such directory"
+    """No such directory, the nearest existing one, and then the error of loading it as a hub name."""
+    path, problem = Path(run), f"{run}: there is no such directory"
     near = find_similar_directory(path)
     if near is not None:
-        what += f"; did you mean {near}?"
+        problem += f"; did you mean {near}?"
     elif str(path.parent) != "." and not path.parent.is_dir():
-        what += f", nor is there {path.parent}."
+        problem += f", and no {path.parent} either."
     else:
-        what += "."
-    return what if error.startswith("there is no such directory") else f"{what} As a name on the hub: {error}"
+        problem += "."
+    return problem if error.startswith("there is no such directory") else f"{problem} As a hub name: {error}"
 
 
 def read_examples(task: Task, texts: Sequence[str], data: Sequence[str], columns: str) -> list[Example]:
-    """The questions, without their answers."""
+    """Read the input examples, without gold values."""
     return list(iter_examples(task, texts, data, columns))
 
 
 def iter_examples(task: Task, texts: Sequence[str], data: Sequence[str], columns: str) -> Iterator[Example]:
-    """The same one by one, as they are read: of a pipe, the first before the last is written."""
+    """Yield the input examples as they are read, so that a pipe is processed line by line."""
     if data:
         if texts:
-            raise UsageError("Texts and --data are two ways to ask; use one of them.")
-        asked = task.input_roles(data)
-        named = {role: column for role, column in parse_columns(columns).items() if role not in task.gold_roles}
-        yield from _stream_examples(task, data, asked, named)
+            raise UsageError("Texts and --data are both given; use one of them.")
+        input_columns = {role: name for role, name in parse_columns(columns).items() if role not in task.gold_roles}
+        yield from _stream_examples(task, data, task.input_roles(data), input_columns)
         return
     role, *more = task.input_roles()
     if more:
@@ -82,77 +81,74 @@ def iter_examples(task: Task, texts: Sequence[str], data: Sequence[str], columns
 def _stream_examples(
     task: Task, data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str]
 ) -> Iterator[Example]:
-    """The records of files; what was recognised in them is said once, as soon as it is known."""
-    said: list[str] = []
-    told = 0
+    """Yield the examples of files, and print the notes about their format once, as soon as they are known."""
+    notes: list[str] = []
+    printed_count = 0
     try:
-        for example in stream_task_examples(task, data, roles, columns, said):
-            told = print_notes(said, told)
+        for example in stream_task_examples(task, data, roles, columns, notes):
+            printed_count = print_notes(notes, printed_count)
             yield example
     finally:
-        print_notes(said, told)
+        print_notes(notes, printed_count)
 
 
 def print_notes(notes: Sequence[str], printed_count: int = 0) -> int:
-    """Say on standard error what readers recognised, but for lines that were told; gives how many now are."""
+    """Print the notes about data files after the first `printed_count` to standard error; returns the number printed so far."""
     for line in notes[printed_count:]:
         print(line, file=sys.stderr)
     return len(notes)
 
 
 def _warn_if_empty(rows: Iterable[list[str]], row_name: str) -> Iterator[list[str]]:
-    """The same texts; of the first that is empty it is said, since a model answers it all the same."""
-    said = False
+    """Yield the rows unchanged, and warn once about an empty text, because a model gives a prediction for it, too."""
+    warned = False
     for number, row in enumerate(rows, 1):
-        if not said and not all(map(str.strip, row)):
-            said = True
-            print(f"{row_name} {number} is empty, and the answer to an empty text means nothing.", file=sys.stderr)
+        if not warned and not all(map(str.strip, row)):
+            warned = True
+            print(f"{row_name} {number} is empty; predictions for empty texts are meaningless.", file=sys.stderr)
         yield row
 
 
 def _group_texts(role_names: Sequence[str], texts: Sequence[str]) -> Iterator[Example]:
-    """Texts that belong together: so many arguments at a time, or a line with tabs between them."""
-    size, wanted = len(role_names), ", ".join(role_names[:-1]) + f" and {role_names[-1]}"
+    """Group the texts of one example: consecutive arguments, or a line of standard input separated by tabs."""
+    size, expected = len(role_names), ", ".join(role_names[:-1]) + f" and {role_names[-1]}"
     if len(texts) % size:
         raise UsageError(
-            f"{len(texts)} texts came, and each question takes {size}: {wanted}. The last is {texts[-1]!r}."
+            f"Got {len(texts)} texts, but each example takes {size}: {expected}. The last text is {texts[-1]!r}."
         )
-    rows = (list(texts[i : i + size]) for i in range(0, len(texts), size))
-    rows = (
-        _warn_if_empty(rows, "Question")
-        if texts
-        else _warn_if_empty((line.split("\t") for line in read_stdin_lines()), "Line")
-    )
+    groups = (list(texts[i : i + size]) for i in range(0, len(texts), size))
+    lines = (line.split("\t") for line in read_stdin_lines())
+    rows = _warn_if_empty(groups, "Example") if texts else _warn_if_empty(lines, "Line")
     for number, row in enumerate(rows, 1):
         if len(row) != size:
-            what = f"{len(row)} texts where {size} are needed: {wanted}"
-            cure = "write them on one line with a tab between them"
-            raise DataError(what, file=STDIN_NAME, line=number, value="\t".join(row), hint=cure)
+            problem = f"{len(row)} texts instead of {size}: {expected}"
+            hint = "write them on one line, separated by tabs"
+            raise DataError(problem, file=STDIN_NAME, line=number, value="\t".join(row), hint=hint)
         yield Example(dict(zip(role_names, row, strict=True)), "", number)
 
 
 def read_stdin_lines() -> Iterator[str]:
-    """The lines of standard input, as those of a file: without their ends, of either kind, and without a byte order mark."""
+    """The lines of standard input, without line ends (LF or CRLF) and without a byte order mark."""
     if sys.stdin.isatty():
-        print("One text a line; Ctrl-D ends.", file=sys.stderr)
+        print("Type one text per line; Ctrl-D ends the input.", file=sys.stderr)
     number = 0
     try:
         for line in sys.stdin:
             number += 1
-            line.encode()  # in some locales Python reads on over what is no UTF-8
+            line.encode()  # in some locales Python decodes invalid UTF-8 to surrogates
             text = line.removesuffix("\n").removesuffix("\r")
             yield text.removeprefix(UTF8_BOM.decode()) if number == 1 else text
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
-        found, at = error.object, error.start
-        ahead = 1 + found[:at].count(b"\n") if isinstance(found, bytes) else 0  # bytes are read before their lines are
-        around = found[max(0, at - 10) : at + 10]
-        value = around if isinstance(around, bytes) else around.encode("utf-8", "surrogateescape")
-        cure = "save it as UTF-8, for example with iconv"
-        raise DataError("not UTF-8", file=STDIN_NAME, line=number + ahead, value=value, hint=cure) from None
+        text, start = error.object, error.start
+        ahead = 1 + text[:start].count(b"\n") if isinstance(text, bytes) else 0  # a block is decoded before its lines
+        excerpt = text[max(0, start - 10) : start + 10]
+        value = excerpt if isinstance(excerpt, bytes) else excerpt.encode("utf-8", "surrogateescape")
+        hint = "save it as UTF-8, for example with iconv"
+        raise DataError("not UTF-8", file=STDIN_NAME, line=number + ahead, value=value, hint=hint) from None
 
 
 def read_input_lines(file: str) -> Iterator[str]:
-    """The lines of a text file without their ends, or of standard input where the file is -."""
+    """The lines of a text file, or of standard input if the file is -, without line ends."""
     if file == "-":
         yield from read_stdin_lines()
         return

@@ -1,4 +1,4 @@
-"""`saccade look RUN --prune LAYER.HEAD --out DIR`: a smaller model, which answers as if some of its heads said nothing."""
+"""`saccade look RUN --prune LAYER.HEAD --out DIR`: head pruning, which writes a smaller model without some heads."""
 
 import json as json_text
 import shutil
@@ -13,7 +13,7 @@ CONFIG_FILE = "config.toml"
 
 
 def write_pruned_model(run: str, head_names: Sequence[str], out: str, *, as_json: bool) -> int:
-    """Write the smaller model to a new directory, and say what became of its size."""
+    """Write the pruned model to a new directory, and print its size before and after."""
     from saccade.errors import UsageError
     from saccade.explain.ablate import parse_head, prune_heads
     from saccade.models.load import load
@@ -21,35 +21,37 @@ def write_pruned_model(run: str, head_names: Sequence[str], out: str, *, as_json
     if not out:
         raise UsageError("--prune writes a smaller model; name a new directory for it with --out.")
     if Path(out).exists():
-        raise UsageError(f"{out} exists already; name a new directory with --out.")
+        raise UsageError(f"{out} already exists; name a new directory with --out.")
     model = load(run)
-    chosen = [parse_head(model, name) for some in head_names for name in some.split(",") if name]
-    smaller = prune_heads(model, chosen)
-    whole_run = Path(run, CONFIG_FILE).is_file()
-    smaller.save(Path(out, "model") if whole_run else Path(out))
-    if whole_run:  # what it was trained for, and on
+    heads = [parse_head(model, name) for names in head_names for name in names.split(",") if name]
+    pruned = prune_heads(model, heads)
+    is_run = Path(run, CONFIG_FILE).is_file()
+    pruned.save(Path(out, "model") if is_run else Path(out))
+    if is_run:  # task, data and settings of training
         shutil.copy(Path(run, CONFIG_FILE), Path(out, CONFIG_FILE))
     sizes = {
-        "parameters": (count_parameters(model), count_parameters(smaller)),
+        "parameters": (count_parameters(model), count_parameters(pruned)),
         "bytes": (count_weight_bytes(run), count_weight_bytes(out)),
     }
     if as_json:
-        print(json_text.dumps({"pruned": [one.name for one in chosen], "out": out} | sizes))
+        print(json_text.dumps({"pruned": [head.name for head in heads], "out": out} | sizes))
         return 0
-    print(f"removed    {', '.join(map(str, chosen))}")
-    for what, (before, after) in sizes.items():
-        print(f"{what:<10} {before:,} to {after:,} ({after / before - 1:+.1%})")
-    print(f"written    {out}; saccade evaluate {out} says what it has lost, saccade train --model {out} trains it on")
+    print(f"removed    {', '.join(map(str, heads))}")
+    for quantity, (before, after) in sizes.items():
+        print(f"{quantity:<10} {before:,} to {after:,} ({after / before - 1:+.1%})")
+    print(
+        f"written    {out}; saccade evaluate {out} measures its score, saccade train TASK --model {out} fine-tunes it"
+    )
     return 0
 
 
 def count_parameters(model: "Model") -> int:
-    """How many numbers a model has learnt."""
+    """The number of parameters of a model."""
     return sum(p.numel() for p in model.parameters())
 
 
 def count_weight_bytes(run: str) -> int:
-    """How many bytes the weights of a run or a model directory take."""
+    """The size in bytes of the weight files of a run or a model directory."""
     from saccade.models.io.model_dir import find_tensor_files
     from saccade.models.load import resolve_model_dir
 

@@ -1,4 +1,4 @@
-"""`saccade train TASK --help`: every setting of this call, with the value that training would use and where it comes from."""
+"""`saccade train TASK --help`: every setting, with the value that this call would use and its source."""
 
 import ast
 import inspect
@@ -21,17 +21,17 @@ from saccade.tasks.base import Defaults, Task
 if TYPE_CHECKING:
     from saccade.models.family import Family
 
-# the flags and settings that most runs change; the help lists them first
+# flags and settings that most runs change; the help lists them first
 MAIN_FLAGS = ("data", "model", "columns", "out")
 MAIN_SETTINGS = ("epochs", "max_minutes", "batch_size", "batch_tokens", "lr", "seed")
-TOKENIZER_SETTINGS = ("vocab", "pad_id", "decoder_start_id")  # of a new model: those of the tokenizer that is trained
-MAX_EXAMPLES_READ = 20  # examples of the data that the help reads, to choose sizes that depend on them
+TOKENIZER_SETTINGS = ("vocab", "pad_id", "decoder_start_id")  # of a new model, determined by the trained tokenizer
+MAX_EXAMPLES_READ = 20  # examples that the help reads, to choose sizes that depend on the data
 DATA_DEFAULT = "(default: chosen from the data)"
 
 
 @dataclass(frozen=True)
 class SettingHelp:
-    """What --help prints of a setting: type, description, and in parentheses its value in this call."""
+    """Help of a setting: type, description, value, and a hint in parentheses about its value in this call."""
 
     annotation: Any
     description: str
@@ -40,12 +40,12 @@ class SettingHelp:
 
 
 def print_train_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> int:
-    """Print the help of a call that trains: the main settings, then those of the command, the model, the task and training."""
+    """Print the help of a training command: the main settings, then those of the command, the model, the task and training."""
     notes = []
     try:
         request, settings = _resolve_call(command, flags, dotted)
-    except DataError as error:  # a file that cannot be read is no reason to withhold the help
-        notes.append(f"{error} The values below are those of the built-in sample.")
+    except DataError as error:  # print the help even if a file cannot be read
+        notes.append(f"{error} The values below are for the built-in sample.")
         request, settings = _resolve_call(command, replace(flags, data=(), columns=""), dotted)
     recipe = request.recipe
     if lacks_requirements(recipe, request.job.model, request.job.data):
@@ -65,7 +65,7 @@ def print_train_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> 
 def _resolve_call(
     command: str, flags: BaseTrainFlags, dotted: list[str]
 ) -> tuple[TrainRequest, dict[str, dict[str, SettingHelp]]]:
-    """The settings of a call; without those of the model where they are the settings of weights that the call does not name."""
+    """The request and the settings of a call, without model settings if the recipe needs weights that the call does not name."""
     request = make_request(command, flags, dotted, complete=False)
     settings = resolve_settings(request)
     if request.recipe.requirements.weights and not request.job.model:
@@ -81,13 +81,13 @@ def _describe_call(command: str, flags: BaseTrainFlags, request: TrainRequest) -
     description = description or task_class(recipe.task).description
     return (
         f"{name}: {description.rstrip('.')}.\n\n"
-        "The value that each setting has in this call stands in parentheses. It depends on the other arguments: for the settings "
-        f"of another model, for example, use saccade {command} {flags.task} --model FAMILY --help."
+        "The value of each setting in this call is shown in parentheses. It depends on the other arguments; for the settings of "
+        f"another model, for example, use saccade {command} {flags.task} --model FAMILY --help."
     )
 
 
 def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]:
-    """Every setting by table, as training would resolve it; reads some examples of the data, and trains no tokenizer."""
+    """Every setting by table, as training would resolve it; reads a few examples of the data, and trains no tokenizer."""
     from saccade.models.load import read_family_and_config
     from saccade.tasks.needs import find_family
     from saccade.tasks.registry import task_class
@@ -98,15 +98,13 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
     kind = task_class(job.task)
     task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
     stored = is_stored_model(job.model)
-    before = task.config
+    initial_config = task.config
     examples = _read_some_examples(task, job.data, job.columns)
     chosen = task.defaults(examples, stored)
     unsettled = _find_unsettled(chosen, task.defaults(examples[: len(examples) // 2], stored))
-    unsettled |= {("task", name) for name, value in vars(before).items() if getattr(task.config, name) != value}
-    configs: dict[str, Any] = {
-        "task": task.config,
-        "train": make_config(Config, {**chosen.train, **job.train_fields}, "train"),
-    }
+    unsettled |= {("task", name) for name, value in vars(initial_config).items() if getattr(task.config, name) != value}
+    train_config = make_config(Config, {**chosen.train, **job.train_fields}, "train")
+    configs: dict[str, Any] = {"task": task.config, "train": train_config}
     if stored:
         if Path(job.model).exists() or job.model_fields:
             configs["model"] = replace(read_family_and_config(job.model)[1], **job.model_fields)
@@ -116,18 +114,18 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
         unsettled |= {("model", name) for name in TOKENIZER_SETTINGS if hasattr(configs["model"], name)}
 
     def describe(table: str, name: str, value: Any) -> str:
-        shown = _format_value(value)
+        text = _format_value(value)
         if name in request.overrides[table]:
-            return f"(your value: {shown})"
+            return f"(your value: {text})"
         if name in request.recipe.tables[table]:
-            return f"(recipe {request.recipe.name}: {shown})" if request.recipe.name else f"(recipe: {shown})"
+            return f"(recipe {request.recipe.name}: {text})" if request.recipe.name else f"(recipe: {text})"
         if (table, name) in unsettled:
             return DATA_DEFAULT
         if table == "model" and stored:
-            return f"(value of {job.model}: {shown})"
+            return f"(value of {job.model}: {text})"
         if value != getattr(type(configs[table])(), name):
-            return f"(default for {task.name}: {shown})"
-        return "" if value is None else f"(default: {shown})"
+            return f"(default for {task.name}: {text})"
+        return "" if value is None else f"(default: {text})"
 
     resolved: dict[str, dict[str, SettingHelp]] = {}
     for table in (name for name in SETTING_TABLES if name in configs):
@@ -141,7 +139,7 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
 
 
 def _read_some_examples(task: Task, data: Sequence[str], columns: Mapping[str, str]) -> list[Example]:
-    """The first examples of the data or of the built-in sample, with the task settled by them (texts or images)."""
+    """Read the first examples of the data or of the built-in sample, and fit the task to them (texts or images)."""
     from saccade.data.samples import get_sample
     from saccade.tasks.runs.read_data import stream_task_examples
 
@@ -152,13 +150,13 @@ def _read_some_examples(task: Task, data: Sequence[str], columns: Mapping[str, s
     else:
         sample = get_sample(task.sample).make(MAX_EXAMPLES_READ, 0)
         examples = [example for example in sample if all(role.name in example for role in roles if role.required)]
-    with suppress(SaccadeError):  # so few examples may all have the same label
+    with suppress(SaccadeError):  # a few examples may all have the same label
         task.fit(examples)
     return examples
 
 
 def _find_unsettled(chosen: Defaults, of_fewer: Defaults) -> set[tuple[str, str]]:
-    """The settings whose default depends on how many examples there are, so that some examples do not tell it."""
+    """The settings whose default depends on the number of examples, so that a few examples cannot determine it."""
     pairs = {"model": (chosen.model, of_fewer.model), "train": (chosen.train, of_fewer.train)}
     return {(table, name) for table, (many, few) in pairs.items() for name in many if many[name] != few.get(name)}
 
@@ -176,32 +174,32 @@ def _format_value(value: Any) -> str:
 def _make_help_class(
     flags: BaseTrainFlags, request: TrainRequest, settings: Mapping[str, Mapping[str, SettingHelp]]
 ) -> type:
-    """A class whose help is that of the call: a group of the main flags, and a group for the rest of each table."""
-    own = dict(_flag_fields(flags, request))
-    own.pop("task")
+    """A dataclass from which tyro prints the help: a group of the main flags, and a group for the rest of each table."""
+    command_flags = dict(_flag_fields(flags, request))
+    command_flags.pop("task")
     tables = {
         table: {
             name: _make_field(
                 f"{table}.{name.replace('_', '-')}", item.annotation, item.description, item.hint, item.value
             )
-            for name, item in found.items()
+            for name, item in items.items()
         }
-        for table, found in settings.items()
+        for table, items in settings.items()
     }
-    main = [own.pop(name) for name in MAIN_FLAGS if name in own]
+    main = [command_flags.pop(name) for name in MAIN_FLAGS if name in command_flags]
     main += [tables["train"].pop(name) for name in MAIN_SETTINGS]
     groups = {
         "main": ("Data, model, length of training, batch size and learning rate.", main),
-        "command": ("Other options of the command.", own.values()),
+        "command": ("Other options of the command.", command_flags.values()),
         "model": ("Architecture of the model.", tables.pop("model", {}).values()),
         "task": (f"Data processing, loss and metrics of the task {request.job.task}.", tables["task"].values()),
         "train": ("Optimization, evaluation, checkpoints and hardware.", tables["train"].values()),
     }
     members = []
-    for name, (described, items) in groups.items():
+    for name, (description, items) in groups.items():
         if items:
             group = make_dataclass(name, list(items), frozen=True)
-            members.append((name, Annotated[group, tyro.conf.arg(help=described)], field(default=group())))
+            members.append((name, Annotated[group, tyro.conf.arg(help=description)], field(default=group())))
     return make_dataclass("Settings", members, frozen=True)
 
 
@@ -216,28 +214,26 @@ def _flag_fields(flags: BaseTrainFlags, request: TrainRequest) -> Iterator[tuple
             hint = f"(default for {request.job.task}: {_default_family(request)})"
         if item.name == "out" and not value:
             hint = f"(default: {Path('runs') / (request.recipe.name or request.job.task)})"
-        yield (
-            item.name,
-            _make_field(item.name.replace("_", "-"), hints[item.name], docs.get(item.name, ""), hint, value),
-        )
+        flag = item.name.replace("_", "-")
+        yield item.name, _make_field(flag, hints[item.name], docs.get(item.name, ""), hint, value)
 
 
 def _default_family(request: TrainRequest) -> str:
     from saccade.tasks.registry import task_class
 
-    task = task_class(request.job.task)
-    made = task(task.Config(**request.job.task_fields))
-    made.roles(request.job.data)
-    return made.default_family()
+    kind = task_class(request.job.task)
+    task = kind(kind.Config(**request.job.task_fields))
+    task.roles(request.job.data)
+    return task.default_family()
 
 
 def _make_field(flag: str, annotation: Any, description: str, hint: str | None, value: Any) -> tuple[str, Any, Any]:
-    found = tyro.conf.arg(name=flag, help=description, help_behavior_hint=hint, prefix_name=False)
-    return flag.replace("-", "_").replace(".", "_"), Annotated[annotation, found], field(default=value)
+    argument = tyro.conf.arg(name=flag, help=description, help_behavior_hint=hint, prefix_name=False)
+    return flag.replace("-", "_").replace(".", "_"), Annotated[annotation, argument], field(default=value)
 
 
 def read_field_docs(config_class: type) -> dict[str, str]:
-    """The description of each field of a dataclass, as tyro prints it: the string below the field, or the comment after it.
+    """The description of each field of a dataclass, as in tyro: the string below the field, or the comment after it.
 
     >>> from saccade.training.config import Config
     >>> read_field_docs(Config)["lr"]

@@ -1,4 +1,4 @@
-"""How a run looks while it runs: a bar with rate, time to go and the next save on a terminal, plain lines elsewhere."""
+"""Training progress: a live line with loss, speed and time since the last checkpoint on a terminal, plain lines elsewhere."""
 
 import time
 from contextlib import ExitStack
@@ -9,11 +9,11 @@ from saccade.cli.terminal import escape_control_characters, unwrap_stream
 from saccade.training.loop import TrainStep
 from saccade.training.run import CheckpointSaved, DevEvaluation, Event, Message, RunResult
 
-MIN_SECONDS_BETWEEN_LINES = 10.0  # seconds between plain lines
+MIN_SECONDS_BETWEEN_LINES = 10.0  # for plain lines
 
 
 class TrainProgress(ExitStack):
-    """Shows events; opened and closed around a run."""
+    """A context manager that prints the events of a training run."""
 
     def __init__(self, out: Path, stream: TextIO):
         super().__init__()
@@ -29,18 +29,16 @@ class TrainProgress(ExitStack):
             from rich.console import Console
             from rich.live import Live
 
-            shown = Live("", console=Console(file=unwrap_stream(self.stream)), refresh_per_second=8, transient=True)
-            self.live_display = self.enter_context(shown)
+            display = Live("", console=Console(file=unwrap_stream(self.stream)), refresh_per_second=8, transient=True)
+            self.live_display = self.enter_context(display)
         return self
 
     def show(self, event: Event) -> None:
         if isinstance(event, TrainStep):
             self._show_step(event)
         elif isinstance(event, DevEvaluation):
-            mark = " (best so far)" if event.best else ""
-            self._print(
-                f"step {event.step:>6,}  held out: {', '.join(_format_score(score) for score in event.scores)}{mark}"
-            )
+            scores = ", ".join(_format_score(score) for score in event.scores)
+            self._print(f"step {event.step:>6,}  held-out {scores}{' (best so far)' if event.best else ''}")
         elif isinstance(event, CheckpointSaved):
             self.saved_at = time.monotonic()
         elif isinstance(event, Message):
@@ -51,13 +49,13 @@ class TrainProgress(ExitStack):
     def _show_step(self, step: TrainStep) -> None:
         if self.first_step is None:
             self.first_step = step.number - 1
-        slow = 0.98 if step.number - self.first_step > 50 else 0.8
-        fresh = step.number - self.first_step == 1
-        self.smoothed_loss = step.loss if fresh else slow * self.smoothed_loss + (1 - slow) * step.loss
+        decay = 0.98 if step.number - self.first_step > 50 else 0.8
+        is_first = step.number - self.first_step == 1
+        self.smoothed_loss = step.loss if is_first else decay * self.smoothed_loss + (1 - decay) * step.loss
         speed = step.tokens / max(1e-9, step.seconds)
-        self.tokens_per_second = speed if fresh else slow * self.tokens_per_second + (1 - slow) * speed
+        self.tokens_per_second = speed if is_first else decay * self.tokens_per_second + (1 - decay) * speed
         line = (
-            f"step {step.number:>6,}  epoch {step.epoch + 1}  loss {self.smoothed_loss:7.4f}  rate {step.lr:.1e}  "
+            f"step {step.number:>6,}  epoch {step.epoch + 1}  loss {self.smoothed_loss:7.4f}  lr {step.lr:.1e}  "
             f"{self.tokens_per_second:,.0f} tokens/s"
         )
         now = time.monotonic()
@@ -65,15 +63,15 @@ class TrainProgress(ExitStack):
             self.live_display.update(
                 f"{line}  {_format_duration(now - self.started_at)}  saved {_format_duration(now - self.saved_at)} ago"
             )
-        elif fresh or now - self.last_line_at > MIN_SECONDS_BETWEEN_LINES:
+        elif is_first or now - self.last_line_at > MIN_SECONDS_BETWEEN_LINES:
             self.last_line_at = now
             self._print(line)
 
     def _show_result(self, result: RunResult) -> None:
         if result.signal is not None:
-            self._print(f"stopped after step {result.steps:,} and saved; the same command goes on from there.")
+            self._print(f"interrupted at step {result.steps:,}, checkpoint saved; run the same command to resume")
             return
-        self._print(f"ended after {result.steps:,} steps by {result.stop_reason}")
+        self._print(f"finished after {result.steps:,} steps ({result.stop_reason})")
         for split, scores in result.scores.items():
             for score in scores:
                 self._print(f"{split:<5} {score}")

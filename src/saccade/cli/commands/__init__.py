@@ -1,1 +1,1 @@
-"""The commands of the command line, one file each, imported only when called."""
+"""The commands of the command line, one file each, imported only when they are called."""

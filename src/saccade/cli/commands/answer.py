@@ -1,4 +1,4 @@
-"""`saccade answer RUN --context FILE|TEXT QUESTION...`: the words of a text that answer each question, or that there are none."""
+"""`saccade answer RUN --context FILE|TEXT QUESTION...`: extractive question answering, a span of a text or no answer."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ def main(
 
     saccade answer runs/questions --context "Ann has two boats." < questions.txt
 
-    saccade answer runs/questions --data dev-v2.0.json --json > answers.jsonl
+    saccade answer runs/questions --data dev-v2.0.json --json > predictions.jsonl
 
     Args:
         run: A run of the task span, or a model directory with a span head.
@@ -47,20 +47,20 @@ def main(
 
         if bool(context) == bool(data) or (data and question):
             raise UsageError(
-                "Say what is asked about: --context FILE|TEXT with questions, or --data FILE, which has both."
+                "Give the text with --context FILE|TEXT and questions, or texts with their questions with --data FILE."
             )
-        asked = question or tuple([line.strip() for line in sys.stdin if line.strip()] if context else [])
+        questions = question or tuple([line.strip() for line in sys.stdin if line.strip()] if context else [])
         text = _read_context(context) if context else ""
-        if context and not asked:
-            raise UsageError("There is no question; write it behind the run, or one a line on standard input.")
-        texts = [part for one in asked for part in (text, one)]
+        if context and not questions:
+            raise UsageError("There is no question; give it after the run, or one per line on standard input.")
+        texts = [part for item in questions for part in (text, item)]
         return print_predictions("answer", "span", run, Inputs(texts, data, columns), as_json=json, engine=engine)
 
     return run_command("answer", work)
 
 
 def _read_context(context: str) -> str:
-    """What stands in the file of that name, or the words themselves."""
+    """The text of the file of that name, or the argument itself."""
     from saccade.data.read.open_text import open_source, read_whole_text
 
     return read_whole_text(open_source(Path(context))) if os.path.isfile(context) else context

@@ -1,4 +1,4 @@
-"""`saccade audit RUN`: what a model does to whom, measured, with intervals and with what the figures do not show."""
+"""`saccade audit RUN`: bias and fairness audits of a model and its data, with confidence intervals and limitations."""
 
 import json as json_text
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuditInputs:
-    """Data of the audit, rules, and the audit to compare with."""
+    """Data of the audit, bad words, and the audit to compare with."""
 
     data: FileFlag = ()
     """Your own labeled data; default: the data of the run."""
@@ -31,7 +31,7 @@ class AuditInputs:
     test_sentences: FileFlag = ()
     """Your own test sentences, in the format of the suite, such as CrowS-Pairs or StereoSet."""
     bad_words: Annotated[str, optional_argument("FILE")] = ""
-    """File of bad words, one word or phrase per line, that are never generated in suites of generated text."""
+    """Bad words that are never generated, in suites of generated text: a file with one word or phrase per line."""
     regard_classifier: Annotated[str, optional_argument("RUN")] = ""
     """Regard classifier: a run of saccade train label (negative, neutral, positive); default: the built-in one."""
     compare_to: Annotated[str, optional_argument("RUN|FILE")] = ""
@@ -56,9 +56,9 @@ def main(
     saccade audit runs/after --compare-to runs/reviews
 
     Args:
-        run: A run, a model directory, or the name of a task, whose data are audited before there is a model.
+        run: A run, a model directory, or the name of a task, to audit its data before training.
         suite: Suites to run, such as data, counterfactual or stereotypes; default: all that apply. `--suite list` lists them.
-        inputs: Data of the audit, rules, and the audit to compare with.
+        inputs: Data of the audit, bad words, and the audit to compare with.
         json: Print the results as JSON.
     """
     from saccade.cli.exit_codes import run_command
@@ -75,30 +75,31 @@ def _audit_run(run: str, suite_names: tuple[str, ...], inputs: AuditInputs, as_j
     if suite_names == ("list",):
         return _list_suites(as_json)
     if inputs.test_sentences and len(suite_names) != 1:
-        raise UsageError("--test-sentences are for one suite; name it with --suite, such as --suite stereotypes.")
-    before = open_earlier_audit(inputs.compare_to) if inputs.compare_to else None
-    task, subject, mark = _make_subject(run, inputs)
-    if before is not None and subject.model is None:
-        raise UsageError(f"--compare-to compares two models, and {run} is a task; name a run.")
+        raise UsageError("--test-sentences needs one suite; name it with --suite, such as --suite stereotypes.")
+    earlier = open_earlier_audit(inputs.compare_to) if inputs.compare_to else None
+    task, subject, fingerprint = _make_subject(run, inputs)
+    if earlier is not None and subject.model is None:
+        raise UsageError(f"--compare-to compares two models, but {run} is a task; name a run.")
     suites, missing = _select_suites(run, suite_names, task, subject)
-    found: dict[str, AuditRecord] = {}
+    records: dict[str, AuditRecord] = {}
     for suite in suites:
-        finding = _run_suite(suite, subject)
-        found[suite_key(finding)] = AuditRecord(finding, _fingerprint_suite(mark, suite, subject))
+        result = _run_suite(suite, subject)
+        records[suite_key(result)] = AuditRecord(result, _fingerprint_suite(fingerprint, suite, subject))
         if not as_json:
-            _print_suite_result(finding)
-    change = None if before is None else compare_with_earlier_audit(before, found, run)
-    written = None if subject.model is None else write_audits(Path(run), AuditFile(found, missing, change))
-    others = inapplicable_suites(task)
+            _print_suite_result(result)
+    comparison = None if earlier is None else compare_with_earlier_audit(earlier, records, run)
+    written = None if subject.model is None else write_audits(Path(run), AuditFile(records, missing, comparison))
+    inapplicable = inapplicable_suites(task)
     if as_json:
-        told = {"suites": {name: one.result.as_dict() for name, one in found.items()}, "not_run": missing}
-        told |= {} if change is None else {"comparison": change.as_dict()}
-        print(json_text.dumps(told | {"not_applicable": others, "file": written and str(written)}, ensure_ascii=False))
+        report = {"suites": {name: record.result.as_dict() for name, record in records.items()}, "not_run": missing}
+        report |= {} if comparison is None else {"comparison": comparison.as_dict()}
+        report |= {"not_applicable": inapplicable, "file": written and str(written)}
+        print(json_text.dumps(report, ensure_ascii=False))
         return 0
-    if change is not None:
-        _print_comparison(change)
-    for name, why in {**missing, **({} if suite_names else others)}.items():
-        print(f"{name}: not run, as {why}.")
+    if comparison is not None:
+        _print_comparison(comparison)
+    for name, reason in {**missing, **({} if suite_names else inapplicable)}.items():
+        print(f"{name}: not run, because {reason}.")
     if written is not None:
         print(f"written    {written}")
     return 0
@@ -116,44 +117,44 @@ def _list_suites(as_json: bool) -> int:
 
 
 def _make_subject(run: str, inputs: AuditInputs) -> "tuple[Task, AuditSubject, Fingerprint]":
-    """The model with its task and data, and a mark of both."""
+    """Open the model with its task and data, and compute a fingerprint of both."""
     from saccade.audit.fingerprints import MAX_DIGEST_CHARACTERS_SHOWN, Fingerprint, hash_weights
     from saccade.audit.run_records import find_model_directory
     from saccade.audit.suite import AuditSubject
     from saccade.cli.audit_compare import read_bad_words
     from saccade.cli.audit_data import load_audit_data
+    from saccade.cli.inputs import suggest_near_runs
     from saccade.tasks.registry import TASKS
     from saccade.tasks.runs.run import Run, open_run
 
     sentences = tuple(map(Path, inputs.test_sentences))
     kind = next((entry for entry in TASKS if entry.name == run), None)
     if kind is not None and not Path(run).exists():
-        opened, task, model, weights = Run(run), kind(), None, ""
+        opened, task, model, digest = Run(run), kind(), None, ""
     else:
-        opened, weights = open_run(run), hash_weights(find_model_directory(run)[1])
+        with suggest_near_runs(run):
+            opened, digest = open_run(run), hash_weights(find_model_directory(run)[1])
         task, model = opened.task, opened.model
     data = load_audit_data(opened, task, inputs)
-    mark = Fingerprint("") if data is None else data.fingerprint
+    fingerprint = Fingerprint("") if data is None else data.fingerprint
     subject = AuditSubject(
         task, model, group_by=inputs.group_by, test_sentences=sentences, bad_words=read_bad_words(inputs.bad_words)
     )
-    if inputs.regard_classifier:
-        judge, who = (
-            open_run(inputs.regard_classifier, "label"),
-            inputs.regard_classifier,
-        )  # of a name on the hub there is nothing else to say
-        if Path(who).is_dir():
-            who = f"{Path(who).resolve().name}, whose weights are {hash_weights(find_model_directory(who)[1])[:MAX_DIGEST_CHARACTERS_SHOWN]}"
-        subject = replace(subject, regard_classifier=(judge.task, judge.model), classifier_name=who)
+    if name := inputs.regard_classifier:
+        classifier = open_run(name, "label")
+        if Path(name).is_dir():  # a hub name identifies the model by itself
+            weights = hash_weights(find_model_directory(name)[1])[:MAX_DIGEST_CHARACTERS_SHOWN]
+            name = f"{Path(name).resolve().name} (weights {weights})"
+        subject = replace(subject, regard_classifier=(classifier.task, classifier.model), classifier_name=name)
     if data is not None:
         subject = replace(subject, held_out=data.held_out, splits=data.splits)
-    return task, subject, replace(mark, weights_digest=weights)
+    return task, subject, replace(fingerprint, weights_digest=digest)
 
 
 def _select_suites(
     run: str, suite_names: tuple[str, ...], task: "Task", subject: "AuditSubject"
 ) -> "tuple[list[Suite], dict[str, str]]":
-    """The suites to run, and those that would apply but lack what they read."""
+    """The suites to run, and the suites that apply but lack their data, with the reason."""
     from saccade.audit.registry import find_suite, suites_for
 
     try:
@@ -161,65 +162,64 @@ def _select_suites(
     except ValueError as error:
         raise UsageError(str(error)) from None
     for suite in suites:
-        if why := suite.not_applicable(task):
-            raise UsageError(f"the suite {suite.name} does not apply to {run}: {why}.")
+        if reason := suite.not_applicable(task):
+            raise UsageError(f"The suite {suite.name} does not apply to {run}: {reason}.")
     suites = _add_disaggregated_suite(suites, subject)
     if subject.regard_classifier is not None and not any(suite.name == "regard" for suite in suites):
-        raise UsageError(
-            "--regard-classifier is for the suite regard, which is not among those that are run; add --suite regard."
-        )
+        raise UsageError("--regard-classifier needs the suite regard, which is not selected; add --suite regard.")
     if subject.bad_words and not (suite_names and all(suite.generates_text for suite in suites)):
-        raise UsageError("--bad-words is for suites that read what a model writes; name them, such as --suite regard.")
+        raise UsageError("--bad-words is for suites of generated text only; name them, such as --suite regard.")
     if subject.model is None:
+        if subject.splits is None:
+            raise UsageError(f"{run} is a task; name the data to audit with --data, or name a run.")
         return [suite for suite in suites if suite.name == "data"], {}
     missing = {}
     for suite in suites:
         if "held_out" in suite.requires and not subject.held_out:
-            raise UsageError(f"{run}: is no run, so it has no held-out data for the suite {suite.name}; give --data.")
+            raise UsageError(f"{run}: no held-out data for the suite {suite.name}, as this is not a run; give --data.")
         if "splits" in suite.requires and subject.splits is None:
-            missing[suite.name] = "its training data are not here (give them with --data)"
+            missing[suite.name] = "the training data is not available (give it with --data)"
     return [suite for suite in suites if suite.name not in missing], missing
 
 
 def _add_disaggregated_suite(suites: "list[Suite]", subject: "AuditSubject") -> "list[Suite]":
-    """The suites and, where none of them tells a column that was asked for, the one that does."""
+    """Add the disaggregated suite if --group-by is given and no other suite reports by group."""
     from saccade.audit.disaggregate import DisaggregatedSuite
 
-    told = not subject.group_by or subject.model is None or any(suite.name == "counterfactual" for suite in suites)
-    return suites if told else [*suites, DisaggregatedSuite()]
+    if not subject.group_by or subject.model is None or any(suite.name == "counterfactual" for suite in suites):
+        return suites
+    return [*suites, DisaggregatedSuite()]
 
 
 def _run_suite(suite: "Suite", subject: "AuditSubject") -> "SuiteResult":
     from saccade.progress import ProgressBar
 
-    with ProgressBar() as waiting:
-        return suite.run(replace(subject, on_progress=waiting.update))
+    with ProgressBar() as bar:
+        return suite.run(replace(subject, on_progress=bar.update))
 
 
 def _fingerprint_suite(fingerprint: "Fingerprint", suite: "Suite", subject: "AuditSubject") -> "Fingerprint":
-    """What a finding was made of: data only where the suite reads them, test sentences where it brings or takes them."""
+    """The fingerprint of a result: weights, and the data, test sentences or built-in data that the suite has used."""
     from saccade.audit.fingerprints import Fingerprint, fingerprint_data
 
     if suite.requires:
         return fingerprint
     if subject.test_sentences:
-        return replace(
-            fingerprint_data([str(path) for path in subject.test_sentences], {}, ""),
-            weights_digest=fingerprint.weights_digest,
-        )
+        sentences = fingerprint_data([str(path) for path in subject.test_sentences], {}, "")
+        return replace(sentences, weights_digest=fingerprint.weights_digest)
     return Fingerprint(fingerprint.weights_digest, builtin_data_digest=suite.builtin_data_digest())
 
 
 def _print_suite_result(result: "SuiteResult") -> None:
-    """A finding for a person."""
+    """Print a result as text: estimates, notes, tables, interpretation and limitations."""
     print(f"\n{result.suite}")
-    for figure in result.estimates:
-        print(f"  {figure}")
+    for estimate in result.estimates:
+        print(f"  {estimate}")
     for note in result.notes:
         print(f"  {note}")
-    for grid in (*result.tables, *([result.examples] if result.examples else [])):
-        _print_table(grid, max_rows=12)
-    print(f"\n  Read against: {result.interpretation}\n  Not shown: {result.limitations}", flush=True)
+    for table in (*result.tables, *([result.examples] if result.examples else [])):
+        _print_table(table, max_rows=12)
+    print(f"\n  Interpretation: {result.interpretation}\n  Limitations: {result.limitations}", flush=True)
     sys.stdout.flush()
 
 
@@ -228,11 +228,11 @@ def _print_table(table: "AuditTable", *, max_rows: int) -> None:
     for row in (table.columns, *table.rows[:max_rows]):
         print("    " + "  ".join(cell if len(cell) < 60 else cell[:57] + "..." for cell in row))
     if len(table.rows) > max_rows:
-        print(f"    and {len(table.rows) - max_rows} more in audit.json")
+        print(f"    and {len(table.rows) - max_rows} more rows in audit.json")
 
 
 def _print_comparison(comparison: "AuditComparison") -> None:
-    """Both audits beside each other, and the warning that belongs to them."""
+    """Print both audits side by side, with notes and the warning about comparisons."""
     from saccade.audit.compare import COMPARISON_WARNING
 
     _print_table(comparison.table, max_rows=len(comparison.rows))

@@ -1,4 +1,4 @@
-"""`saccade bench`: measure what attention costs on this machine."""
+"""`saccade bench`: benchmark time and peak memory of attention on this machine."""
 
 import json as json_text
 import sys
@@ -15,11 +15,11 @@ from saccade.system import describe_machine
 if TYPE_CHECKING:
     from saccade.bench.attention_cost import BenchRun
 
-DEFAULT_TABLE_WIDTH = 120  # of the tables where no terminal says how wide it is
+DEFAULT_TABLE_WIDTH = 120  # of tables that are not printed to a terminal
 
 
 def call(name: str, argv: Sequence[str]) -> int:
-    """`bench quality` has a file and flags of its own; all else is measured here."""
+    """Run `bench quality`, which has its own module and flags, or a benchmark of this module."""
     if argv[:1] == ["quality"]:
         from saccade.cli.commands.bench_quality import main as quality
 
@@ -52,7 +52,7 @@ def main(
 
     $ saccade bench attention --json > cost.json
 
-    The quality loss by quantized inference of your own model:
+    Quality loss of quantized inference with your own model:
 
     $ saccade bench quality --help
 
@@ -67,17 +67,20 @@ def main(
         json: Print the report as JSON and nothing else.
     """
     if subject not in SUBJECTS:
-        print(f"Unknown subject {subject!r}; known are {', '.join([*SUBJECTS, 'quality'])}.", file=sys.stderr)
+        print(
+            f"saccade bench: unknown subject {subject!r}; known are {', '.join([*SUBJECTS, 'quality'])}.",
+            file=sys.stderr,
+        )
         return 2
     try:
         return SUBJECTS[subject](plan, out, json)
     except ValueError as error:
-        print(error, file=sys.stderr)
+        print(f"saccade bench: {error}", file=sys.stderr)
         return 2
 
 
 def bench_attention(plan: BenchPlan, out: Path, json: bool) -> int:
-    """Every mechanism against length; stopped early, it reports what it has."""
+    """Benchmark every mechanism at every length; if interrupted, report the finished cases."""
     from saccade.bench import attention_cost, attention_plot
 
     facts, runs, code = describe_machine(), [], 0
@@ -98,7 +101,7 @@ def bench_attention(plan: BenchPlan, out: Path, json: bool) -> int:
         print(text)
     else:
         print_report(report)
-        print(f"Written: {out / 'report.json'}, {out / 'plot.png'}")
+        print(f"written    {out / 'report.json'}, {out / 'plot.png'}")
     measured = any(run.outcome.status == OK for run in runs)
     return code if measured or code else 5
 
@@ -107,36 +110,36 @@ SUBJECTS = {"attention": bench_attention}
 
 
 def report_progress(runs: Iterable["BenchRun"], total: int, rounds: int) -> Iterator["BenchRun"]:
-    """Pass the runs on and say how far we are: a bar on a terminal, plain lines elsewhere, both on the standard error."""
+    """Yield the runs and show progress on standard error: a bar on a terminal, plain lines elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     if not sys.stderr.isatty():
-        print(f"{total} cases, each in its own process ({rounds} rounds of {total // rounds})", file=sys.stderr)
+        print(f"{total} cases, {total // rounds} per round, each in its own process", file=sys.stderr)
         for i, run in enumerate(runs, 1):
             print(f"{i}/{total} {format_run(run)}", file=sys.stderr, flush=True)
             yield run
         return
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"{total} cases in {rounds} rounds", total=total)
+        task = progress.add_task(f"{total} cases, {total // rounds} per round", total=total)
         for run in runs:
             progress.update(task, advance=1, description=format_run(run))
             yield run
 
 
 def format_run(run: "BenchRun") -> str:
-    """One run in one line."""
+    """One line with the median time and the peak memory of a run."""
     case, outcome = run.case, run.outcome
-    what = f"{case.mechanism} n={case.length} {'training' if case.training else 'forward'}"
+    label = f"{case.mechanism} n={case.length} {'training' if case.training else 'forward'}"
     if outcome.status != OK:
-        return f"{what}: {outcome.status}, {outcome.reason}"
+        return f"{label}: {outcome.status}, {outcome.reason}"
     memory = "memory not measured" if outcome.peak_bytes is None else f"{outcome.peak_bytes / 1e6:,.0f} MB"
-    return f"{what}: {1e3 * sorted(outcome.seconds)[len(outcome.seconds) // 2]:,.1f} ms, {memory}"
+    return f"{label}: {1e3 * sorted(outcome.seconds)[len(outcome.seconds) // 2]:,.1f} ms, {memory}"
 
 
 def print_report(report: dict) -> None:
-    """The report as tables: every case, how they grow, and the formulas behind the counts."""
+    """Print the report as tables: every case, growth with length, and the formulas of the counts."""
     from rich.console import Console
 
     console = Console() if sys.stdout.isatty() else Console(width=DEFAULT_TABLE_WIDTH, color_system=None)
@@ -148,22 +151,17 @@ def print_report(report: dict) -> None:
 
 
 def make_case_table(report: dict):
-    """Measured beside counted, a line for each mechanism and length."""
+    """The table of measured times and memory and counted operations, one row per mechanism and length."""
     heads = ["mechanism", "n", "forward ms", "training ms", "fwd MB", "train MB", "mult.-adds", "N×M", "N×M·heads"]
-    table = make_empty_table(
-        "Measured: median (quartiles); peak memory with q, k and v. Counted: multiply-adds forward, scalars", heads
-    )
+    title = "Measured: median (quartiles); peak memory with q, k and v. Counted: multiply-adds forward, scalars"
+    table = make_empty_table(title, heads)
     cases = {(case["mechanism"], case["length"], case["mode"]): case for case in report["cases"]}
     last = None
     for name, length in dict.fromkeys((case["mechanism"], case["length"]) for case in sort_cases(report)):
         forward, training = cases.get((name, length, "forward")), cases.get((name, length, "training"))
         counted = [format_count(forward[x]) for x in ("multiply_adds", "pairs_per_head", "pairs")] if forward else []
-        measured = (
-            format_quartiles(forward),
-            format_quartiles(training),
-            format_peak_memory(forward),
-            format_peak_memory(training),
-        )
+        times = format_quartiles(forward), format_quartiles(training)
+        measured = (*times, format_peak_memory(forward), format_peak_memory(training))
         if last not in (None, name):
             table.add_section()
         table.add_row(name if name != last else "", f"{length:,}", *measured, *counted)
@@ -178,7 +176,7 @@ def sort_cases(report: dict) -> list[dict]:
 
 def make_growth_table(report: dict):
     heads = ["mechanism", "cost", "time forward", "time training", "memory forward", "memory training"]
-    table = make_empty_table("Growth: the power of n, ± its standard error", heads)
+    table = make_empty_table("Growth: exponent of n ± its standard error", heads)
     for line in report["mechanisms"]:
         powers = [format_exponent(line[kind][mode]) for kind in ("time", "memory") for mode in ("forward", "training")]
         table.add_row(line["name"], line["cost"], *powers)
@@ -186,9 +184,8 @@ def make_growth_table(report: dict):
 
 
 def make_formula_table(report: dict):
-    table = make_empty_table(
-        "On paper: n tokens, m heads of width d", ["mechanism", "N×M of a head", "multiply-adds forward, all heads"]
-    )
+    heads = ["mechanism", "N×M per head", "multiply-adds forward, all heads"]
+    table = make_empty_table("Formulas: n tokens, m heads of width d", heads)
     for line in report["mechanisms"]:
         table.add_row(line["name"], line["pairs"], line["multiply_adds"])
     for column in table.columns:
@@ -197,26 +194,26 @@ def make_formula_table(report: dict):
 
 
 def format_notes(report: dict) -> Iterator[str]:
-    """What a reader needs beside the numbers."""
-    facts, plan = report["machine"], report["plan"]
+    """The notes below the tables: asymptotic cost, recall of LSH attention, failed cases, and the machine."""
+    machine, plan = report["machine"], report["plan"]
     yield "Dense attention is O(m d n²) with d the width of one head, and O(D n²) with D = m d that of all heads."
     for line in report["mechanisms"]:
         if "recall" in line:
-            found = line["recall"]
+            recall = line["recall"]
             yield (
-                f"{line['name']} finds {found['recall']:.0%} of the {found['top_k']} keys that matter most, where chance would "
-                f"find {found['visible_fraction']:.0%} (n = {found['length']:,},\n"
-                f"random vectors, q = k, so one of the {found['top_k']} is the token itself)."
+                f"{line['name']} finds {recall['recall']:.0%} of the {recall['top_k']} keys with the highest weights; by chance "
+                f"it would be {recall['visible_fraction']:.0%} (n = {recall['length']:,},\n"
+                f"random vectors, q = k, so one of the {recall['top_k']} is the token itself)."
             )
     for case in sort_cases(report):
         if case["status"] != OK:
             yield f"{case['mechanism']} n = {case['length']:,} {case['mode']}: {case['status']}, {case['reason']}."
     yield (
-        f"{facts['cpu']}, cores: {facts['cores']}, threads: {facts['threads']}, torch {facts['torch']}; "
-        f"rounds: {plan['rounds']}; load before the start: {facts['load']}."
+        f"{machine['cpu']}, cores: {machine['cores']}, threads: {machine['threads']}, torch {machine['torch']}; "
+        f"rounds: {plan['rounds']}; load average before the start: {machine['load']}."
     )
-    if (facts["load"] or 0) > facts["cores"] / 2:
-        yield "The machine was busy before the start, so times are too long; wait until it is quiet (--threads 1 suffers less)."
+    if (machine["load"] or 0) > machine["cores"] / 2:
+        yield "The machine was busy before the start, so times are too long; repeat on an idle machine, or with --threads 1."
 
 
 def make_empty_table(title: str, headers: list[str]):
@@ -249,12 +246,12 @@ def format_exponent(fit: dict | None) -> str:
 
 
 def format_number(x: float) -> str:
-    """Three digits are as many as a noisy machine gives."""
+    """A number with three significant digits, the precision of timings on a noisy machine."""
     return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
 def format_count(x: float | None) -> str:
-    """A large count in three digits: 1.07 G."""
+    """A large count with three significant digits and an SI prefix: 1.07 G."""
     if x is None:
         return "-"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -1,4 +1,4 @@
-"""`saccade bench quality`: what fewer bits cost a writer of yours, in tokens that stay the same and in perplexity."""
+"""`saccade bench quality`: quality loss of quantized inference, as agreement of the next token and as perplexity."""
 
 import json as json_text
 from typing import TYPE_CHECKING, Annotated
@@ -50,21 +50,19 @@ def main(
         from saccade.engine.quantization_quality import measure_quality
 
         if max_texts < 1:
-            raise UsageError(f"--max-texts is {max_texts}; at least one is needed.")
-        tested = open_run_for_task(run)
-        model = tested.model
-        some = take_evenly(drop_short_texts(model, read_texts(tested, data, columns)), max_texts)
-        found = []
+            raise UsageError(f"--max-texts is {max_texts}; it must be at least 1.")
+        opened = open_run_for_task(run)
+        model = opened.model
+        texts = take_evenly(drop_short_texts(model, read_texts(opened, data, columns)), max_texts)
+        records = []
         for precision in precisions:
-            found.append(measure_quality(model, some, precision))
+            result = measure_quality(model, texts, precision)
+            precision = result.precision_choice.precision
+            records.append({"precision": precision, **_result_fields(result), "texts": len(texts)})
             if not json:
-                print(found[-1], flush=True)
+                print(result, flush=True)
         if json:
-            told = [
-                {"precision": one.precision_choice.precision, **_result_fields(one), "texts": len(some)}
-                for one in found
-            ]
-            print(json_text.dumps(told))
+            print(json_text.dumps(records))
         return 0
 
     return run_command("bench quality", work)
@@ -78,7 +76,7 @@ def _result_fields(result: object) -> dict[str, float]:
 
 
 def read_texts(run: "Run", data: tuple[str, ...], columns: str) -> list[str]:
-    """What a writer reads: the sources of the data, or their texts."""
+    """The input texts of the data: its sources, or its texts."""
     examples: Sequence[Example]
     task = run.task
     if data:
@@ -90,24 +88,24 @@ def read_texts(run: "Run", data: tuple[str, ...], columns: str) -> list[str]:
     name = next((role.name for role in task.roles(data) if role.name in ("text", "source")), "")
     if not name:
         raise ModelError(
-            f"{run.path} was made to {task.name}; what fewer bits cost is asked of models that read a text and write one."
+            f"{run.path} is a model for {task.name}; bench quality needs a model that generates text from text."
         )
     return [example[name] for example in examples]
 
 
 def drop_short_texts(model: "Model", texts: "Sequence[str]") -> list[str]:
-    """Those of which there is something to foresee: two tokens or more."""
+    """The texts of at least two tokens, which have a next token to predict."""
     from saccade.tasks.base import require_tokenizer
 
-    found = require_tokenizer(model).encode_batch(list(texts))
-    kept = [text for text, tokens in zip(texts, found, strict=True) if len(tokens.ids) > 1]
+    encodings = require_tokenizer(model).encode_batch(list(texts))
+    kept = [text for text, encoding in zip(texts, encodings, strict=True) if len(encoding.ids) > 1]
     if not kept:
-        raise UsageError("There is nothing to compare: give at least one text of two tokens or more.")
+        raise UsageError("There is no text of two or more tokens; give at least one.")
     return kept
 
 
 def take_evenly(texts: "Sequence[str]", count: int) -> list[str]:
-    """So many of the texts, evenly spread over all.
+    """At most `count` of the texts, evenly spread over all.
 
     >>> take_evenly("abcdefgh", 3), take_evenly("ab", 5)
     (['a', 'c', 'f'], ['a', 'b'])

@@ -1,4 +1,4 @@
-"""`saccade card RUN`: the model card, made of what the run and its people have written down."""
+"""`saccade card RUN`: the model card, from the records of the run, its statements and its audits."""
 
 import json as json_text
 from pathlib import Path
@@ -24,7 +24,7 @@ def main(
 
     saccade card exported --check
 
-    Exit code: 0 written, or complete; 4 --check found something missing and listed it.
+    Exit code: 0 the card is written, or complete (--check); 4 --check found something missing.
 
     Args:
         run: A run, or a model directory.
@@ -44,14 +44,14 @@ def _write_or_check_card(run: str, init: bool, check: bool, as_json: bool) -> in
     from saccade.cli.drawing import report_missing_fonts
 
     if init and check:
-        raise UsageError("--init writes and --check does not; use one of them.")
-    home, model = find_model_directory(run)
+        raise UsageError("--init writes statements.toml, and --check writes nothing; use one of them.")
+    run_directory, model = find_model_directory(run)
     if init:
-        return _print_paths([write_template(home)], as_json)
+        return _print_paths([write_template(run_directory)], as_json)
     if check:
         return _check_card(run, as_json)
     if read_card_digest(model) is not None:
-        raise UsageError(f"{run} was exported with its card; write a new one in the run that it came from.")
+        raise UsageError(f"{run} was exported with its model card; write a new card in the original run.")
     with report_missing_fonts("card"):
         written = write_card(open_records(run), find_task(run))
     return _print_paths(written, as_json)
@@ -71,12 +71,12 @@ def _check_card(run: str, as_json: bool) -> int:
     from saccade.audit.run_records import find_model_directory, find_task, open_records
 
     _, model = find_model_directory(run)
-    mark = read_card_digest(model)
-    lines = missing_for_release(open_records(run), find_task(run)) if mark is None else card_mismatch(model, mark)
+    digest = read_card_digest(model)
+    missing = missing_for_release(open_records(run), find_task(run)) if digest is None else card_mismatch(model, digest)
     if as_json:
-        print(json_text.dumps({"complete": not lines, "missing": lines}))
-    elif lines:
-        print("\n".join([f"The card of {run} is not complete:", *(f"  - {line}" for line in lines)]))
+        print(json_text.dumps({"complete": not missing, "missing": missing}))
+    elif missing:
+        print("\n".join([f"The model card of {run} is not complete:", *(f"  - {line}" for line in missing)]))
     else:
-        print(f"{run}: audited, described, and its card says so.")
-    return 4 if lines else 0
+        print(f"The model card of {run} is complete: audits and statements are current.")
+    return 4 if missing else 0

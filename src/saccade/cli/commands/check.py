@@ -1,4 +1,4 @@
-"""`saccade check package.module:factory`: the invariants of attention, tested on your own module."""
+"""`saccade check package.module:factory`: test the invariants of attention on a module of the user."""
 
 import os
 import sys
@@ -30,7 +30,8 @@ def main(
 
     Seven invariants are tested: the output is deterministic; the rows of a batch are independent; no token changes an earlier
     output (causality); padding does not change the output; a query without visible keys gives no NaN; whether token order
-    matters; gradients are finite. For a file mymodel.py that has `def build(): return MyDecoder(width=64)`, run in its directory:
+    matters; gradients are finite. For a file mymodel.py with `def build(): return MyDecoder(width=64)`, run in its directory:
+
     saccade check mymodel:build --causal
 
     Exit code: 0 all invariants hold, 4 an invariant fails, 2 the module could not be found or called.
@@ -46,16 +47,16 @@ def main(
         json: Print the report as JSON.
     """
     if causal and no_causal:
-        _refuse("--causal and --no-causal claim opposite things; give one, or neither to find out.")
+        _refuse("--causal and --no-causal contradict each other; give one of them, or neither to detect it.")
     build = import_factory(factory)
-    from torch import nn  # not before: --help and a misspelt name answer without torch
+    from torch import nn  # imported late, so that --help and a misspelt name need no torch
 
     from saccade.checking.check import check
 
     try:
         module = build if isinstance(build, nn.Module) else build()
     except Exception as error:
-        _refuse(f"Calling {factory} {_describe_error(error)}. Name something that builds the module without arguments.")
+        _refuse(f"Calling {factory} {_describe_error(error)}. Name a factory that takes no arguments.")
     claim = True if causal else False if no_causal else None
     try:
         report = check(module, vocab=vocab, width=width, causal=claim, padding=padding, length=tokens)
@@ -66,37 +67,37 @@ def main(
 
 
 def import_factory(factory: str) -> Any:
-    """What `package.module:factory` names; the current directory is looked in first."""
-    home, _, name = factory.partition(":")
-    if not (home and name):
+    """Import `package.module:factory`; the current directory comes first in the search path."""
+    module_name, _, name = factory.partition(":")
+    if not (module_name and name):
         _refuse(f"{factory!r} does not name a factory; write package.module:factory, such as mymodel:build.")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    directory = os.getcwd()
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
     try:
-        found = import_module(home)
+        target = import_module(module_name)
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and f"{home}.".startswith(f"{error.name}."):
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             _refuse(
-                f"There is no module {error.name!r} in {here} or among the installed; check the name or the directory."
+                f"There is no module {error.name!r} in {directory}, and none is installed; check name and directory."
             )
-        _refuse(f"Importing {home} {_describe_error(error)}.")
+        _refuse(f"Importing {module_name} {_describe_error(error)}.")
     for part in name.split("."):
-        if not hasattr(found, part):
-            names = [known for known in vars(found) if not known.startswith("_")]
+        if not hasattr(target, part):
+            names = [known for known in vars(target) if not known.startswith("_")]
             near = get_close_matches(part, names, n=3, cutoff=0.5) or names[:5]
-            _refuse(f"{home} has no {part!r}; the nearest it has: {', '.join(near) or 'nothing'}.")
-        found = getattr(found, part)
-    return found
+            _refuse(f"{module_name} has no {part!r}; the nearest names are {', '.join(near) or 'none'}.")
+        target = getattr(target, part)
+    return target
 
 
 def _describe_error(error: Exception) -> str:
-    """An error in the user's own code: its kind and its place, in one line; a call that fits no signature has no place."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = "" if last.filename == __file__ else f" at {last.filename}:{last.lineno}"
-    return f"raised {type(error).__name__}{place}: {error}"
+    """An error in the user's code in one line: its type, file, line and message."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    location = "" if frame.filename == __file__ else f" at {frame.filename}:{frame.lineno}"
+    return f"raised {type(error).__name__}{location}: {error}"
 
 
 def _refuse(message: str) -> NoReturn:
-    print(message, file=sys.stderr)
+    print(f"saccade check: {message}", file=sys.stderr)
     raise SystemExit(2)

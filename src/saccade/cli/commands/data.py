@@ -1,4 +1,4 @@
-"""`saccade data check|split|get ...`: look at data before training, hold some of it out, or get some to try."""
+"""`saccade data check|split|get`: check data before training, split it into train, dev and test, or get sample data."""
 
 import json as encoder
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from saccade.data import Example
 
 REGARD_SET = "regard"
-REGARD_DESCRIPTION = "sentences about XYZ with labels of regard: the training data of the audit's regard classifier"
+REGARD_DESCRIPTION = "sentences with regard labels: the training data of the audit's regard classifier"
 Action = tyro.conf.Positional[Literal["check", "split", "get"]]
 FilesOrNames = tyro.conf.Positional[Annotated[list[str], optional_argument("FILE|NAME")]]
 
@@ -25,7 +25,7 @@ class CheckFlags:
     """How files are read and reported."""
 
     task: Annotated[str, optional_argument("TASK")] = ""
-    """The task that the data is for, such as label, tag or translate; default: inferred from the file."""
+    """Task that the data is for, such as label, tag or translate; default: inferred from the file."""
     columns: ColumnsFlag = ""
     """Columns of the data by role, such as text=review,label=stars or text=1,label=2."""
     on_bad_record: Literal["error", "skip"] = "error"
@@ -33,7 +33,7 @@ class CheckFlags:
     max_bad_fraction: float = 0.01
     """Maximum fraction of bad records that may be skipped."""
     max_words: Annotated[int | None, optional_argument("INT")] = None
-    """Length limit in words, to report how many texts would be truncated; default: no limit."""
+    """Maximum length in words, to report how many texts would be truncated; default: no limit."""
     rejects: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("bad_records.jsonl")
     """File that skipped records are written to."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -115,24 +115,24 @@ def _check_files(names: list[str], flags: CheckFlags) -> int:
     if not names:
         print("saccade data check: name a file or a directory to check.", file=sys.stderr)
         return 2
-    named = parse_columns(flags.columns)
-    task, roles = task_for_data(flags.task, names, named) if flags.task else infer_task(names, named)
-    found = open_data(
+    columns = parse_columns(flags.columns)
+    task, roles = task_for_data(flags.task, names, columns) if flags.task else infer_task(names, columns)
+    splits = open_data(
         names,
         roles,
-        columns=named,
+        columns=columns,
         on_bad_record=flags.on_bad_record,
         max_bad_fraction=flags.max_bad_fraction,
         contiguous=task.is_text_stream,
     )
-    facts = inspect_data(found, roles, max_length=flags.max_words)
-    if found.rejects:
-        write_rejects(found.rejects, flags.rejects)
-        facts.notes.append(f"{len(found.rejects):,} bad records are written down in {flags.rejects}.")
+    report = inspect_data(splits, roles, max_length=flags.max_words)
+    if splits.rejects:
+        write_rejects(splits.rejects, flags.rejects)
+        report.notes.append(f"{len(splits.rejects):,} bad records were written to {flags.rejects}.")
     if flags.json:
-        print(encoder.dumps({"task": task.name, "digest": found.digest, **facts.as_dict()}, ensure_ascii=False))
+        print(encoder.dumps({"task": task.name, "digest": splits.digest, **report.as_dict()}, ensure_ascii=False))
     else:
-        print("\n".join([f"read for the task: {task.name}", *facts.to_lines()]))
+        print("\n".join([f"task: {task.name}{'' if flags.task else ' (inferred)'}", *report.to_lines()]))
     return 0
 
 
@@ -140,28 +140,28 @@ def _split_files(names: list[str], flags: SplitFlags, out: Path | None, *, seed:
     from saccade.data.split_files import SplitSpec, split_files
 
     if not names or out is None or not (flags.dev or flags.test or flags.train):
-        need = "name the files, how many records to hold out (--dev, --test) and where to write to (--out)"
-        print(f"saccade data split: {need}.", file=sys.stderr)
+        usage = "name the files, the number of records to hold out (--dev, --test) and the output directory (--out)"
+        print(f"saccade data split: {usage}.", file=sys.stderr)
         return 2
     counts = split_files(
         names, out, SplitSpec(flags.dev, flags.test, flags.train, flags.group_column, seed, skip_bad, flags.max_concat)
     )
-    by = f"; no value of column {flags.group_column} stands in two of them" if flags.group_column else ""
-    print(f"{out}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}{by}.")
+    groups = f"; each value of column {flags.group_column} is in one split only" if flags.group_column else ""
+    print(f"{out}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}{groups}.")
     return 0
 
 
 def _get_data(names: list[str], sample: SampleFlags, out: Path | None, mirror: Path | None) -> int:
-    """A sample of our own, or a set of others."""
+    """Write a built-in sample, or get a public dataset."""
     from saccade.data.catalog import DATASETS
     from saccade.data.samples import SAMPLES
     from saccade.suggest import suggest
 
     if not names or len(names) > 2:
-        listed = [f"  {name:16} {entry.description}" for name, entry in [*SAMPLES.items(), *DATASETS.items()]]
-        listed.append(f"  {REGARD_SET:16} {REGARD_DESCRIPTION}")
-        need = "name a sample, and perhaps a file to write it to, or a set"
-        print(f"saccade data get: {need}. There are", *listed, sep="\n", file=sys.stderr)
+        lines = [f"  {name:16} {entry.description}" for name, entry in [*SAMPLES.items(), *DATASETS.items()]]
+        lines.append(f"  {REGARD_SET:16} {REGARD_DESCRIPTION}")
+        usage = "name a sample and, optionally, a file to write it to; or name a dataset"
+        print(f"saccade data get: {usage}. Available are:", *lines, sep="\n", file=sys.stderr)
         return 2
     if names[0] == REGARD_SET:
         return _write_regard_examples(names)
@@ -176,14 +176,14 @@ def _get_data(names: list[str], sample: SampleFlags, out: Path | None, mirror: P
             return 3
         return 0
     if names[0] not in SAMPLES:
-        unknown = f"There is no sample or set {names[0]!r}; {suggest(names[0], [*SAMPLES, *DATASETS, REGARD_SET])}"
+        unknown = f"there is no sample or dataset {names[0]!r}; {suggest(names[0], [*SAMPLES, *DATASETS, REGARD_SET])}"
         print(f"saccade data get: {unknown}", file=sys.stderr)
         return 2
     return _write_sample(names, sample)
 
 
 def _write_regard_examples(names: list[str]) -> int:
-    """All that the judge of regard learns from: it is whole or nothing, so no sample is drawn."""
+    """Write all training examples of the regard classifier; --count does not apply."""
     from saccade.audit.suites.regard.examples import builtin_examples
     from saccade.data import write_examples
 
@@ -206,7 +206,7 @@ def _write_sample(names: list[str], sample: SampleFlags) -> int:
 
 
 def _save_images(path: Path, examples: "list[Example]") -> "list[Example]":
-    """The examples with pictures written beside the file, and only what a file can hold."""
+    """Write the images of examples next to the file, and replace them by paths; other arrays are left out."""
     import numpy as np
     from PIL import Image
 
@@ -217,7 +217,7 @@ def _save_images(path: Path, examples: "list[Example]") -> "list[Example]":
         return [Example({k: v for k, v in e.values.items() if isinstance(v, plain)}) for e in examples]
     folder = path.parent / f"{path.name.split('.')[0]}_images"
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
+    saved = []
     for i, example in enumerate(examples):
         values = {name: value for name, value in example.values.items() if isinstance(value, str | int | float)}
         for name, value in example.values.items():
@@ -225,5 +225,5 @@ def _save_images(path: Path, examples: "list[Example]") -> "list[Example]":
                 pixels = value if value.dtype == np.uint8 else np.clip(value * 255, 0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / f"{i:05}.png")
                 values[name] = f"{folder.name}/{i:05}.png"
-        found.append(Example(values))
-    return found
+        saved.append(Example(values))
+    return saved

@@ -1,4 +1,4 @@
-"""`saccade demo`: two translators learn before your eyes, and show where they look, or what they can hold."""
+"""`saccade demo`: train two small models side by side, and plot their attention or their accuracy by length."""
 
 import sys
 from collections.abc import Callable
@@ -18,9 +18,9 @@ DEMO_DATES = (
     "31 dicembre 2031",
 )
 DEMO_RECIPES = {"dates-bahdanau": "a GRU with Bahdanau's attention (2014)", "dates": "a transformer (2017)"}
-TIME_FRACTIONS = {"dates-bahdanau": 0.45, "dates": 0.55}  # of the time
-DEFAULT_MINUTES = {"dates": 3.5, "lengths": 0.0}  # 0: to a score, however long that takes
-ROW_LENGTHS = (1, 2, 4, 8, 12, 16)  # numbers in a row
+TIME_FRACTIONS = {"dates-bahdanau": 0.45, "dates": 0.55}  # shares of the training time
+DEFAULT_MINUTES = {"dates": 3.5, "lengths": 0.0}  # 0 trains to a target score, without a time limit
+ROW_LENGTHS = (1, 2, 4, 8, 12, 16)  # numbers per sequence
 
 
 def main(
@@ -32,8 +32,8 @@ def main(
     """Train two date translators, a recurrent one and a transformer, and plot their attention.
 
     Needs no data and no network. `saccade demo lengths` trains two models on sequences of numbers, one with attention and one
-    with a fixed vector, and shows which of them keeps its accuracy as the sequences grow. `saccade demo tour` is a tour of attention:
-    ten short experiments with a plot each, in a minute.
+    with a fixed vector, and shows which of them keeps its accuracy as the sequences grow. `saccade demo tour` is a tour of
+    attention: ten short experiments with a plot each, in a minute.
 
     Args:
         name: Demo to run: dates, lengths or tour.
@@ -55,7 +55,7 @@ def main(
 
 
 def _run_locked(demo: Callable[[Path, float], int], out: Path, minutes: float) -> int:
-    """A demo whose models nobody else takes away: it begins anew, and so would another."""
+    """Run a demo under a lock on its output directory, because each demo deletes the earlier runs."""
     from saccade.training.checkpoint.run_lock import lock_run
 
     with lock_run(out) as warning:
@@ -68,24 +68,26 @@ def _run_dates(out: Path, minutes: float) -> int:
     from saccade.cli.train_flags import load_recipe
     from saccade.training.prepare import Job
 
-    print("Dates as people write them in 26 languages, into ISO dates; nobody tells the models what a month is.")
-    for name, said in DEMO_RECIPES.items():
-        asked = load_recipe(name)
-        train = {**asked.tables["train"], "max_minutes": minutes * TIME_FRACTIONS[name], "fit_schedule": True}
-        job = Job("translate", (), asked.model, {}, "error", asked.tables["model"], asked.tables["task"], train)
-        signal = _train_anew(out / name, job, said)
+    print(
+        "Translating dates in 26 languages into ISO dates; the models learn the names of the months from examples alone."
+    )
+    for name, description in DEMO_RECIPES.items():
+        recipe = load_recipe(name)
+        train = {**recipe.tables["train"], "max_minutes": minutes * TIME_FRACTIONS[name], "fit_schedule": True}
+        job = Job("translate", (), recipe.model, {}, "error", recipe.tables["model"], recipe.tables["task"], train)
+        signal = _train_anew(out / name, job, description)
         if signal is not None:
             return 128 + signal
-        for line in translate_and_plot(out / name, out / f"{name}.png", said):
+        for line in translate_and_plot(out / name, out / f"{name}.png", description):
             print(f"  {line}")
-    print(f"\npictures   {', '.join(str(out / f'{name}.png') for name in DEMO_RECIPES)}")
+    print(f"\nplots      {', '.join(str(out / f'{name}.png') for name in DEMO_RECIPES)}")
     print(f"reports    {', '.join(str(out / name / 'report.html') for name in DEMO_RECIPES)}")
     print(f'Next: saccade translate {out / "dates"} "5 juin 2030"   ·   saccade train label --data your.tsv')
     return 0
 
 
 def _train_anew(out: Path, job: "Job", description: str) -> int | None:
-    """Train one model anew; the signal that ended it, if one did."""
+    """Delete the earlier run and train a model; returns the signal that ended training, if any."""
     import shutil
 
     from saccade.cli.train_progress import TrainProgress
@@ -95,7 +97,7 @@ def _train_anew(out: Path, job: "Job", description: str) -> int | None:
 
     print(f"\n{description}", flush=True)
     check_unlocked(out)
-    shutil.rmtree(out, ignore_errors=True)  # a demo begins anew
+    shutil.rmtree(out, ignore_errors=True)
     signal = None
     with TrainProgress(out, sys.stdout) as progress:
         for event in run_training(prepare(job), out):
@@ -108,31 +110,31 @@ def _train_anew(out: Path, job: "Job", description: str) -> int | None:
 def _run_lengths(out: Path, minutes: float) -> int:
     from saccade.lessons.number_translators import DECODER_CONFIGS, DEFAULT_EPOCHS, format_undertrained
 
-    print(
-        "Rows of one to sixteen numbers in words, into figures: one reader hands over all it saw, the other one vector."
-    )
-    shares, epochs, last = {}, DEFAULT_EPOCHS, ROW_LENGTHS[-1]
+    print("Translating one to sixteen numbers from words to digits: one decoder attends to all encoder states,")
+    print("the other gets a single vector.")
+    accuracies, epochs = {}, DEFAULT_EPOCHS
     for name in DECODER_CONFIGS:
-        signal, epochs, shares[name] = _train_to_target_score(out, name, minutes, epochs)
+        signal, epochs, accuracies[name] = _train_to_target_score(out, name, minutes, epochs)
         if signal is not None:
             return 128 + signal
-    print("\nnumbers that are right and in their place, by the numbers in the row")
+    print("\naccuracy per number and position, by the length of the sequence")
     print(f"{'':20}" + "".join(f"{length:>6}" for length in ROW_LENGTHS))
-    for name, found in shares.items():
-        print(f"{name:20}" + "".join(f"{share:>6.0%}" for share in found.values()))
-    attentive = next(iter(DECODER_CONFIGS))
-    if under := format_undertrained(shares[attentive][last]):
-        print(f"These two are {under}{'; give no --minutes, and they train to the end' if minutes else ''}.")
-    print(f"Next: saccade serve {out / attentive}, and there Learn: Bahdanau against the fixed vector")
+    for name, by_length in accuracies.items():
+        print(f"{name:20}" + "".join(f"{accuracy:>6.0%}" for accuracy in by_length.values()))
+    with_attention = next(iter(DECODER_CONFIGS))
+    if undertrained := format_undertrained(accuracies[with_attention][ROW_LENGTHS[-1]]):
+        hint = "; leave --minutes out to train them to the target score" if minutes else ""
+        print(f"Both models are {undertrained}{hint}.")
+    print(f"Next: saccade serve {out / with_attention}, then Learn: Bahdanau against the fixed vector")
     return 0
 
 
 def _train_to_target_score(
     out: Path, name: str, minutes: float, epochs: int
 ) -> "tuple[int | None, int, dict[int, float]]":
-    """Train a reader of rows; one that has attention and no limit of time gets twice the passes until it has its score.
+    """Train a translator of numbers; with attention and without a time limit, double the epochs until it has its target score.
 
-    Returns the signal that stopped it, the passes that were needed, which the next reader gets too, and what it gets right.
+    Returns the signal that ended training, if any, the number of epochs, for the next model too, and the accuracy by length.
     """
     from saccade.lessons.number_translators import (
         DECODER_CONFIGS,
@@ -149,29 +151,29 @@ def _train_to_target_score(
         if signal is not None:
             return signal, epochs, {}
         run = open_run(out / name)
-        shares = {length: measure_accuracy(run.task, run.model, length) for length in ROW_LENGTHS}
-        under = format_undertrained(shares[ROW_LENGTHS[-1]]) if name == next(iter(DECODER_CONFIGS)) else ""
-        if not under or minutes or 2 * epochs > MAX_EPOCHS:
-            return None, epochs, shares
+        accuracy = {length: measure_accuracy(run.task, run.model, length) for length in ROW_LENGTHS}
+        undertrained = format_undertrained(accuracy[ROW_LENGTHS[-1]]) if name == next(iter(DECODER_CONFIGS)) else ""
+        if not undertrained or minutes or 2 * epochs > MAX_EPOCHS:
+            return None, epochs, accuracy
         epochs *= 2
-        print(f"It is {under}; once more, with {epochs} passes through the rows.", flush=True)
+        print(f"The model is {undertrained}; training again with {epochs} epochs.", flush=True)
 
 
 def check_date(source: str, answer: str) -> str:
-    """Whether an answer is the date that was asked for, and which that is if it is not.
+    """Whether a translation is the date of the source, with the correct date if it is not.
 
     >>> check_date("3. Oktober 1990", "1990-10-03"), check_date("3. Oktober 1990", "1990-10-30")
-    ('right', 'wrong: 1990-10-03')
+    ('correct', 'wrong: 1990-10-03')
     """
     from saccade.data.samples import dates
 
     day = dates.parse_date(source)
     assert day is not None, source
-    return "right" if answer == day.isoformat() else f"wrong: {day.isoformat()}"
+    return "correct" if answer == day.isoformat() else f"wrong: {day.isoformat()}"
 
 
 def translate_and_plot(run_path: Path, image_path: Path, title: str) -> list[str]:
-    """Translate a few dates and draw where it looked; every line and title says whether the answer is right."""
+    """Translate some dates and plot the cross-attention; returns a line per date, which says whether it is correct."""
     from saccade.data import Example
     from saccade.explain.look import collect_attention_maps
     from saccade.render.plot import Heatmap, save_panels
@@ -182,33 +184,33 @@ def translate_and_plot(run_path: Path, image_path: Path, title: str) -> list[str
     run = open_run(run_path)
     task, model = run.task, run.model
     examples = [Example({"source": text}) for text in DEMO_DATES]
-    found, _ = predict(task, model, examples)
+    answers, _ = predict(task, model, examples)
     panels, lines = [], []
-    for example, answer in zip(examples, found, strict=True):
-        judged = check_date(example["source"], answer)
-        lines.append(f"{example['source']:<26} -> {answer:<12} {judged}")
+    for example, answer in zip(examples, answers, strict=True):
+        verdict = check_date(example["source"], answer)
+        lines.append(f"{example['source']:<26} -> {answer:<12} {verdict}")
         item = task.encode([example], model)[0]
         ids = model.tokenizer.encode(answer).ids
         look = next(look for look in reversed(collect_attention_maps(task, model, item, ids)) if "across" in look.name)
         head = look.find_sharpest_head()
-        called = f"{example['source']} → {answer}\n{judged}"
-        names = ([format_token(name, 8) for name in side] for side in (look.query_names, look.key_names))
-        panels.append(
-            Heatmap(called, look.weights[head], "written", "read", vmax=1.0, tick_labels=(next(names), next(names)))
-        )
-    save_panels(image_path, panels, title=f"Where it looked while it wrote: {title}", columns=3)
+        label = f"{example['source']} → {answer}\n{verdict}"
+        queries, keys = ([format_token(name, 8) for name in side] for side in (look.query_names, look.key_names))
+        panels.append(Heatmap(label, look.weights[head], "target", "source", vmax=1.0, tick_labels=(queries, keys)))
+    save_panels(image_path, panels, title=f"Cross-attention: {title}", columns=3)
     return lines
 
 
 def _run_tour(out: Path) -> int:
     from saccade.lessons.tour import CHAPTERS, run_tour
 
-    print(f"A tour of attention in {len(CHAPTERS)} stops; pictures go to {out}{'/' if out.name else ''}", flush=True)
+    print(
+        f"A tour of attention in {len(CHAPTERS)} stops; plots are written to {out}{'/' if out.name else ''}", flush=True
+    )
     for number, (chapter, path) in enumerate(run_tour(out), start=1):
         print(f"\n{number}. {chapter.title}")
         for line in chapter.lines:
             print(f"   {line}")
-        print(f"   picture: {path}", flush=True)
+        print(f"   plot: {path}", flush=True)
     print(
         "\nNext: saccade demo   ·   saccade mechanisms bigbird   ·   saccade check --help   ·   saccade bench attention --help"
     )

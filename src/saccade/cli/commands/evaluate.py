@@ -1,4 +1,4 @@
-"""`saccade evaluate RUN --data FILE`: how good a model is on data with answers, with intervals."""
+"""`saccade evaluate RUN --data FILE`: scores of a model on labeled data, with confidence intervals."""
 
 import json as json_text
 import sys
@@ -31,9 +31,9 @@ def main(
 
     $ saccade evaluate runs/stories --data test.txt --set eval_overlap=128 neural_cache=4000
 
-    The plain model is evaluated; --engine int8 evaluates the optimized one. Every score ends with its signature, which names the
-    engine and, for language models, the window and the context. The window is that of training or, for a model without a run,
-    its context length, up to 2,048 tokens; --set max_tokens=1024 sets another.
+    By default the plain PyTorch model is evaluated; --engine int8 evaluates the quantized one. Every score ends with its
+    signature, which names the engine and, for language models, the window and the context. The window is that of training or,
+    for a model without a run, its context length, up to 2,048 tokens; --set max_tokens=1024 sets another.
 
     Args:
         run: A run, or a model directory.
@@ -55,18 +55,18 @@ def _evaluate_run(
     from saccade.data.read import parse_columns
     from saccade.training.evaluate import evaluate_run
 
-    found = open_run_for_task(run)
+    opened = open_run_for_task(run)
     if overrides:
-        found.change_settings(parse_overrides(found.task.config, overrides))
-    found.model = engine.prepare(found.model)
+        opened.change_settings(parse_overrides(opened.task.config, overrides))
+    opened.model = engine.prepare(opened.model)
     log = lambda line: print(line, file=sys.stderr)
-    result = evaluate_run(found, data, parse_columns(columns), log=log)
+    result = evaluate_run(opened, data, parse_columns(columns), log=log)
     print(json_text.dumps(result.as_dict()) if as_json else result)
     return 0
 
 
 def parse_overrides(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
-    """Settings of a task that are said anew as NAME=VALUE, by the kinds that they have.
+    """Parse the NAME=VALUE settings of --set by the types of the task's config.
 
     >>> from saccade.tasks.language import Config
     >>> parse_overrides(Config(), ["neural_cache=4000"])
@@ -77,23 +77,23 @@ def parse_overrides(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
     from saccade.suggest import suggest
     from saccade.training.events import RunRefused
 
-    kinds, found = get_type_hints(type(config)), {}
-    for change in overrides:
-        name, _, value = change.partition("=")
-        if name not in kinds:
-            raise RunRefused(f"--set {change}: the task has no setting {name!r}; {suggest(name, list(kinds))}")
-        if get_origin(kinds[name]) is Literal:
-            if value not in get_args(kinds[name]):
-                raise RunRefused(f"--set {change}: {suggest(value, list(get_args(kinds[name])))}")
-            found[name] = value
+    types, settings = get_type_hints(type(config)), {}
+    for override in overrides:
+        name, _, value = override.partition("=")
+        if name not in types:
+            raise RunRefused(f"--set {override}: the task has no setting {name!r}; {suggest(name, list(types))}")
+        if get_origin(types[name]) is Literal:
+            if value not in get_args(types[name]):
+                raise RunRefused(f"--set {override}: {suggest(value, list(get_args(types[name])))}")
+            settings[name] = value
             continue
-        kind = next(one for one in get_args(kinds[name]) or (kinds[name],) if one is not type(None))
+        kind = next(item for item in get_args(types[name]) or (types[name],) if item is not type(None))
         try:
-            found[name] = BOOLEAN_WORDS[value.lower()] if kind is bool else kind(value)
-            if kind is float and not isfinite(found[name]):
+            settings[name] = BOOLEAN_WORDS[value.lower()] if kind is bool else kind(value)
+            if kind is float and not isfinite(settings[name]):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
-            usual = getattr(config, name)
-            such = "" if usual is None else f", such as {usual!r}"
-            raise RunRefused(f"--set {change}: {name} is of the kind {kind.__name__}{such}.") from None
-    return found
+            current = getattr(config, name)
+            example = "" if current is None else f", such as {current!r}"
+            raise RunRefused(f"--set {override}: {name} must be of type {kind.__name__}{example}.") from None
+    return settings

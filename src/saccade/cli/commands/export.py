@@ -1,4 +1,4 @@
-"""`saccade export RUN DIR`: a model as a directory that other programs read, with a card that answers for it."""
+"""`saccade export RUN DIR`: export a model with its model card as a directory that other programs can load."""
 
 import json
 import shutil
@@ -22,14 +22,14 @@ def main(
 
     saccade export runs/mine exported
 
-    An export needs both statements (saccade card RUN --init) and a current audit (saccade audit RUN). Without them it is refused
-    with exit code 4 and a list of what is missing.
+    An export needs both statements (saccade card RUN --init) and a current audit (saccade audit RUN). Without them it ends with
+    exit code 4 and a list of what is missing.
 
     Args:
         run: A run, a model directory, or a hub name.
         directory: Output directory, which must not exist yet.
         head: Head to export with the body: lm, label, tag or span; body exports none. Default: the head of the model.
-        unaudited: Export without audit or statements, for this reason, which the model card states.
+        unaudited: Reason to export without audit or statements; the model card states it.
     """
     from saccade.cli.exit_codes import run_command
 
@@ -43,42 +43,46 @@ def _export_run(run: str, directory: Path, head: str | None, reason: str | None)
     from saccade.models.save import save
 
     if directory.exists():
-        raise UsageError(f"{directory} exists already; name a new directory.")
+        raise UsageError(f"{directory} already exists; name a new directory.")
     if reason is not None and not reason.strip():
-        raise UsageError("--unaudited is blank; say in a few words why the model goes out without audit or statements.")
-    card, beside = _build_card(run, reason)
+        raise UsageError("--unaudited is blank; give the reason to export without audit or statements.")
+    card, figures = _build_card(run, reason)
     model = load(run, head=head)
     print(model.report)
-    if model.kept_heads and model.family.is_published(model.config):  # others know one number of heads for all layers
+    if model.kept_heads and model.family.is_published(
+        model.config
+    ):  # the format has one number of heads for all layers
         model = unprune(model)
-        print("zeros      stand where heads were removed, so that the shape is the published one")
+        print("pruned     heads are written as zeros, so that the weights have the published shape")
     print(f"written    {save(model, directory, card=card)}")
-    for path in beside:
+    for path in figures:
         shutil.copyfile(path, directory / path.name)
     print(f"loads in   {_describe_compatibility(directory)}")
     if reason:
-        print(f"saccade export: {directory} is not answered for; its card gives your reason.", file=sys.stderr)
+        message = f"{directory} was exported without audit or statements; its model card gives your reason."
+        print(f"saccade export: {message}", file=sys.stderr)
     return 0
 
 
 def _describe_compatibility(directory: Path) -> str:
-    """Which programs read what was written, as its config says."""
+    """The programs that can load the exported model, by its config."""
     classes = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("architectures")
-    return f"saccade, and transformers as {classes[0]}" if classes else "saccade alone: nobody has published this form"
+    return (
+        f"saccade, and transformers as {classes[0]}" if classes else "saccade only: there is no published format for it"
+    )
 
 
 def _build_card(run: str, reason: str | None) -> tuple[str, list[Path]]:
-    """The card that goes with the model, and its pictures; a model that lacks something goes out only for a reason."""
+    """The model card and its figures; without a reason, the audit and the statements must be complete."""
     from saccade.audit.card import build_card
     from saccade.audit.card_figure import CARD_FIGURE_FILE
     from saccade.audit.gate import check_gate
     from saccade.audit.run_records import find_task, open_records
     from saccade.models.io import hub
 
-    where = hub.fetch(run) if hub.is_repo_id(run) and not Path(run).exists() else run
-    records, task = open_records(where), find_task(where)
+    path = hub.fetch(run) if hub.is_repo_id(run) and not Path(run).exists() else run
+    records, task = open_records(path), find_task(path)
     if reason is None:
         check_gate(records, task)
-    return build_card(records, task, reason or ""), [
-        path for path in [records.model_directory / CARD_FIGURE_FILE] if path.is_file()
-    ]
+    figure = records.model_directory / CARD_FIGURE_FILE
+    return build_card(records, task, reason or ""), [figure] if figure.is_file() else []

@@ -1,4 +1,4 @@
-"""`saccade find-lr TASK|RECIPE`: try learning rates from small to large on a copy of the model, and name a good one."""
+"""`saccade find-lr TASK|RECIPE`: learning-rate range test on a copy of the model, which suggests a learning rate."""
 
 import json
 import math
@@ -20,11 +20,12 @@ saccade find-lr label --data reviews.tsv
 
 saccade find-lr translate --model rnn --model.width 128 --png rates.png
 
-Takes the settings of saccade train; saccade find-lr TASK --help lists them. Runs a hundred steps, each with a higher learning rate than the one before, until the loss
-diverges, and suggests the learning rate at which the loss falls fastest (Smith 2017). Only the plot of --png is written."""
-MIN_SECONDS_BETWEEN_LINES = 2.0  # seconds between lines of progress
-MAX_TABLE_ROWS = 13  # of the table: two for a tenfold of the rate
-MAX_BAR_WIDTH = 40  # of the longest bar
+Takes the settings of saccade train; saccade find-lr TASK --help lists them. Runs up to a hundred steps, each with a higher
+learning rate than the one before, until the loss diverges, and suggests the learning rate at which the loss falls fastest
+(Smith 2017). Only the plot of --png is written."""
+MIN_SECONDS_BETWEEN_LINES = 2.0  # for progress lines
+MAX_TABLE_ROWS = 13  # two per factor of ten in the learning rate
+MAX_BAR_WIDTH = 40  # in characters
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,23 @@ def call(name: str, argv: Sequence[str]) -> int:
 def _find_lr(args: FindLRFlags, dotted: list[str]) -> int:
     from saccade.training.lr_finder import DEFAULT_STEPS, smooth_losses, suggest_lr, try_lrs
 
-    ready = flags.make_request("find-lr", args, dotted).prepare(args.log)
-    tried: list[Trial] = []
-    last = time.monotonic()
-    for step in try_lrs(ready):
-        tried.append(step)
-        if time.monotonic() - last > MIN_SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            args.log(f"step {len(tried):>3} of at most {DEFAULT_STEPS}  rate {step.lr:.1e}  loss {step.loss:.4f}")
-    choice, means = suggest_lr(tried), smooth_losses([step.loss for step in tried])
+    prepared = flags.make_request("find-lr", args, dotted).prepare(args.log)
+    trials: list[Trial] = []
+    last_line_at = time.monotonic()
+    for trial in try_lrs(prepared):
+        trials.append(trial)
+        if time.monotonic() - last_line_at > MIN_SECONDS_BETWEEN_LINES:
+            last_line_at = time.monotonic()
+            args.log(f"step {len(trials):>3} of at most {DEFAULT_STEPS}  lr {trial.lr:.1e}  loss {trial.loss:.4f}")
+    choice, means = suggest_lr(trials), smooth_losses([trial.loss for trial in trials])
     if args.png is not None:
-        _plot_losses(args.png, tried, means, choice)
+        _plot_losses(args.png, trials, means, choice)
     if args.json:
-        steps = [asdict(step) | {"smoothed": mean} for step, mean in zip(tried, means, strict=True)]
-        print(
-            json.dumps({**asdict(choice), "reason": choice.reason, "alternative": choice.alternative, "steps": steps})
-        )
+        steps = [asdict(trial) | {"smoothed": mean} for trial, mean in zip(trials, means, strict=True)]
+        reasons = {"reason": choice.reason, "alternative": choice.alternative}
+        print(json.dumps({**asdict(choice), **reasons, "steps": steps}))
         return 0
-    print(format_table(tried, means, choice))
+    print(format_table(trials, means, choice))
     print(f"\nuse        --train.lr {choice.lr:.1e}\nreason     {choice.reason}\nalternative {choice.alternative}")
     if args.png is not None:
         print(f"written    {args.png}")
@@ -71,11 +71,11 @@ def _find_lr(args: FindLRFlags, dotted: list[str]) -> int:
 
 
 def format_table(trials: Sequence["Trial"], smoothed_losses: Sequence[float], suggestion: "SuggestedRate") -> str:
-    """The smoothed loss at some of the rates as bars, and a mark at the one that was chosen."""
+    """The smoothed loss at some of the learning rates as bars, with a mark at the suggested one."""
     best = next(i for i, step in enumerate(trials) if step.lr == suggestion.lr)
     rows = sorted({round(i * (len(trials) - 1) / (MAX_TABLE_ROWS - 1)) for i in range(MAX_TABLE_ROWS)} | {best})
-    low, high = min(smoothed_losses), max(smoothed_losses[: best + 1])  # a loss that ran away would flatten all else
-    lines = ["rate       loss"]
+    low, high = min(smoothed_losses), max(smoothed_losses[: best + 1])  # a diverged loss would flatten the other bars
+    lines = ["lr         loss"]
     for i in rows:
         share = (smoothed_losses[i] - low) / max(1e-9, high - low)
         bar = "█" * round(1 + MAX_BAR_WIDTH * min(share, 1)) + ("▶" if share > 1 else "")
@@ -92,6 +92,6 @@ def _plot_losses(
 
     x = torch.tensor([math.log10(step.lr) for step in trials])
     raw = torch.tensor([step.loss for step in trials])
-    title = f"the loss falls fastest at a rate of {suggestion.lr:.1e}"
+    title = f"the loss falls fastest at a learning rate of {suggestion.lr:.1e}"
     lines = {"smoothed loss": torch.tensor(smoothed_losses)}
-    save_panels(path, [LineChart(title, x, lines, (x, raw), ("logarithm (base 10) of the rate", "loss"))])
+    save_panels(path, [LineChart(title, x, lines, (x, raw), ("log10 of the learning rate", "loss"))])

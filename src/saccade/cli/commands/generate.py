@@ -1,4 +1,4 @@
-"""`saccade generate RUN [TEXT]`: go on with a text; or write many, and say how many of them are what they should be."""
+"""`saccade generate RUN [TEXT]`: continue prompts with a language model, or sample many texts and check their validity."""
 
 import json as encoder
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from saccade.tasks.runs.run import Run
 
 RecordFormatName = Literal["auto", "none", "smiles", "abc", "protein", "midi"]
-DEFAULT_MAX_NEW_TOKENS = 200  # tokens, where nobody says and records have no end
+DEFAULT_MAX_NEW_TOKENS = 200  # for texts without a record format
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class GenerateInputs:
     """Prompts and output format."""
 
     data: Annotated[str, optional_argument("FILE")] = ""
-    """File with one prompt per line; - is standard input, which is also read from a pipe if there is no text."""
+    """File with one prompt per line; - is standard input, which is also the default for piped input."""
     count: int = 1
     """Number of texts to generate."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -37,7 +37,7 @@ class GenerateInputs:
     record_format: RecordFormatName = "auto"
     """Format of the records to generate; auto: task.record_format of the run."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print one JSON object per prompt, with scores and log-probabilities; one in all for --count, --check, records."""
+    """Print one JSON object per prompt, with scores and log-probabilities; a single one for --count, --check and records."""
 
 
 def main(
@@ -66,6 +66,7 @@ def main(
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
+        from saccade.cli.generate_texts import log_acceptance_rate
         from saccade.cli.inputs import open_run_for_task
         from saccade.decoding.generator import TextGenerator
         from saccade.errors import UsageError
@@ -78,122 +79,108 @@ def main(
             _check_flags(text, inputs, chosen.check())
         except UsageError as error:
             raise UsageError(str(error)) from None
-        found = open_run_for_task(run)
-        task = found.task
+        opened = open_run_for_task(run)
+        task = opened.task
         if task.needs.generates is not Generates.CONTINUATION:
             raise UsageError(
-                f"{run} was made to {task.name}; a language model is needed. Say saccade predict {run} TEXT."
+                f"{run} is a model for {task.name}; generate needs a language model. Use saccade predict {run} TEXT."
             )
-        tokenizer = require_tokenizer(found.model)
-        found.model = engine.prepare(
-            found.model
-        )  # in its place, so that a plain model does not stay beside its fast form
-        ways = TextGenerator(chosen, found.model, tokenizer)
+        tokenizer = require_tokenizer(opened.model)
+        opened.model = engine.prepare(opened.model)  # replaces the plain model, so that its memory is freed
+        generator = TextGenerator(chosen, opened.model, tokenizer)
         name = task.record_format if inputs.record_format == "auto" else inputs.record_format
-        kind = get_record_format(name or "none")
-        code = _generate(found, text, inputs, ways, kind)
-        if ways.speculation_stats.model_steps:
-            engine.log(
-                f"proposed {ways.speculation_stats.draft_tokens:,} tokens, of which {ways.speculation_stats.acceptance_rate:.0%} were right"
-            )
+        code = _generate(opened, text, inputs, generator, get_record_format(name or "none"))
+        log_acceptance_rate(generator, engine)
         return code
 
     return run_command("generate", work)
 
 
 def _check_flags(text: str, inputs: GenerateInputs, decoding: GenerationConfig) -> None:
-    """What cannot be asked together."""
+    """Raise a UsageError for flags that contradict each other."""
     if text and inputs.data:
-        raise UsageError("A text and --data are two ways to begin; use one of them.")
+        raise UsageError("A prompt and --data are both given; use one of them.")
     if inputs.count < 1:
-        raise UsageError(f"At least one text has to be asked for; got --count {inputs.count}.")
+        raise UsageError(f"--count is {inputs.count}; it must be at least 1.")
     if inputs.data and (inputs.count > 1 or inputs.check):
-        raise UsageError("--count and --check are about one beginning, and --data gives many; leave one of them out.")
+        raise UsageError("--count and --check work with one prompt, but --data gives many; leave one of them out.")
     if inputs.count > 1 and not (decoding.temperature or decoding.mbr_samples):
         raise UsageError(
-            f"--count {inputs.count} texts would be the same one; give --temperature, or --beams and --n-best."
+            f"All {inputs.count} texts of --count would be equal; give --temperature, or --beams and --n-best."
         )
     if (inputs.count > 1 or inputs.check) and not decoding.can_stream:
-        what = "--check" if inputs.check else "--count"
         raise UsageError(
-            f"{what} is about texts that are drawn one by one; beams, samples, contrast, drafts and --n-best choose one of "
-            "several. Leave one of the two out."
+            f"{'--check' if inputs.check else '--count'} samples texts one by one; it cannot be combined with beam search, MBR, "
+            "contrastive search, speculative decoding or --n-best."
         )
 
 
 def _generate(
     run: "Run", text: str, inputs: GenerateInputs, generator: "TextGenerator", record_format: "RecordFormat"
 ) -> int:
-    """One of four: many beginnings, records with an end, one text as it comes, or texts when they are whole."""
+    """Generate and print: continuations of many prompts, records, one text token by token, or several texts."""
     from saccade.cli.continue_text import stream_to_stdout
     from saccade.cli.inputs import read_input_lines
 
-    length = generator.decoding.max_new_tokens
+    max_new_tokens = generator.decoding.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
     several = inputs.count > 1 or inputs.check
     piped = _read_piped_lines() if not (text or inputs.data or several) else ()
     if inputs.data or piped:
-        return _continue_each(
-            piped or read_input_lines(inputs.data), inputs, generator, length or DEFAULT_MAX_NEW_TOKENS
-        )
+        return _continue_each(piped or read_input_lines(inputs.data), inputs, generator, max_new_tokens)
     if record_format.separator:
-        return _print_records(
-            run,
-            _generate_records(
-                text, inputs, generator, record_format, length or run.task.scoring_settings(generator.model)["window"]
-            ),
-            record_format,
-            inputs,
-        )
+        limit = generator.decoding.max_new_tokens or run.task.scoring_settings(generator.model)["window"]
+        records = _generate_records(text, inputs, generator, record_format, limit)
+        return _print_records(run, records, record_format, inputs)
     if several:
-        return _print_records(
-            run, _sample_texts(text, inputs, generator, length or DEFAULT_MAX_NEW_TOKENS), record_format, inputs
-        )
+        return _print_records(run, _sample_texts(text, inputs, generator, max_new_tokens), record_format, inputs)
     if inputs.json or not generator.decoding.can_stream:
-        return _continue_each([text], inputs, generator, length or DEFAULT_MAX_NEW_TOKENS)
-    stream_to_stdout(text, generator, length or DEFAULT_MAX_NEW_TOKENS)
+        return _continue_each([text], inputs, generator, max_new_tokens)
+    stream_to_stdout(text, generator, max_new_tokens)
     return 0
 
 
 def _read_piped_lines() -> Iterable[str]:
-    """The lines of standard input where it is no terminal and has some; an input that cannot be read has none."""
+    """The lines of standard input, if it is a pipe or a file with at least one line."""
     from saccade.cli.inputs import read_stdin_lines
 
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return ()
-    coming = read_stdin_lines()
+    lines = read_stdin_lines()
     try:
-        first = next(coming, None)
+        first = next(lines, None)
     except OSError:
         return ()
-    return () if first is None else chain([first], coming)
+    return () if first is None else chain([first], lines)
 
 
 def _generate_records(
     text: str, inputs: GenerateInputs, generator: "TextGenerator", record_format: "RecordFormat", max_new_tokens: int
 ) -> "Sequence[GeneratedRecord]":
-    """Texts that end where a record ends."""
+    """Sample records, each up to the separator of its format."""
     from saccade.errors import UsageError
     from saccade.tasks.records.generate import generate_records
 
     if not generator.decoding.can_stream:
         raise UsageError(
-            "Records are drawn one by one; beams, samples, contrast, drafts and --n-best choose one of several. Leave them "
-            "out, or say --record-format none."
+            "Records are sampled one by one, without beam search, MBR, contrastive search, speculative decoding or --n-best. "
+            "Leave these flags out, or use --record-format none."
         )
-    given = {
-        "max_new_tokens": max_new_tokens,
-        "processors": generator.processors,
-        "stop_strings": generator.decoding.stop,
-    }
     return generate_records(
-        generator.model, inputs.count, generator.sampler, separator=record_format.separator, prefix=text, **given
+        generator.model,
+        inputs.count,
+        generator.sampler,
+        separator=record_format.separator,
+        prefix=text,
+        max_new_tokens=max_new_tokens,
+        processors=generator.processors,
+        stop_strings=generator.decoding.stop,
     )
 
 
 def _sample_texts(
     text: str, inputs: GenerateInputs, generator: "TextGenerator", max_new_tokens: int
 ) -> "Sequence[GeneratedRecord]":
-    """Several texts with one beginning; where no record ends, any end is one."""
+    """Sample several texts with the same prompt; without a record format, every text counts as complete."""
     from saccade.cli.continue_text import continue_texts
     from saccade.tasks.records.generate import GeneratedRecord
 
@@ -206,12 +193,12 @@ def _sample_texts(
 def _continue_each(
     prompts: Iterable[str], inputs: GenerateInputs, generator: "TextGenerator", max_new_tokens: int
 ) -> int:
-    """A text for each beginning, or the best few of them with their scores, in their order."""
+    """Print the text of each prompt, or its best texts with scores, in the order of the prompts."""
     from saccade.cli.continue_text import continue_texts
     from saccade.cli.generate_texts import format_texts
 
-    for line, texts, found in continue_texts(prompts, generator, max_new_tokens):
-        print(format_texts(found, [{"prompt": line, "text": text} for text in texts], texts, inputs.json))
+    for line, texts, hypotheses in continue_texts(prompts, generator, max_new_tokens):
+        print(format_texts(hypotheses, [{"prompt": line, "text": text} for text in texts], texts, inputs.json))
     sys.stdout.flush()
     return 0
 
@@ -219,16 +206,16 @@ def _continue_each(
 def _print_records(
     run: "Run", records: "Sequence[GeneratedRecord]", record_format: "RecordFormat", inputs: GenerateInputs
 ) -> int:
-    """The records on standard output, and what the check says of them beside."""
-    texts = [one.text for one in records]
-    verdict = _check_validity(run, records, record_format) if inputs.check else None
+    """Print the records to standard output, and the report of --check to standard error."""
+    texts = [record.text for record in records]
+    report = _check_validity(run, records, record_format) if inputs.check else None
     if inputs.json:
-        print(encoder.dumps({"texts": texts} | (verdict.as_dict() if verdict else {}), ensure_ascii=False))
+        print(encoder.dumps({"texts": texts} | (report.as_dict() if report else {}), ensure_ascii=False))
         return 0
     for text in texts:
         print(text, end=record_format.separator or "\n\n")
     sys.stdout.flush()
-    for line in verdict.to_lines() if verdict else ():
+    for line in report.to_lines() if report else ():
         print(line, file=sys.stderr)
     return 0
 
@@ -238,10 +225,6 @@ def _check_validity(
 ) -> "ValidityReport":
     from saccade.tasks.records.validity import check_validity
 
-    learnt = None if run.data is None else (example["text"] for example in run.data.train.examples)
-    return check_validity(
-        [one.text for one in records],
-        record_format,
-        learnt,
-        unfinished={one.text for one in records if not one.is_complete},
-    )
+    training_texts = None if run.data is None else (example["text"] for example in run.data.train.examples)
+    unfinished = {record.text for record in records if not record.is_complete}
+    return check_validity([record.text for record in records], record_format, training_texts, unfinished=unfinished)

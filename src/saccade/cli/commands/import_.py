@@ -1,4 +1,4 @@
-"""`saccade import SOURCE RUN`: other people's models, read with care and written down as a run."""
+"""`saccade import SOURCE RUN`: import a model of another library as a run."""
 
 import sys
 from dataclasses import replace
@@ -37,9 +37,9 @@ def main(
 
     saccade import model.enpt.intgemm.alphas.bin runs/enpt --tokenizer vocab.enpt.spm
 
-    Single files are those of llama2.c and Marian (a student model of Bergamot or Firefox, in float32 or int8), recognized by
-    content. A directory with pickled weights (pytorch_model.bin) is refused, because a pickle can run code when it is loaded. With
-    --convert-pickle it is read in a separate process, tensors only, with limits on memory and time.
+    Supported single files are those of llama2.c and Marian (a student model of Bergamot or Firefox, in float32 or int8),
+    recognized by content. A directory with pickled weights (pytorch_model.bin) is refused, because a pickle can run code when it
+    is loaded. With --convert-pickle it is read in a separate process, tensors only, with limits on memory and time.
 
     Args:
         source: A model directory, a hub name, or a single file.
@@ -51,7 +51,7 @@ def main(
         convert_pickle: Read pickled weights in a separate process, tensors only.
     """
     if run.exists():
-        _refuse(f"{run} exists already; name a new directory.", 2)
+        _refuse(f"{run} already exists; name a new directory.", 2)
     from saccade.models.load import load
     from saccade.models.save import save
 
@@ -59,14 +59,14 @@ def main(
         path = Path(source)
         if path.is_file():
             if head is not None or family is not None:
-                _refuse("--head and --family are for directories; a single file is told by its content.", 2)
+                _refuse("--head and --family are for directories; a single file is recognized by its content.", 2)
             model = _read_single_file(path, tokenizer)
         elif convert_pickle:
             from saccade.models.io.convert_pickle import convert_pickles
 
-            with convert_pickles(path) as clean:
-                model = load(clean, head=head, family=family)
-                model.report.summary = model.report.summary.replace(str(clean), str(path))
+            with convert_pickles(path) as converted:
+                model = load(converted, head=head, family=family)
+                model.report.summary = model.report.summary.replace(str(converted), str(path))
         else:
             model = load(source, head=head, family=family)
         if head is not None and model.report.missing:
@@ -80,46 +80,47 @@ def main(
 
 
 def _describe_missing_head(source: str, head: str, model: "Model") -> str:
-    """Why a head cannot be kept that the files do not have; training begins a new one."""
+    """An error message about a head whose tensors are missing; `saccade train` adds a new one."""
     from saccade.models.unused_heads import find_heads
 
     others = find_heads(model.family, model.report.unexpected, model.report.unexpected)
-    there = f"its tensors may be a head for {' or '.join(others)}" if others else "it has no head that is built here"
+    reason = f"its tensors may be a head for {' or '.join(others)}" if others else "it has no head that saccade knows"
     return (
-        f"{source}: has no whole head {head!r} ({', '.join(model.report.missing[:4])} missing); {there}. "
-        f"Import it without --head; `saccade train` begins a new head on it."
+        f"{source}: tensors of the head {head!r} are missing ({', '.join(model.report.missing[:4])}); {reason}. "
+        f"Import it without --head; `saccade train` adds a new head."
     )
 
 
 def _read_single_file(path: Path, tokenizer: Path | None) -> "Model":
-    """A single file, told by content."""
+    """Read a single file, whose format is recognized by its content."""
     from saccade.models.foreign import marian_bin, unsupported_formats
     from saccade.models.io import model_dir
 
     if model_dir.is_pickle(path):
         raise ModelError(f"{path}: is a pickle; put it into a directory with its config.json and use --convert-pickle.")
-    other = unsupported_formats.describe_file(path)
-    if other:
-        raise ModelError(other)
-    marian = marian_bin.is_marian_bin(path)
-    read = _read_marian if marian else _read_llama2c
-    found = None if tokenizer else _find_tokenizer(path, "*.spm" if marian else "tok*.bin")
-    if found is not None:
+    if unsupported := unsupported_formats.describe_file(path):
+        raise ModelError(unsupported)
+    is_marian = marian_bin.is_marian_bin(path)
+    read = _read_marian if is_marian else _read_llama2c
+    default_tokenizer = None if tokenizer else _find_tokenizer(path, "*.spm" if is_marian else "tok*.bin")
+    if default_tokenizer is not None:
         try:
-            return read(path, found)
+            return read(path, default_tokenizer)
         except ValueError as error:
-            print(f"tokenizer  left out: {error}", file=sys.stderr)
+            print(f"tokenizer  skipped: {error}", file=sys.stderr)
     return read(path, tokenizer)
 
 
 def _find_tokenizer(path: Path, pattern: str) -> Path | None:
-    """The tokenizer in the directory of a file, if there is one and no other."""
-    found = sorted(other for other in path.parent.glob(pattern) if other != path)
-    if len(found) == 1:
-        print(f"tokenizer  {found[0]}, which lies beside the weights")
-        return found[0]
-    there = f"{len(found)} lie beside it, so name one" if found else f"none ({pattern}) lies beside it"
-    print(f"tokenizer  not given, and {there}: without --tokenizer the run cannot read text", file=sys.stderr)
+    """The tokenizer in the directory of a file, if there is exactly one."""
+    candidates = sorted(other for other in path.parent.glob(pattern) if other != path)
+    if len(candidates) == 1:
+        print(f"tokenizer  {candidates[0]}, found next to the weights")
+        return candidates[0]
+    reason = f"{len(candidates)} candidates" if candidates else f"no {pattern}"
+    print(
+        f"tokenizer  none: {reason} next to the weights; without --tokenizer the run cannot read text", file=sys.stderr
+    )
     return None
 
 
@@ -128,16 +129,18 @@ def _read_marian(path: Path, tokenizer: Path | None) -> "Model":
     from saccade.models.foreign import marian_bin
 
     config, tensors = marian_ssru.read_marian_ssru(path)
-    words = None if tokenizer is None else marian_bin.read_vocab(tokenizer)
-    if words is not None:
-        _check_vocab_size(words, config.vocab, f"{tokenizer}", path)
-        config = replace(config, decoder_start_id=words.eos_id)
-    return _make_model(marian_ssru.FAMILY, config, tensors, words, path)
+    vocab = None if tokenizer is None else marian_bin.read_vocab(tokenizer)
+    if vocab is not None:
+        _check_vocab_size(vocab, config.vocab, f"{tokenizer}", path)
+        config = replace(config, decoder_start_id=vocab.eos_id)
+    return _make_model(marian_ssru.FAMILY, config, tensors, vocab, path)
 
 
 def _check_vocab_size(tokenizer: "Tokenizer", vocab: int, name: str, path: Path) -> None:
     if tokenizer.vocab != vocab:
-        raise ModelError(f"{name}: has {tokenizer.vocab:,} pieces, and {path} {vocab:,}; is it another model's?")
+        raise ModelError(
+            f"{name}: has {tokenizer.vocab:,} tokens, but {path} has {vocab:,}; it belongs to another model."
+        )
 
 
 def _read_llama2c(path: Path, tokenizer: Path | None) -> "Model":
@@ -146,10 +149,10 @@ def _read_llama2c(path: Path, tokenizer: Path | None) -> "Model":
     from saccade.models.foreign import llama2c
 
     config, tensors = llama2c.read_llama2c(path)
-    words = None if tokenizer is None else text.load_llama2c_tokenizer(tokenizer)
-    if words is not None:
-        _check_vocab_size(words, config.vocab, f"{tokenizer}", path)
-    return _make_model(llama.FAMILY, config, tensors, words, path)
+    vocab = None if tokenizer is None else text.load_llama2c_tokenizer(tokenizer)
+    if vocab is not None:
+        _check_vocab_size(vocab, config.vocab, f"{tokenizer}", path)
+    return _make_model(llama.FAMILY, config, tensors, vocab, path)
 
 
 def _make_model(
@@ -160,7 +163,7 @@ def _make_model(
 
     check_finite(tensors, path)
     body = family.new_body(config)
-    body.load_state_dict(tensors, strict=False)  # readers give all there is; what is tied comes once
+    body.load_state_dict(tensors, strict=False)  # files hold tied tensors once
     model = Model(family, config, body).eval()
     model.tokenizer = tokenizer
     count = sum(p.numel() for p in body.parameters())

@@ -1,4 +1,4 @@
-"""`saccade look RUN TEXT`: where a model looked, head by head, as a summary, a picture, a page or JSON."""
+"""`saccade look RUN TEXT`: attention maps of a model, head by head, as a summary, a plot, an HTML page or JSON."""
 
 import json as json_text
 import sys
@@ -28,7 +28,7 @@ class LookOutputs:
     out: Annotated[str, optional_argument("DIR")] = ""
     """Output directory of the pruned model (--prune), which must not exist yet."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON: the prediction, the tokens, and every head in numbers."""
+    """Print JSON: the prediction, the tokens and the weights of every head."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class LookExtras:
     """Further analyses: alignment, faithfulness, ablation, pruning."""
 
     align: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Word alignment of a translation: 0-0 1-2, and as a matrix in --html and --png."""
+    """Word alignment of a translation, as source-target pairs (0-0 1-2) and as a matrix in --html and --png."""
     gold_alignments: Annotated[str, optional_argument("FILE")] = ""
-    """Gold alignments (source, target, alignment): align by the head of lowest error on them; without text, print the head."""
+    """Gold alignments (source, target, alignment), to choose the head that aligns; without text, print that head."""
     faithfulness: tyro.conf.FlagCreatePairsOff[bool] = False
     """Faithfulness: does the prediction depend on the attended tokens, per layer? Measured by gradients and by deletion."""
     compare_word: Annotated[str, optional_argument("WORD")] = ""
     """Compare the representations of this word in two texts, layer by layer."""
     ablate: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Head ablation: the drop in the score of the run without each head and layer; takes no text."""
+    """Head ablation: drop in the score of the run without each head and layer; takes no text."""
     data: FileFlag = ()
     """Labeled data for --ablate; default: the held-out data of the run."""
     max_examples: int = 100
@@ -103,7 +103,7 @@ def main(
 
     Args:
         run: A run, or a model directory.
-        text: One text, or two: a text pair, or the source and target of a generation; an image file for a model of images.
+        text: One text, or two: a text pair, or the source and target of a generation; an image file for a vision model.
         selection: Layers, heads and tokens to show, and generation.
         extras: Further analyses: alignment, faithfulness, ablation, pruning.
         outputs: Output files and formats, besides the summary.
@@ -111,10 +111,6 @@ def main(
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
-        if not text and (selection, extras, outputs) == (LookSelection(), LookExtras(), LookOutputs()):
-            from saccade.cli.commands.serve import serve_models
-
-            return serve_models((run,), 0, None, open_browser=True)
         _check_flags(text, selection, extras, outputs)
         if extras.prune:
             from saccade.cli.prune_heads import write_pruned_model
@@ -133,56 +129,57 @@ def main(
             return _print_alignment_head(run, selection, extras.gold_alignments, outputs.json)
         return _look_at_text(run, text, selection, extras, outputs)
 
-    def near() -> int:
+    def work_with_suggestions() -> int:
+        from saccade.cli.commands.serve import serve_models
         from saccade.cli.inputs import suggest_near_runs
 
+        if not text and (selection, extras, outputs) == (LookSelection(), LookExtras(), LookOutputs()):
+            return serve_models((run,), 0, None, open_browser=True)
         with suggest_near_runs(run):
             return work()
 
-    return run_command("look", near)
+    return run_command("look", work_with_suggestions)
 
 
 def _check_flags(text: tuple[str, ...], selection: LookSelection, extras: LookExtras, outputs: LookOutputs) -> None:
-    """Say at once what is missing."""
+    """Raise a UsageError for flags that are incomplete or contradict each other."""
     from saccade.errors import UsageError
 
     if extras.prune and (text or extras.ablate):
-        raise UsageError(
-            "--prune leaves heads out for good: it takes no text, and --ablate is asked before it or after it."
-        )
+        raise UsageError("--prune takes no text and no --ablate; run saccade look --ablate before or after it.")
     if outputs.out and not extras.prune:
-        raise UsageError(
-            "--out is where --prune writes a smaller model; pictures and data go to --html, --png and --safetensors."
-        )
+        raise UsageError("--out is the directory of --prune; use --html, --png or --safetensors for attention maps.")
     if extras.ablate and text:
-        raise UsageError("--ablate judges heads by many examples and takes no text; give them with --data.")
+        raise UsageError("--ablate evaluates heads on a dataset and takes no text; pass the examples with --data.")
     if extras.architecture and (text or extras.ablate or extras.compare_word):
-        raise UsageError("--architecture is about the model alone; leave the text, --compare-word and --ablate out.")
+        raise UsageError("--architecture plots the model alone; leave the text, --compare-word and --ablate out.")
     if outputs.safetensors and (extras.architecture or extras.ablate or extras.compare_word):
         raise UsageError(
-            "--safetensors keeps maps of a text; --architecture, --compare-word and --ablate go to --html, --png and --json."
+            "--safetensors stores attention maps of a text; use --html, --png or --json with --architecture, --compare-word and "
+            "--ablate."
         )
     if selection.query and extras.align:
-        raise UsageError("--align follows every word that was written; leave --query out.")
+        raise UsageError("--align aligns every target word; leave --query out.")
     if extras.compare_word and len(text) != 2:
-        raise UsageError(f"--compare-word compares a word in two texts; {len(text)} came.")
+        raise UsageError(f"--compare-word compares a word in two texts; got {len(text)}.")
     if extras.gold_alignments and selection.head:
-        raise UsageError("--gold-alignments finds the head by itself; leave --head out.")
+        raise UsageError("--gold-alignments chooses the head; leave --head out.")
     if not (extras.ablate or extras.prune or extras.gold_alignments or extras.architecture) and not 1 <= len(text) <= 2:
-        raise UsageError(f"{len(text)} texts came; one is needed, or two that belong together.")
+        raise UsageError(f"Got {len(text)} texts; give one, or two (a text pair, or source and target).")
     if selection.max_new_tokens < 0:
         raise UsageError(
-            f"--max-new-tokens is {selection.max_new_tokens}; a number of tokens is needed, or 0 for as many as the task allows."
+            f"--max-new-tokens is {selection.max_new_tokens}; it must be 0 (the limit of the task) or more."
         )
     if min(extras.max_examples, extras.bootstrap_samples) < 2:
         raise UsageError(
-            f"--max-examples is {extras.max_examples} and --bootstrap-samples {extras.bootstrap_samples}; an interval needs at least 2 of each."
+            f"--max-examples is {extras.max_examples} and --bootstrap-samples {extras.bootstrap_samples}; a confidence interval "
+            "needs at least 2 of each."
         )
     _check_output_paths(outputs)
 
 
 def _check_output_paths(outputs: LookOutputs) -> None:
-    """Files that can be written, by names that say what is in them, before the model is asked."""
+    """Check the paths and suffixes of the output files, before the model is loaded."""
     from pathlib import Path
 
     from saccade.errors import UsageError
@@ -196,7 +193,7 @@ def _check_output_paths(outputs: LookOutputs) -> None:
             example = path / f"look{suffixes[0] if suffixes else '.safetensors'}"
             raise UsageError(f"--{flag} {path}: is a directory; name a file in it, such as {example}.")
         if suffixes and path.suffix.lower() not in suffixes:
-            raise UsageError(f"--{flag} {path}: the name of the file has to end in {' or '.join(suffixes)}.")
+            raise UsageError(f"--{flag} {path}: the file name must end in {' or '.join(suffixes)}.")
 
 
 def _look_at_text(
@@ -207,27 +204,20 @@ def _look_at_text(
     from saccade.explain.text_summary import format_extra_lines, format_summary, to_json
     from saccade.explain.word_alignment import align_words
 
-    given = text[0] if len(text) == 1 else (text[0], text[1])
-    where = _choose_alignment_head(run, selection, extras.gold_alignments)[0] if extras.gold_alignments else None
+    source = text[0] if len(text) == 1 else (text[0], text[1])
+    head = _choose_alignment_head(run, selection, extras.gold_alignments)[0] if extras.gold_alignments else None
     decoding = GenerationConfig(beams=selection.beams, max_new_tokens=selection.max_new_tokens or None)
-    found = look(
-        run,
-        given,
-        layers=selection.layer or None,
-        heads=selection.head or None,
-        queries=selection.query or None,
-        decoding=decoding,
-    )
-    aligned = align_words(found, where) if extras.align or where else None
-    found = found.merge_subwords() if selection.merge_subwords else found
-    agreed = _measure_faithfulness(run, given, decoding) if extras.faithfulness else []
-    for line in _write_files(found, aligned, agreed, outputs):
+    layers, heads, queries = selection.layer or None, selection.head or None, selection.query or None
+    maps = look(run, source, layers=layers, heads=heads, queries=queries, decoding=decoding)
+    alignment = align_words(maps, head) if extras.align or head else None
+    maps = maps.merge_subwords() if selection.merge_subwords else maps
+    faithfulness = _measure_faithfulness(run, source, decoding) if extras.faithfulness else []
+    for line in _write_files(maps, alignment, faithfulness, outputs):
         print(f"saccade look: {line}", file=sys.stderr)
-    print(
-        to_json(found, aligned, agreed)
-        if outputs.json
-        else "\n".join([*format_summary(found), *format_extra_lines(aligned, agreed)])
-    )
+    if outputs.json:
+        print(to_json(maps, alignment, faithfulness))
+    else:
+        print("\n".join([*format_summary(maps), *format_extra_lines(alignment, faithfulness)]))
     return 0
 
 
@@ -239,25 +229,24 @@ def _choose_alignment_head(run: str, selection: LookSelection, file: str) -> "tu
 
 
 def _print_alignment_head(run: str, selection: LookSelection, file: str, as_json: bool) -> int:
-    where, said = _choose_alignment_head(run, selection, file)
-    print(
-        json_text.dumps({"layer": where.layer, "head": where.head, "is_shifted": where.is_shifted}) if as_json else said
-    )
+    head, message = _choose_alignment_head(run, selection, file)
+    record = {"layer": head.layer, "head": head.head, "is_shifted": head.is_shifted}
+    print(json_text.dumps(record) if as_json else message)
     return 0
 
 
 def _measure_faithfulness(run: str, text: Any, decoding: Any) -> "list[Faithfulness]":
-    """Each layer's attention to what was read, the mean of its heads, held against the answer."""
+    """Measure how well the mean attention of each layer agrees with the attribution of the prediction to input tokens."""
     from saccade.explain.faithfulness import attribute_tokens, measure_faithfulness, select_testable_maps
 
-    found = attribute_tokens(run, text, decoding)
-    return [measure_faithfulness(found, seen) for seen in select_testable_maps(found)]
+    attributions = attribute_tokens(run, text, decoding)
+    return [measure_faithfulness(attributions, maps) for maps in select_testable_maps(attributions)]
 
 
 def _write_files(
     maps: "AttentionMaps", alignment: "Alignment | None", faithfulness: "list[Faithfulness]", outputs: LookOutputs
 ) -> list[str]:
-    """The files that were asked for."""
+    """Write the requested files; returns a line about each."""
     from pathlib import Path
 
     lines = []
@@ -265,11 +254,8 @@ def _write_files(
         from saccade.explain.html_report import make_alignment_section, write_html_report
         from saccade.explain.report_sections import make_faithfulness_section
 
-        write_html_report(
-            maps,
-            Path(outputs.html),
-            extra_sections=[*make_alignment_section(alignment), *make_faithfulness_section(faithfulness)],
-        )
+        sections = [*make_alignment_section(alignment), *make_faithfulness_section(faithfulness)]
+        write_html_report(maps, Path(outputs.html), extra_sections=sections)
         lines.append(f"wrote {outputs.html}")
     if outputs.png:
         from saccade.cli.drawing import report_missing_fonts
@@ -277,9 +263,8 @@ def _write_files(
 
         path = Path(outputs.png)
         with report_missing_fonts("look"):
-            lines.append(
-                f"wrote {save_attention_plot(maps, path) if alignment is None else save_alignment_plot(alignment, path)}"
-            )
+            plot = save_attention_plot(maps, path) if alignment is None else save_alignment_plot(alignment, path)
+        lines.append(f"wrote {plot}")
     if outputs.safetensors:
         lines.append(f"wrote {maps.save(outputs.safetensors)}")
     return lines

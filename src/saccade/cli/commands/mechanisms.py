@@ -1,4 +1,4 @@
-"""`saccade mechanisms [NAME]`: every mechanism in a table, or one of them drawn."""
+"""`saccade mechanisms [NAME]`: a table of the attention mechanisms, or the formula and plot of one."""
 
 import inspect
 import json as encoder
@@ -26,12 +26,12 @@ def main(
 
     saccade mechanisms
 
-    saccade mechanisms bigbird (writes the plot bigbird.png)
+    saccade mechanisms bigbird
 
-    saccade mechanisms bigbird --tokens 48 --out pictures
+    saccade mechanisms bigbird --tokens 48 --out plots
 
     Args:
-        name: Mechanism to plot, such as scaled_dot, additive, bigbird or lsh.
+        name: Mechanism to explain and plot (NAME.png), such as scaled_dot, additive, bigbird or lsh.
         tokens: Number of tokens in the plot.
         out: Output directory of the plot.
         json: Print the table or the attention weights as JSON, without a plot.
@@ -45,13 +45,13 @@ def main(
     try:
         entry = get_mechanism(name)
         if not 2 <= tokens <= 512:
-            raise UsageError(f"A drawing has from 2 to 512 tokens; got --tokens {tokens}.")
+            raise UsageError(f"--tokens is {tokens}; it must be from 2 to 512.")
     except ValueError as error:
         print(f"saccade mechanisms: {error}", file=sys.stderr)
         return 2
-    shown = run_mechanism_demo(name, tokens)
+    demo = run_mechanism_demo(name, tokens)
     if json:
-        print(encoder.dumps(_describe_entry(entry) | {"weights": {k: w.tolist() for k, w in shown.weights.items()}}))
+        print(encoder.dumps(_describe_entry(entry) | {"weights": {k: w.tolist() for k, w in demo.weights.items()}}))
         return 0
     from saccade.render.plot import save_panels
 
@@ -61,32 +61,30 @@ def main(
         docs.append(f"{type(module.normalizer).__name__}: {inspect.getdoc(type(module.normalizer))}".split(">>>")[0])
     print(f"{entry.name}: {entry.formula}    ({entry.paper}; cost {entry.cost})\n")
     print(indent("\n\n".join((doc or "").strip() for doc in docs), "  ") + "\n")
-    print(f"  supports {', '.join(key for key in FEATURES if key in entry.supports)}")
-    print(f"  does not {', '.join(key for key in FEATURES if key not in entry.supports) or '-'}\n")
-    print(indent(shown.to_text(), "  ") + "\n")
+    print(f"  supported:     {', '.join(key for key in FEATURES if key in entry.supports) or '-'}")
+    print(f"  not supported: {', '.join(key for key in FEATURES if key not in entry.supports) or '-'}\n")
+    print(indent(demo.to_text(), "  ") + "\n")
     if name == "lsh":
-        print(
-            f"  of the 8 keys that full attention weighs most, the hash lets a query see {_measure_lsh_recall(tokens):.0%}\n"
-        )
-    path = save_panels(out / f"{name}.png", shown.to_heatmaps(), title=f"{entry.name}: {entry.formula}", columns=2)
-    print(f"  picture: {path}")
+        recall = f"{_measure_lsh_recall(tokens):.0%}"
+        print(f"  recall: hashing finds {recall} of the 8 keys with the highest weights in full attention\n")
+    path = save_panels(out / f"{name}.png", demo.to_heatmaps(), title=f"{entry.name}: {entry.formula}", columns=2)
+    print(f"  plot: {path}")
     return 0
 
 
 def _format_table() -> str:
-    """A row for each mechanism, a dot for each thing that it honours."""
+    """The table of mechanisms: name, formula, cost, and a dot for each supported feature."""
     from saccade.attention import FEATURES, MECHANISMS
 
-    wide = max(len(entry.name) for entry in MECHANISMS)
+    name = max(len(entry.name) for entry in MECHANISMS)
     formula = max(len(entry.formula) for entry in MECHANISMS)
     cost = max(len(entry.cost) for entry in MECHANISMS)
-    head = f"{'':{wide}}  {'weights':{formula}}  {'cost':{cost}}  "
-    lines = [head + " ".join(FEATURES)]
+    lines = [f"{'':{name}}  {'weights':{formula}}  {'cost':{cost}}  " + " ".join(FEATURES)]
     for entry in MECHANISMS:
         marks = " ".join(("●" if key in entry.supports else "·").center(len(key)) for key in FEATURES)
-        lines.append(f"{entry.name:{wide}}  {entry.formula:{formula}}  {entry.cost:{cost}}  {marks}")
-    notes = [f"  {key:15} {said}" for key, said in FEATURES.items()]
-    return "\n".join([*lines, "", *notes, "", "saccade mechanisms NAME explains and plots one."])
+        lines.append(f"{entry.name:{name}}  {entry.formula:{formula}}  {entry.cost:{cost}}  {marks}")
+    features = [f"  {key:15} {description}" for key, description in FEATURES.items()]
+    return "\n".join([*lines, "", *features, "", "saccade mechanisms NAME explains and plots one."])
 
 
 def _describe_entry(entry) -> dict:
@@ -98,6 +96,6 @@ def _measure_lsh_recall(tokens: int) -> float:
     from saccade.attention import LSHAttention, get_mechanism, lsh_recall
     from saccade.explain.mechanism_demo import DEMO_HEADS, DEMO_WIDTH, make_spiral_tokens
 
-    x, made = make_spiral_tokens(tokens), get_mechanism("lsh").make(DEMO_WIDTH, DEMO_HEADS, tokens)
-    assert isinstance(made, LSHAttention)
-    return lsh_recall(made, x, x)
+    x, mechanism = make_spiral_tokens(tokens), get_mechanism("lsh").make(DEMO_WIDTH, DEMO_HEADS, tokens)
+    assert isinstance(mechanism, LSHAttention)
+    return lsh_recall(mechanism, x, x)

@@ -1,4 +1,4 @@
-"""`saccade paint RUN TEXT...`: a picture for each text, written as a PNG file."""
+"""`saccade paint RUN TEXT...`: text-to-image generation, one PNG file per text."""
 
 import base64
 import json as json_text
@@ -34,15 +34,15 @@ def main(
         out: Output directory of the images.
         data: Data files with texts, in any format that training reads.
         columns: Columns of the data by role: caption=description.
-        seed: Random seed of sampling: another seed gives another image. Default: the seed of the run.
+        seed: Random seed of sampling; another seed gives another image. Default: the seed of the run.
         temperature: Sampling temperature of the image codes; 0 is greedy decoding. Default: that of the run.
         json: Print one JSON object per line.
     """
     from saccade.cli.exit_codes import run_command
 
-    changed = {"seed": seed, "temperature": temperature}
-    given = {name: value for name, value in changed.items() if value is not None}
-    return run_command("paint", lambda: _paint_texts(run, text, data, columns, out, given, json))
+    settings = {"seed": seed, "temperature": temperature}
+    overrides = {name: value for name, value in settings.items() if value is not None}
+    return run_command("paint", lambda: _paint_texts(run, text, data, columns, out, overrides, json))
 
 
 def _paint_texts(
@@ -58,32 +58,32 @@ def _paint_texts(
     from saccade.tasks.interface.predictions import ImagePrediction
     from saccade.tasks.predict import predict
 
-    painter = open_run_for_task(run, "paint")
-    task, model = type(painter.task)(replace(painter.task.config, **overrides)), painter.model
-    found, asked = predict(task, model, read_examples(task, texts, data, columns))
+    opened = open_run_for_task(run, "paint")
+    task, model = type(opened.task)(replace(opened.task.config, **overrides)), opened.model
+    outputs, examples = predict(task, model, read_examples(task, texts, data, columns))
     out.mkdir(parents=True, exist_ok=True)
-    taken = {path.stem for path in out.glob("*.png")}  # nothing that is there is painted over
-    for answer, example in zip(found, asked, strict=True):
-        image = task.to_prediction(answer, example)
+    used_names = {path.stem for path in out.glob("*.png")}  # existing images are kept
+    for output, example in zip(outputs, examples, strict=True):
+        image = task.to_prediction(output, example)
         assert isinstance(image, ImagePrediction)
-        path = out / f"{choose_file_name(image.text, taken)}.png"
+        path = out / f"{choose_file_name(image.text, used_names)}.png"
         path.write_bytes(base64.b64decode(image.png))
-        told = {"text": image.text, "file": str(path)}
-        print(json_text.dumps(told, ensure_ascii=False) if as_json else path, flush=True)
+        record = {"text": image.text, "file": str(path)}
+        print(json_text.dumps(record, ensure_ascii=False) if as_json else path, flush=True)
     return 0
 
 
 def choose_file_name(text: str, used_names: set[str]) -> str:
-    """A file name of the text's own words that no other picture has.
+    """A file name from the words of a text, with a number if the name is used; adds it to `used_names`.
 
-    >>> taken = set()
-    >>> choose_file_name("A red circle, above: ../x", taken), choose_file_name("a red circle above x", taken), choose_file_name("…", taken)
-    ('a-red-circle-above-x', 'a-red-circle-above-x-2', 'image')
+    >>> used = set()
+    >>> [choose_file_name(text, used) for text in ("A red circle, above: ../x", "a red circle above x", "…")]
+    ['a-red-circle-above-x', 'a-red-circle-above-x-2', 'image']
     """
-    plain = "-".join(re.findall(r"\w+", text.lower()))[:80].strip("-") or "image"
-    name, number = plain, 1
+    stem = "-".join(re.findall(r"\w+", text.lower()))[:80].strip("-") or "image"
+    name, number = stem, 1
     while name in used_names:
         number += 1
-        name = f"{plain}-{number}"
+        name = f"{stem}-{number}"
     used_names.add(name)
     return name

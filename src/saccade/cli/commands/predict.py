@@ -1,4 +1,4 @@
-"""`saccade predict RUN`, and the same call named as a person says it: label, tag, translate, summarize."""
+"""`saccade predict RUN`, and the same command by the name of a task: label, tag, translate, summarize, caption."""
 
 import json as json_text
 import sys
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from saccade.models.model import Model
     from saccade.tasks.base import Task
 
-ALIGN_HELP = "Word alignment: after each translation a tab and the aligned words, source-target: 0-0 1-2."
-GOLD_ALIGNMENTS_HELP = (
-    "Gold alignments for --align: a file (source, target, alignment); the head with the lowest error on it aligns."
-)
+ALIGN_HELP = "Word alignment: print a tab and source-target pairs (0-0 1-2) after each translation."
+GOLD_ALIGNMENTS_HELP = "Gold alignments (source, target, alignment), to choose the head that aligns for --align."
+SAMPLE_INPUTS = {  # command -> the input of the example in its help
+    "label": '"What a lovely film."',
+    "grade": '"What a lovely film."',
+    "tag": '"Ada Lovelace lived in London."',
+    "translate": '"3 mai 2019"',
+    "summarize": "< report.txt",
+    "caption": "photo.jpg",
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class FewShotFlags:
     few_shot: Annotated[str, optional_argument("FILE")] = ""
     """Few-shot examples: a file of labeled examples that is put before each text."""
     labels: Annotated[str, optional_argument("LABEL,...")] = ""
-    """Labels to choose from, with or without examples: good,bad."""
+    """Labels to choose from, with or without few-shot examples: good,bad."""
     template: Annotated[str, optional_argument("TEMPLATE")] = ""
     """Prompt template of an example: "{text} is {label}.\\n"."""
     length_normalize: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -54,14 +60,14 @@ def main(
 
     saccade predict runs/reviews "What a lovely film." "Two hours of my life."
 
-    saccade predict runs/reviews --data new.tsv --json > answers.jsonl
+    saccade predict runs/reviews --data new.tsv --json > predictions.jsonl
 
-    echo "3 mai 2019" | saccade translate runs/dates
+    echo "A dull plot." | saccade predict runs/reviews
 
     Args:
         run: A run, or a model directory.
-        text: Input texts. Default: one per line from standard input, or those of --data.
-        data: Data files with texts, in any format that training reads.
+        text: Input texts, or image files for a vision model. Default: one per line from standard input, or those of --data.
+        data: Data files with inputs, in any format that training reads.
         columns: Columns of the data by role: text=review. Default: the columns that training used.
         json: Print one JSON object per line.
         few_shot_flags: Few-shot prompting of a language model that was not trained for the task.
@@ -71,9 +77,9 @@ def main(
 
 
 def call(verb: str, argv: Sequence[str]) -> int:
-    """The verb of a task: the same, for a run of that task only; those that write also take how to."""
+    """The command of a task: predict for runs of that task only; tasks that generate text have decoding flags, too."""
 
-    def named(
+    def predict_task(
         run: RunArgument,
         text: TextArguments = (),
         *,
@@ -84,7 +90,7 @@ def call(verb: str, argv: Sequence[str]) -> int:
     ) -> int:
         return print_predictions(verb, verb, run, Inputs(text, data, columns), as_json=json, engine=engine)
 
-    def writing(
+    def generate_texts(
         run: RunArgument,
         text: TextArguments = (),
         *,
@@ -98,7 +104,7 @@ def call(verb: str, argv: Sequence[str]) -> int:
             verb, run, Inputs(text, data, columns), as_json=json, decoding=decoding, engine=engine
         )
 
-    def translating(
+    def translate(
         run: RunArgument,
         text: TextArguments = (),
         *,
@@ -110,22 +116,36 @@ def call(verb: str, argv: Sequence[str]) -> int:
         decoding: tyro.conf.OmitArgPrefixes[GenerationConfig] = GenerationConfig(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
     ) -> int:
-        asked = Inputs(text, data, columns)
+        inputs = Inputs(text, data, columns)
         if align or gold_alignments:
             from saccade.cli.alignments import print_translations_with_alignments
 
             return print_translations_with_alignments(
-                run, asked, as_json=json, decoding=decoding, engine=engine, gold_alignments=gold_alignments
+                run, inputs, as_json=json, decoding=decoding, engine=engine, gold_alignments=gold_alignments
             )
-        return print_generated_texts(verb, run, asked, as_json=json, decoding=decoding, engine=engine)
+        return print_generated_texts(verb, run, inputs, as_json=json, decoding=decoding, engine=engine)
 
-    does = translating if verb == "translate" else writing if _generates_text(verb) else named
-    does.__doc__ = (main.__doc__ or "").replace("saccade predict runs/reviews", f"saccade {verb} RUN")
-    return tyro.cli(does, prog=f"saccade {verb}", args=list(argv))
+    command = translate if verb == "translate" else generate_texts if _generates_text(verb) else predict_task
+    command.__doc__ = _make_docstring(verb)
+    return tyro.cli(command, prog=f"saccade {verb}", args=list(argv))
+
+
+def _make_docstring(verb: str) -> str:
+    """The docstring of a command, from which tyro prints its help: description, examples, and the arguments of `main`."""
+    from saccade.cli import COMMANDS
+
+    description = COMMANDS.get(verb, "predictions of a trained model, one line per input")
+    return f"""{description[0].upper()}{description[1:]}.
+
+    saccade {verb} RUN {SAMPLE_INPUTS.get(verb, "TEXT")}
+
+    saccade {verb} RUN --data new.tsv --json > predictions.jsonl
+
+    Args:{(main.__doc__ or "").partition("Args:")[2]}"""
 
 
 def _generates_text(verb: str) -> bool:
-    """Whether the task of a verb writes a text, so that there are ways to write; of those in the help it is known at once."""
+    """Whether the task of a command generates text; known for the commands of the help without importing the tasks."""
     from saccade.cli import COMMANDS
 
     if verb in COMMANDS:
@@ -139,16 +159,16 @@ def _generates_text(verb: str) -> bool:
 def _open_model(
     run: str, task_or_few_shot: str | FewShotFlags, columns: str, engine: EngineFlags
 ) -> "tuple[Task, Model]":
-    """The model in the form that is asked for, and its task: the one that the verb names, or what it is shown."""
+    """Open a run on the chosen engine, and return its task or a few-shot task, and its model."""
     from saccade.cli.inputs import open_run_for_task
 
-    found = open_run_for_task(run, task_or_few_shot if isinstance(task_or_few_shot, str) else None)
-    task, found.model = found.task, engine.prepare(found.model)  # a plain model does not stay beside its fast form
-    model = found.model
+    opened = open_run_for_task(run, task_or_few_shot if isinstance(task_or_few_shot, str) else None)
+    task, opened.model = opened.task, engine.prepare(opened.model)  # replaces the plain model, to free its memory
+    model = opened.model
     if isinstance(task_or_few_shot, str) or task_or_few_shot == FewShotFlags():
         return task, model
     if any(role.kind == "image" for role in task.roles(())):
-        raise UsageError(f"{run} was made to {task.name}; examples are shown to a model that reads and writes text.")
+        raise UsageError(f"{run} is a model for {task.name}; few-shot prompting needs a language model.")
     from saccade.data.read import parse_columns
     from saccade.tasks.prompting.few_shot import Config, make_few_shot_task
 
@@ -161,7 +181,7 @@ def _open_model(
 def print_predictions(
     name: str, task_or_few_shot: str | FewShotFlags, run: str, inputs: Inputs, *, as_json: bool, engine: EngineFlags
 ) -> int:
-    """Read, ask, print; `how` is the task that the run must be of, or what a writer is shown."""
+    """Print the predictions for the inputs; `task_or_few_shot` is the required task of the run, or the few-shot flags."""
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
@@ -170,15 +190,15 @@ def print_predictions(
 
         task, model = _open_model(run, task_or_few_shot, inputs.columns, engine)
         examples = read_examples(task, inputs.texts, inputs.data, inputs.columns)
-        found, answered = predict(task, model, examples)
-        check_answers(found)
+        outputs, predicted = predict(task, model, examples)
+        check_answers(outputs)
         for line in task.notes:
             print(f"saccade {name}: {line}", file=sys.stderr)
-        for given, example in zip(found, answered, strict=True):
-            prediction = task.to_prediction(given, example)
+        for output, example in zip(outputs, predicted, strict=True):
+            prediction = task.to_prediction(output, example)
             print(json_text.dumps(prediction.as_dict(), ensure_ascii=False) if as_json else prediction, flush=True)
         if not examples:
-            print(f"saccade {name}: there was nothing to answer.", file=sys.stderr)
+            print(f"saccade {name}: no input texts.", file=sys.stderr)
         return 0
 
     return run_command(name, work)

@@ -1,4 +1,4 @@
-"""`saccade recipes`: the results we claim, each a short file, with what was promised and what was measured."""
+"""`saccade recipes`: a table of the training recipes with their promised and measured scores, or one recipe."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,25 +40,26 @@ def _print_recipes(args: list[str]) -> int:
         print(format_recipe_table(known, measured))
         print("\nsaccade recipes show NAME prints one, saccade train NAME trains it.")
         return 0
+    if args == ["show"]:
+        raise UsageError("Name the recipe: saccade recipes show NAME; saccade recipes lists all of them.")
     name = args[-1]
     if name not in known:
         raise UsageError(f"There is no recipe {name!r}; {suggest(name, list(known))}")
-    print(read_recipe_text(name), end="")
-    print()
+    print(read_recipe_text(name))
     for line in describe_recipe(known[name], measured.get(name)):
         print(line)
     return 0
 
 
 def format_recipe_table(recipes: "dict[str, Recipe]", records: "dict[str, Record]") -> str:
-    """A line for each recipe: name, task, minutes, promise, and what was measured."""
+    """A line per recipe: name, task, minutes, promised score and measured score."""
     rows = [("recipe", "task", "within", "promised", "measured")]
     for name, recipe in recipes.items():
         promise = recipe.promise
         within, bound = (f"{promise.minutes:g} min", promise.bound) if promise is not None else ("", "")
         rows.append((name, recipe.task, within, bound, _format_record(recipe, records.get(name))))
-    wide = [max(len(row[i]) for row in rows) + 2 for i in range(len(rows[0]))]
-    return "\n".join("".join(cell.ljust(n) for cell, n in zip(row, wide, strict=True)).rstrip() for row in rows)
+    widths = [max(len(row[i]) for row in rows) + 2 for i in range(len(rows[0]))]
+    return "\n".join("".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
 def _format_record(recipe: "Recipe", record: "Record | None") -> str:
@@ -67,36 +68,31 @@ def _format_record(recipe: "Recipe", record: "Record | None") -> str:
     score = None if record is None else find_promised_score(recipe, record)
     if record is None or score is None:
         return "not yet"
-    where, old = record["machine"], "" if record["digest"] == recipe_digest(recipe) else ", before the recipe changed"
-    return f"{_format_score(score)} in {record['minutes']:.0f} min, {record['date']}, {where['cpu']}, {where['cores']} cores{old}"
+    outdated = "" if record["digest"] == recipe_digest(recipe) else ", before the recipe changed"
+    machine = f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
+    return f"{_format_score(score)} in {record['minutes']:.0f} min, {record['date']}, {machine}{outdated}"
 
 
 def describe_recipe(recipe: "Recipe", record: "Record | None") -> list[str]:
-    """What a recipe needs, why it is made as it is, and what was reached."""
+    """Comment lines about a recipe: requirements, promised score, and the measured scores with sample predictions."""
     from saccade.recipes.record import parse_score
 
-    found = (
-        [f"# needs     {recipe.requirements}"]
-        if str(recipe.requirements)
-        else ["# needs     nothing: it trains on the package's own sample"]
-    )
-    if recipe.promise is not None:
-        found.append(
-            f"# promises  {recipe.promise.bound} on {recipe.promise.split}, within {recipe.promise.minutes:g} min"
-        )
+    lines = [f"# needs     {str(recipe.requirements) or 'nothing: it trains on a built-in sample'}"]
+    if promise := recipe.promise:
+        lines.append(f"# promises  {promise.bound} on {promise.split}, within {promise.minutes:g} min")
     if record is None:
-        return [*found, "# measured  not yet"]
-    where = record["machine"]
-    found.append(
-        f"# measured  {record['date']}, {record['minutes']:g} min, {record['steps']:,} steps, saccade {record['saccade']}"
+        return [*lines, "# measured  not yet"]
+    machine, run = (
+        record["machine"],
+        f"{record['minutes']:g} min, {record['steps']:,} steps, saccade {record['saccade']}",
     )
-    found.append(f"#           {where['cpu']}, {where['cores']} cores, torch {where['torch']}")
-    found += [
-        f"#           {split:<5} {parse_score(score)}" for split, some in record["scores"].items() for score in some
-    ]
+    lines.append(f"# measured  {record['date']}, {run}")
+    lines.append(f"#           {machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}")
+    for split, scores in record["scores"].items():
+        lines += [f"#           {split:<5} {parse_score(score)}" for score in scores]
     for sample in record["samples"]:
-        found.append(f"# answers   {_join_lines(sample['input'])} -> {_join_lines(sample['answer'])}")
-    return found
+        lines.append(f"# predicts  {_join_lines(sample['input'])} -> {_join_lines(sample['answer'])}")
+    return lines
 
 
 def _join_lines(text: str) -> str:

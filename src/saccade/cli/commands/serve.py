@@ -1,4 +1,4 @@
-"""`saccade serve RUN`: the page where a model can be looked at, on this machine alone."""
+"""`saccade serve RUN`: web viewer for models, served on this machine only."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ def main(
 ) -> int:
     """Web viewer for models: attention maps of your texts, disabling heads, comparison; lessons; learning curves of runs.
 
-    It is served on 127.0.0.1 only and needs no network. Ctrl-C stops it.
+    The viewer is served on 127.0.0.1 only and needs no network. Ctrl-C stops it.
 
     saccade serve runs/reviews
 
@@ -42,7 +42,8 @@ def main(
 def serve_models(
     run_names: tuple[str, ...], port: int, runs: Path | None, *, open_browser: bool, query: dict[str, str] | None = None
 ) -> int:
-    """Load the models, then serve until Ctrl-C."""
+    """Load the models and serve the viewer until Ctrl-C."""
+    from saccade.cli.inputs import suggest_near_runs
     from saccade.errors import UsageError
     from saccade.serving.app import make_app
     from saccade.serving.runs import RunFolder
@@ -50,19 +51,20 @@ def serve_models(
     from saccade.serving.session import ModelSession
 
     if not 0 <= port <= MAX_PORT:  # before models are loaded
-        raise UsageError(f"--port: {port} is no port; they go from 1 to {MAX_PORT:,}, and 0 takes any that is free.")
-    rooms: dict[str, ModelSession] = {}
+        raise UsageError(f"--port is {port}; it must be from 1 to {MAX_PORT:,}, or 0 for any free port.")
+    sessions: dict[str, ModelSession] = {}
     for name in run_names:
         print(f"saccade serve: loading {name}", file=sys.stderr)
-        room = ModelSession(name)
-        rooms[room.name if room.name not in rooms else name] = room
-        if (reason := room.describe()["unavailable_reason"]) is not None:
-            print(f"saccade serve: {name} is not offered under Look: {reason}", file=sys.stderr)
+        with suggest_near_runs(name):
+            session = ModelSession(name)
+        sessions[session.name if session.name not in sessions else name] = session
+        if (reason := session.describe()["unavailable_reason"]) is not None:
+            print(f"saccade serve: {name} is not available under Look: {reason}", file=sys.stderr)
     folder = runs or (Path(run_names[0]).resolve().parent if run_names else None)
-    told = lambda address: print(f"saccade serve: {address}  (Ctrl-C ends it)", flush=True)
+    print_address = lambda address: print(f"saccade serve: {address}  (Ctrl-C stops it)", flush=True)
     try:
-        door = open_listener(port)
+        listener = open_listener(port)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    run_server(make_app(rooms, RunFolder(folder)), door, told, open_browser=open_browser, query=query)
+    run_server(make_app(sessions, RunFolder(folder)), listener, print_address, open_browser=open_browser, query=query)
     return 0

@@ -1,4 +1,4 @@
-"""`saccade study NAME`: an experiment from its data to a record, a table and a plot; the same command again goes on."""
+"""`saccade study NAME`: run an experiment from its data to a record, a table and a plot; the same command again resumes it."""
 
 import json as json_text
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from saccade.studies.study import Study, StudyPlan, StudyRunProgress, StudyTable
 
 STUDIES_HELP = "Study to run. " + "; ".join(f"{name}: {asks}" for name, asks in STUDIES.items()) + "."
-DEFAULT_TABLE_WIDTH = 140  # of the tables where no terminal says how wide it is
+DEFAULT_TABLE_WIDTH = 140  # of tables that are not printed to a terminal
 
 
 def main(
@@ -34,11 +34,11 @@ def main(
     Each model is a run in the directory of the study. Run the same command again to resume; finished models are not trained
     again. Every command for runs (evaluate, look, predict) works on these runs, too.
 
-    What would be trained, and for how long; nothing is written:
+    Print what would be trained, and for how long:
 
     $ saccade study listops --dry-run
 
-    Six encoders on nested lists, on your own data files, 90 minutes in total:
+    Six encoders on your own files of nested lists, 90 minutes in total:
 
     $ saccade study listops --data short.tsv long.tsv --out studies/listops
 
@@ -71,24 +71,21 @@ def main(
     def work() -> int:
         from saccade.studies.study import StudyPlan
 
-        asked = load_study(name)
-        plan = StudyPlan(out or Path("studies") / name, data, trained_runs, minutes or asked.default_minutes, seed)
-        return _print_plan(asked, plan, stream) if dry_run else _run_study(name, asked, plan, as_json=json)
+        study = load_study(name)
+        plan = StudyPlan(out or Path("studies") / name, data, trained_runs, minutes or study.default_minutes, seed)
+        return _print_plan(study, plan, stream) if dry_run else _run_study(name, study, plan, as_json=json)
 
     return run_command("study", work)
 
 
 def _print_plan(experiment: "Study", plan: "StudyPlan", stream: TextIO) -> int:
     print(experiment.question, file=stream)
-    members = experiment.plan_runs(plan)
-    for member in members:
-        print(
-            f"  {plan.out / member.name}: {member.minutes:.3g} minutes; {member.description or member.job.model}",
-            file=stream,
-        )
-    trained = sum(member.minutes for member in members)
-    print(f"{len(members)} trainings, {trained:.3g} minutes; with measurements about {plan.minutes:.3g}.", file=stream)
-    print("Nothing was written.", file=stream)
+    runs = experiment.plan_runs(plan)
+    for run in runs:
+        print(f"  {plan.out / run.name}: {run.minutes:.3g} minutes; {run.description or run.job.model}", file=stream)
+    minutes = sum(run.minutes for run in runs)
+    print(f"{len(runs)} training runs, {minutes:.3g} minutes; with measurements about {plan.minutes:.3g}.", file=stream)
+    print("Dry run: nothing was written.", file=stream)
     return 0
 
 
@@ -96,9 +93,9 @@ def _run_study(name: str, experiment: "Study", plan: "StudyPlan", *, as_json: bo
     from saccade.studies.study import measure_and_write, train_runs
 
     stream = sys.stderr if as_json else sys.stdout
-    for turn in train_runs(experiment, plan):
-        print(_format_heading(turn), file=stream, flush=True)
-        signal = _train_member(turn, plan.out / turn.study_run.name, stream)
+    for progress in train_runs(experiment, plan):
+        print(_format_heading(progress), file=stream, flush=True)
+        signal = _train_member(progress, plan.out / progress.study_run.name, stream)
         if signal is not None:
             return 128 + signal
     record = measure_and_write(name, experiment, plan, lambda text: print(text, file=stream, flush=True))
@@ -111,13 +108,14 @@ def _run_study(name: str, experiment: "Study", plan: "StudyPlan", *, as_json: bo
 
 
 def _format_heading(study_run: "StudyRunProgress") -> str:
-    state = "trained already" if study_run.is_trained else f"{study_run.study_run.minutes:.3g} minutes"
-    said = f"; {study_run.study_run.description}" if study_run.study_run.description else ""
-    return f"{study_run.number} of {study_run.count}: {study_run.study_run.name}, {state}{said}"
+    run = study_run.study_run
+    state = "already trained" if study_run.is_trained else f"{run.minutes:.3g} minutes"
+    description = f"; {run.description}" if run.description else ""
+    return f"{study_run.number} of {study_run.count}: {run.name}, {state}{description}"
 
 
 def _train_member(study_run: "StudyRunProgress", out: Path, stream: TextIO) -> int | None:
-    """Train one member; the signal that ended it, if one did."""
+    """Train one model of a study; returns the signal that ended training, if any."""
     from saccade.cli.train_progress import TrainProgress
     from saccade.training.events import RunResult
 
@@ -131,7 +129,7 @@ def _train_member(study_run: "StudyRunProgress", out: Path, stream: TextIO) -> i
 
 
 def print_tables(tables: "Sequence[StudyTable]") -> None:
-    """Tables for a person."""
+    """Print the tables of a study with their notes."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -141,12 +139,12 @@ def print_tables(tables: "Sequence[StudyTable]") -> None:
     console = Console(file=unwrap_stream(sys.stdout))
     if not sys.stdout.isatty():
         console = Console(file=unwrap_stream(sys.stdout), width=DEFAULT_TABLE_WIDTH, color_system=None)
-    for grid in tables:
-        table = Table(title=grid.title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-        for number, head in enumerate(grid.headers):
-            table.add_column(head, justify="right" if number else "left", overflow="fold")
-        for row in grid.rows:
-            table.add_row(*row)
-        console.print(table)
-        for note in grid.notes:
+    for table in tables:
+        grid = Table(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+        for number, head in enumerate(table.headers):
+            grid.add_column(head, justify="right" if number else "left", overflow="fold")
+        for row in table.rows:
+            grid.add_row(*row)
+        console.print(grid)
+        for note in table.notes:
             console.print(note, highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""`saccade train TASK|RECIPE`: a file in, a model out. The same command again goes on where it stopped."""
+"""`saccade train TASK|RECIPE`: train a model on a data file; the same command again resumes training."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from saccade.training.events import RunResult
     from saccade.training.prepare import PreparedRun
 
-HELP_TEXT = """Train a model on a data file. Run the same command again to resume.
+HELP_TEXT = """Train a model on a data file; run the same command again to resume.
 
 saccade train label --data reviews.tsv --out runs/reviews
 
@@ -39,7 +39,7 @@ class TrainFlags(flags.BaseTrainFlags):
     out: DirectoryFlag = None
     """Directory of the run; default: runs/TASK."""
     dry_run: flags.Flag = False
-    """Dry run: report what training would do, with memory and time measured on three steps; write nothing."""
+    """Dry run: report the size of the model, and time and memory measured on three steps; write nothing."""
     print_config: flags.Flag = False
     """Print every setting with its value and its source."""
     processes: int = 1
@@ -49,7 +49,7 @@ class TrainFlags(flags.BaseTrainFlags):
 def call(name: str, argv: Sequence[str]) -> int:
     """Run the command; `argv` is what follows its name."""
     ended = exit_report.read_exit_report()
-    if ended is not None and ended.is_final:  # started again by a launcher, though there is nothing to be done any more
+    if ended is not None and ended.is_final:  # restarted by a launcher after a final result
         return ended.exit_code
     exit_report.stop_with_launcher()
     args, dotted, wants_help = flags.parse_command(name, argv, TrainFlags, HELP_TEXT)
@@ -66,14 +66,11 @@ def call(name: str, argv: Sequence[str]) -> int:
 
 
 def _launch_processes(args: TrainFlags, dotted: list[str], argv: Sequence[str]) -> int:
-    """The same command in several processes; what is wrong with it is said once, here."""
-    if args.processes < 1 or exit_report.get_world_size() > 1:
-        wrong = (
-            "at least 1 is needed"
-            if args.processes < 1
-            else f"this is one of {exit_report.get_world_size()} processes already"
-        )
-        raise UsageError(f"--processes is {args.processes}; {wrong}.")
+    """Launch the command in several processes, after a check of its flags, so that errors are printed once."""
+    if args.processes < 1:
+        raise UsageError(f"--processes is {args.processes}; it must be at least 1.")
+    if (world_size := exit_report.get_world_size()) > 1:
+        raise UsageError(f"--processes is {args.processes}, but this is already one of {world_size} processes.")
     flags.make_request("train", args, dotted)
     from saccade.training.distributed.launch import launch
 
@@ -92,75 +89,76 @@ def _remove_flag(argv: Sequence[str], flag: str) -> list[str]:
 def _prepare_and_train(args: TrainFlags, dotted: list[str]) -> int:
     from saccade.training.checkpoint.run_lock import check_unlocked
 
-    began = time.monotonic()
+    started_at = time.monotonic()
     request = flags.make_request("train", args, dotted)
-    first = exit_report.get_rank() == 0
-    again, most = exit_report.get_restart_counts()
-    if again and first:
-        args.log(f"a process was lost; started again ({again} of at most {most} times)")
+    is_main = exit_report.get_rank() == 0
+    restarts, max_restarts = exit_report.get_restart_counts()
+    if restarts and is_main:
+        args.log(f"a process was lost; restarted ({restarts} of at most {max_restarts} times)")
     out = args.out or Path("runs") / (request.recipe.name or request.job.task)
-    if first and not (args.print_config or args.dry_run):
-        check_unlocked(out)  # before the data are read
-    ready = request.prepare(args.log if first else lambda text: None)
+    if is_main and not (args.print_config or args.dry_run):
+        check_unlocked(out)  # before the data is read
+    prepared = request.prepare(args.log if is_main else lambda text: None)
     if args.print_config:
-        found = list_setting_sources(ready, request)
-        print(json.dumps(found) if args.json else _format_toml(found))
+        sources = list_setting_sources(prepared, request)
+        print(json.dumps(sources) if args.json else _format_toml(sources))
         return 0
     if args.dry_run:
         from saccade.training.dry_run import dry_run
 
-        told = dry_run(ready)
-        print(json.dumps(dict(line.split(maxsplit=1) for line in told.splitlines())) if args.json else told)
+        report = dry_run(prepared)
+        print(json.dumps(dict(line.split(maxsplit=1) for line in report.splitlines())) if args.json else report)
         return 0
-    return _run_training(ready, out, request, as_json=args.json, started_at=began)
+    return _run_training(prepared, out, request, as_json=args.json, started_at=started_at)
 
 
 def _run_training(
-    ready: "PreparedRun", out: Path, request: flags.TrainRequest, *, as_json: bool, started_at: float
+    prepared: "PreparedRun", out: Path, request: flags.TrainRequest, *, as_json: bool, started_at: float
 ) -> int:
     from saccade.cli.train_progress import TrainProgress
     from saccade.recipes import promise
     from saccade.training.run import RunResult, run_training
 
-    if exit_report.get_rank():  # only the first speaks and writes
-        return _exit_code([event for event in run_training(ready, out) if isinstance(event, RunResult)][-1])
-    before = promise.read_elapsed_minutes(out) if request.recipe.promise else 0.0
+    if exit_report.get_rank():  # only rank 0 prints and writes
+        return _exit_code([event for event in run_training(prepared, out) if isinstance(event, RunResult)][-1])
+    earlier_minutes = promise.read_elapsed_minutes(out) if request.recipe.promise else 0.0
+    minutes = lambda: earlier_minutes + (time.monotonic() - started_at) / 60
     result: RunResult | None = None
-    told: PromiseResult | None = None
+    verdict: PromiseResult | None = None
     with (
         TrainProgress(out, sys.stderr if as_json else sys.stdout) as progress,
-        closing(run_training(ready, out)) as events,
+        closing(run_training(prepared, out)) as events,
     ):
         for event in events:
             progress.show(event)
-            if isinstance(event, RunResult):  # the last one; until the next is asked for, the run owns its directory
+            if isinstance(event, RunResult):  # the last event; the run holds its lock until the generator is closed
                 result = event
-                told = _check_promise(result, out, request, lambda: before + (time.monotonic() - started_at) / 60)
+                verdict = _check_promise(result, out, request, minutes)
     assert result is not None
-    if told is not None:
-        print(told.message, file=sys.stderr if as_json else sys.stdout, flush=True)
+    if verdict is not None:
+        print(verdict.message, file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
-        scores = {split: [vars(score) for score in found] for split, found in result.scores.items()}
-        facts = {"out": str(out), "steps": result.steps, "stop_reason": result.stop_reason, "scores": scores}
-        facts |= {"notes": list(result.notes)} if result.notes else {}
-        print(json.dumps(facts | ({} if told is None else {"promise": asdict(told)})))
+        scores = {split: [vars(score) for score in items] for split, items in result.scores.items()}
+        record = {"out": str(out), "steps": result.steps, "stop_reason": result.stop_reason, "scores": scores}
+        record |= {"notes": list(result.notes)} if result.notes else {}
+        print(json.dumps(record | ({} if verdict is None else {"promise": asdict(verdict)})))
     return _exit_code(result)
 
 
 def _check_promise(
     result: "RunResult", out: Path, request: flags.TrainRequest, minutes: Callable[[], float]
 ) -> "PromiseResult | None":
-    """Whether a finished run keeps what its recipe promises, written down beside it."""
+    """Compare a finished run with the promise of its recipe, and record the result in the run."""
     from saccade.recipes import promise
 
     if result.signal is not None or request.recipe.promise is None:
         return None
-    other = promise.find_changed_flags(request.recipe, request.job, request.overrides)
-    scores = result.scores if other else promise.add_promised_score(request.recipe, result.scores, out)
-    taken = minutes()
-    kept = promise.check_promise(request.recipe, scores, taken, other)
-    promise.write_timing(out, taken, kept)
-    return kept
+    changed = promise.find_changed_flags(request.recipe, request.job, request.overrides)
+    scores = result.scores if changed else promise.add_promised_score(request.recipe, result.scores, out)
+    elapsed = minutes()
+    verdict = promise.check_promise(request.recipe, scores, elapsed, changed)
+    promise.write_timing(out, elapsed, verdict)
+    return verdict
 
 
 def _exit_code(result: "RunResult") -> int:
@@ -168,7 +166,7 @@ def _exit_code(result: "RunResult") -> int:
 
 
 def list_setting_sources(ready: "PreparedRun", request: flags.TrainRequest) -> dict[str, dict[str, dict[str, Any]]]:
-    """Every setting by table, its value, and where that came from."""
+    """Every setting by table, with its value and its source."""
     from saccade.training.prepare import is_stored_model
 
     configs = {"model": ready.model.config, "task": ready.task.config, "train": ready.config}
@@ -190,17 +188,17 @@ def list_setting_sources(ready: "PreparedRun", request: flags.TrainRequest) -> d
     }
 
 
-def _format_toml(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """As TOML, each source as a comment."""
-    parts = []
-    for table, settings in found.items():
+def _format_toml(sources: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Settings as TOML, with the source of each value as a comment."""
+    tables = []
+    for table, settings in sources.items():
         lines = [f"{_format_toml_line(name, item['value']):34}  # {item['from']}" for name, item in settings.items()]
-        parts.append("\n".join([f"[{table}]", *lines]))
-    return "\n\n".join(parts)
+        tables.append("\n".join([f"[{table}]", *lines]))
+    return "\n\n".join(tables)
 
 
 def _format_toml_line(name: str, value: Any) -> str:
-    """A setting as TOML writes it, which has no word for nothing.
+    """A setting as a line of TOML; None, which TOML lacks, becomes a comment.
 
     >>> _format_toml_line("norm_first", True), _format_toml_line("sizes", (1, 2)), _format_toml_line("inner", None)
     ('norm_first = true', 'sizes = [1, 2]', '# inner is not set')
