@@ -185,7 +185,7 @@ def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch, tmp_pat
     work = f"import pathlib, time\nprint('step 7 of 9', flush=True)\n{wait}"
     monkeypatch.setattr("saccade.serving.demo_jobs.DEMO_COMMAND", (sys.executable, "-c", work))
     page.click("header >> text=Learn")
-    page.click("text=Bahdanau against the fixed vector")
+    page.click("text=Bahdanau attention and the fixed vector compared")
     page.wait_for_selector(".offer button")
     before = page.locator(".lessons article").get_attribute("data-ready")
     page.click("text=Train it now")
