@@ -96,7 +96,7 @@ def test_a_look_that_is_not_kept_any_more_is_asked_for_again(page, known):
     assert page.locator("#status.wrong").count() == 0
     with page.expect_download() as coming:
         page.locator("article").first.locator("text=save as one file").click()
-    assert "looked" in coming.value.path().read_text(encoding="utf-8")
+    assert "Attention of reader" in coming.value.path().read_text(encoding="utf-8")
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_a_reason_and_no_other_picture(page):
@@ -255,7 +255,7 @@ def test_weight_times_value_norm_is_that_of_the_library(framed_page, framed):
 
 def test_a_model_that_reads_numbers_is_not_offered(framed_page, browser):
     assert framed_page.locator("select[aria-label=model]").count() == 0  # there is one model to choose
-    assert "curve is not offered here: it reads numbers" in framed_page.locator("section").inner_text()
+    assert "curve is not offered here: its input is numeric" in framed_page.locator("section").inner_text()
     with serving(
         {"curve": ModelSession(new("kernel_regression", kernel_regression.Config()), "curve")}, RunFolder(None)
     ) as address:

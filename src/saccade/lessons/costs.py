@@ -118,8 +118,8 @@ def compute_pattern(settings: dict[str, str]) -> LessonResult:
     layers = count_hops(links)
     summary = (
         f"The pattern has {cost.pairs:,} of {full.pairs:,} query-key pairs, {cost.pairs / full.pairs:.0%} of full attention. "
-        f"Information from a token reaches all tokens that it can reach within {pluralize(layers, 'layer')}; full attention "
-        "needs one."
+        f"Within {pluralize(layers, 'layer')}, information from a token reaches every token that it can reach at all; full "
+        "attention needs one layer."
     )
     rows = [
         [name, f"{count.pairs:,}", f"{count.multiply_adds:,}", f"{4 * count.pairs:,}"]

@@ -222,10 +222,10 @@ LESSONS = (
     Lesson(
         name="regression",
         title="Kernel regression: attention without training",
-        description="Nadaraya and Watson (1964) estimated the y at an x between the measured points by a weighted mean of all "
-        "points in which near points have larger weights: this is attention with the x as keys and the y as values. The kernel "
-        "width is its only parameter. If it is too small, the curve follows the noise of every point; if it is too large, "
-        "the curve is flat.",
+        description="Nadaraya and Watson (1964) estimated y at a point x between measurements by a weighted mean of all measured "
+        "points, in which near points have larger weights: this is attention with the x as keys and the y as values. The "
+        "kernel width is its only parameter. If it is too small, the curve follows the noise of every point; if it is too "
+        "large, the curve is flat.",
         formula="f(x) = Σᵢ K(|x - xᵢ| / width) yᵢ / Σⱼ K(|x - xⱼ| / width)",
         code=(NadarayaWatson, Kernel),
         controls=(

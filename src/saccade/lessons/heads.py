@@ -105,12 +105,12 @@ LESSONS = (
         name="heads",
         title="Multi-head attention",
         description="Which words should “like” attend to in “Time flies like an arrow”? To its neighbors, for the syntax; to "
-        "time and arrow, for the meaning. A single softmax cannot give a large weight to each of several words, and an average "
-        "of several attention patterns blurs them all. Multi-head attention therefore computes several patterns in parallel: "
-        "each head has its own queries, keys and values. The four heads here were set by hand: two shift the position by a "
-        "matrix, one always attends to the first word, and one compares word vectors. The first word has no previous word and "
-        "the last word no next word; there the nearest position gets the weight, which is that of the word itself. Choose "
-        "random heads to see that heads have no such roles before training.",
+        "time and arrow, for the meaning. A single attention function has to divide its weight among all of them, which "
+        "blurs them. Multi-head attention therefore computes several attention functions in parallel: each head has its own "
+        "queries, keys and values. The four heads here were set by hand: two shift the position by a matrix, one always "
+        "attends to the first word, and one compares word vectors. The first word has no previous word and the last word no "
+        "next word; there the nearest position gets the weight, which is that of the word itself. Choose random heads to see "
+        "that heads have no such roles before training.",
         formula="headᵢ = attention(x Wᵢ_Q, x Wᵢ_K, x Wᵢ_V),   output = [head₁ … headₕ] W_O",
         code=(Attention, make_offset_head, make_first_word_head, make_same_word_head),
         controls=(

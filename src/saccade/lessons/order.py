@@ -43,9 +43,9 @@ def compute_future(settings: dict[str, str]) -> LessonResult:
         weights[name] = watch_weights(attention, make_word_vectors(words, WIDTH), Sight(pattern))[0]
     unmasked, masked = (change > 1e-6 for change in changes.values())
     summary = (
-        f"Word {index + 1}, {words[index]!r}, is replaced by {REPLACEMENT_WORD!r}. Without a mask, the number of outputs that "
-        f"change is {int(unmasked.sum())} of {len(words)}, {int(unmasked[:index].sum())} of them before the word; with the "
-        f"causal mask it is {int(masked.sum())}, {int(masked[:index].sum())} of them before the word.{remark}"
+        f"Word {index + 1}, {words[index]!r}, is replaced by {REPLACEMENT_WORD!r}. Without a mask, {int(unmasked.sum())} of "
+        f"{len(words)} outputs change, {int(unmasked[:index].sum())} of them before the word; with the causal mask, "
+        f"{int(masked.sum())} of {len(words)} change, {int(masked[:index].sum())} of them before the word.{remark}"
     )
     largest = max(change.max().item() for change in changes.values())
     return LessonResult(

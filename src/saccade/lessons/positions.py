@@ -39,7 +39,7 @@ def compute_barcode(settings: dict[str, str]) -> LessonResult:
     accuracy = f"with an error of at most {format_significant(error, 1)}, which is rounding" if error else "exactly"
     periods = (2 * math.pi / scheme.frequencies(torch.device("cpu"))).tolist()
     summary = (
-        f"The fastest pair of columns has a period of {periods[0]:.1f} positions, the slowest one of {periods[-1]:,.0f}. One "
+        f"The fastest pair of columns has a period of {periods[0]:.1f} positions, the slowest pair {periods[-1]:,.0f}. One "
         f"matrix shifts every position by {shift}, {accuracy}."
     )
     columns = [f"{wave} {i + 1}" for i in range(VECTOR_WIDTH // 2) for wave in ("sin", "cos")]
@@ -84,7 +84,7 @@ def compute_max_length(settings: dict[str, str]) -> LessonResult:
     rows = [[name, get_position(name).where, errors[name] or accepted] for name in POSITION_SCHEMES]
     failed = [name for name, error in errors.items() if error]
     summary = f"With {pluralize(built, 'position')} and a text of {pluralize(length, 'token')}, "
-    summary += f"{' and '.join(failed)} fails and the other schemes work." if failed else "every scheme works."
+    summary += f"{' and '.join(failed)} positions fail and all other schemes work." if failed else "every scheme works."
     table = build_seeded(lambda: Learned(built, WIDTH))
     # an untrained table is noise, in which interpolation cannot be seen; sines stand in for learned vectors
     table.vectors.weight.data = Sinusoidal(WIDTH).to_matrix(built)
@@ -96,7 +96,7 @@ def compute_max_length(settings: dict[str, str]) -> LessonResult:
     return LessonResult(
         summary,
         [
-            Table("one layer with each scheme", ["scheme", "positions enter by", "result"], rows),
+            Table("one layer with each scheme", ["scheme", "positions are", "result"], rows),
             Heatmap(title, table.to_matrix(built).tolist(), row_names(built), columns, 1.0),
             Heatmap(f"the same table, resized to {length}", resized.tolist(), row_names(length), columns, 1.0),
         ],
