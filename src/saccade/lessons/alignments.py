@@ -84,7 +84,7 @@ def make_missing_result(run_dir: Path, demo: str = "dates") -> LessonResult:
     """How to train the missing models; a page can offer to do it."""
     command = "saccade demo" if demo == "dates" else f"saccade demo {demo}"
     summary = (
-        f"This lesson needs a trained model, and there is none in {run_dir}. Train both models here, or run `{command}` in this "
+        f"This lesson needs a trained model, and there is none in {run_dir}. Train both models here, or run “{command}” in this "
         "directory: it takes a few minutes, shows its progress, and needs no data and no network."
     )
     rows = [[command, "both models of this lesson"], [f"{command} --minutes 1", "both models, trained for less time"]]

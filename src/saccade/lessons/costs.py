@@ -191,8 +191,8 @@ LESSONS = (
         "four times the work. Sparse and linear attention are cheaper on long texts. Windowed attention is restricted to "
         "neighboring tokens, BigBird adds a few global and random blocks, low-rank attention projects the keys and values "
         "down to r, and linear attention sums keys and values once for all queries. Their work grows linearly with n once n "
-        "is larger than the window or the rank. The multiply-adds are calculated with the formulas of `saccade bench "
-        "attention`, not measured.",
+        "is larger than the window or the rank. The multiply-adds are calculated with the formulas of “saccade "
+        "bench attention”, not measured.",
         formula="full: 2 d n²,   window: 2 d n (window + 1),   low rank: 4 d n r,   linear: 2 d (d + 1) n",
         code=(
             attention_flops.count_dense,

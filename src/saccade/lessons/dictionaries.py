@@ -207,10 +207,10 @@ LESSONS = (
     Lesson(
         name="words",
         title="Similarity as a dot product",
-        description="How similar are two words? Represent each word by a vector: the dot product of two vectors is large if "
-        "they have large components of the same sign, and negative if their components have opposite signs. It is large for "
-        "queen and king, and negative for queen and colorless. Here each component has a name and was set by hand; a model "
-        "learns its components, and they have no names.",
+        description="How similar are two words? Represent each word by a vector: the dot product of two vectors is large if they "
+        "have large components of the same sign, and negative if their components have opposite signs. For queen and king it "
+        "is positive, for queen and colorless negative. Here each component has a name and was set by hand; a model learns "
+        "its components, and they have no names.",
         formula=FORMULAS["dot product"],
         code=(Dot, Cosine, Distance),
         controls=(

@@ -126,8 +126,8 @@ LESSONS = (
         description="Self-attention is often said to have a fixed maximum length. This is true of learned position embeddings: "
         "their table has one vector for each position, and none beyond the last. Sinusoidal, rotary and relative schemes "
         "compute the positions and are defined at any length, although a model may be inaccurate at lengths that it was not "
-        "trained on. A table can be resized: its vectors are interpolated, and training continues from there. The table below "
-        "holds sines instead of learned vectors, so that the interpolation is visible.",
+        "trained on. A table of embeddings can be resized: its vectors are interpolated, and training continues from there. "
+        "The embedding table shown here holds sines instead of learned vectors, so that the interpolation is visible.",
         formula="learned: p(t) = table[t], t < built;   sinusoidal, rotary, ALiBi: p(t) = f(t) for every t",
         code=(Learned, Sinusoidal),
         controls=(

@@ -2,7 +2,7 @@
 
 import { drawn, make } from "/page/dom.js";
 
-const [WIDE, HIGH, LEFT, BOTTOM, TOP] = [520, 300, 64, 40, 16];
+const [WIDE, HIGH, LEFT, BOTTOM, TOP] = [520, 312, 64, 40, 28];
 export const INKS = ["#6a2379", "#c2571a", "#1b7f6b", "#2a5fb0", "#a81e4e", "#7a6a12", "#4b4f58", "#8a5a2b"];
 const DARK = ["#d59be0", "#f0a06a", "#6fd0ba", "#8db8f5", "#f08aae", "#d8c860", "#b9bcc4", "#d6a679"];
 
