@@ -150,6 +150,7 @@ def test_a_picture_is_looked_at_word_by_word(page, tmp_path):
     page.set_input_files("input[type=file]", tmp_path / "a.png")
     page.wait_for_selector("article[data-ready]")
     drawn(page, "button:has-text('Image')")
+    assert page.locator("select[aria-label=measure]").count() == 1
     shade = "document.querySelector('.picture canvas').toDataURL()"
     before = page.evaluate(shade)
     page.click("text=Next word")

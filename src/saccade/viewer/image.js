@@ -28,7 +28,7 @@ function lit(plain, weights, [rows, columns]) {
   return pixels;
 }
 
-export async function picture({ values, rows, columns, grid, url, pinned, onHover, pin }) {
+export async function picture({ values, rows, columns, grid, url, quantity, pinned, onHover, pin }) {
   const plain = await pixelsOf(url);
   const offset = columns.length - grid[0] * grid[1]; // special tokens before the regions
   const regions = (row) => values.subarray(row * columns.length + offset, (row + 1) * columns.length);
@@ -58,6 +58,6 @@ export async function picture({ values, rows, columns, grid, url, pinned, onHove
   });
   show(current);
   const image = make("img", { src: url, alt: "the input image" });
-  const legend = make("p", { class: "soft", text: `Brightness shows the attention weight: the darkest regions stand for 0, the brightest for ${Number(top.toPrecision(3))}, the largest weight of all words.` });
+  const legend = make("p", { class: "soft", text: `Brightness shows the ${quantity}: the darkest regions stand for 0, the brightest for ${Number(top.toPrecision(3))}, the largest value of all words.` });
   return make("div", {}, make("div", { class: "row" }, step(-1), step(1), play, word), make("div", { class: "picture" }, canvas, image), legend);
 }

@@ -130,7 +130,7 @@ export class Stage {
       label: `${map.title}, ${map.head_names[head]}: ${visible.rows.length} rows and ${visible.columns.length} columns`,
     };
     const keyAbove = (node) => (node.prepend(node.querySelector(".key")), node); // below a long map it would be out of sight
-    const imageOptions = { grid: key.grid, url: source.result.image, pin: (row) => (this.pinned = row) };
+    const imageOptions = { quantity: measure === "value_norm" ? "weight × value norm" : "attention weight", grid: key.grid, url: source.result.image, pin: (row) => (this.pinned = row) };
     const views = { lines, heat: () => keyAbove(heat(options)), numbers, picture: () => picture({ ...options, ...imageOptions }) };
     const notes = make("ul", { class: "notes" });
     const note = (stats) => notes.replaceChildren(...notesOf(source.result, map, { measure, hide, view: TOKENS.includes(view), head: stats }).map((text) => make("li", { text })));
@@ -145,7 +145,7 @@ export class Stage {
     const axes = this.axes(this.map);
     const step = (by, text) => make("button", { type: "button", text, onclick: () => this.step(by) });
     const test = single && this.panel.about.has_answer && ["self", "cross"].includes(map.kind) && make("button", { type: "button", text: "Test faithfulness", title: "Does the prediction depend on the tokens that this head attends to?", onclick: () => this.testFaithfulness() });
-    const attention = ["self", "cross", "picture"].includes(map.kind);
+    const attention = ["self", "cross", "image"].includes(map.kind);
     const controls = [
       single && layerSelect(this, result.maps),
       single && headSelect(this, map, heads),
