@@ -22,7 +22,7 @@ from saccade.text.train import train_tokenizer
 GROUND = "getComputedStyle(document.body).backgroundColor"
 INK = """async ([weight, top]) => {
   const { lines } = await import('/page/attention_lines.js');
-  const node = lines({ values: Float32Array.of(weight), rows: ['a'], columns: ['b'], range: { signed: false, top, said: '' } });
+  const node = lines({ values: Float32Array.of(weight), rows: ['a'], columns: ['b'], range: { signed: false, top, legend: '' } });
   document.body.append(node);
   await new Promise(requestAnimationFrame);
   await new Promise(requestAnimationFrame);
@@ -46,7 +46,7 @@ def picture_of(path, size=40):
     return path
 
 
-@pytest.mark.parametrize("first", ["Lines", "Heat map", "Picture", "Numbers"])
+@pytest.mark.parametrize("first", ["Lines", "Heat map", "Image", "Numbers"])
 def test_the_title_of_a_picture_is_what_the_controls_say(page, tmp_path, first):
     """Every layer in turn, also one whose map has no picture under it; then a model that reads text."""
     page.select_option("select[aria-label=model]", "captioner")
@@ -76,7 +76,7 @@ def test_a_look_that_is_not_kept_any_more_is_asked_for_again(page, known):
     """Two panels of one model: the left one shows its own look whatever the right one was asked meanwhile."""
     ask(page, "reader")
     drawn(page, "text=Numbers")
-    page.click("text=Compare with another")
+    page.click("text=Add a comparison")
     right = page.locator("article").nth(1)
     right.locator("select[aria-label=model]").select_option("reader")
     for number in range(8):
@@ -95,8 +95,8 @@ def test_a_look_that_is_not_kept_any_more_is_asked_for_again(page, known):
     torch.testing.assert_close(shown, wanted[:40, :40], atol=1e-3, rtol=0)
     assert page.locator("#status.wrong").count() == 0
     with page.expect_download() as coming:
-        page.locator("article").first.locator("text=save as one file").click()
-    assert "looked" in coming.value.path().read_text(encoding="utf-8")
+        page.locator("article").first.locator("text=Save all maps").click()
+    assert "Attention of reader" in coming.value.path().read_text(encoding="utf-8")
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_a_reason_and_no_other_picture(page):
@@ -127,30 +127,30 @@ def test_a_question_that_fails_takes_the_answer_to_the_last_one_away(page):
 def test_a_text_that_is_cut_says_so_and_goes_on(page, known):
     ask(page, MARKUP)
     short = page.locator(".answer bdi").first.text_content()
-    assert page.locator(".cut").last.inner_text().startswith("Cut at 24 tokens: the text did not end by itself.")
+    assert page.locator(".cut").last.inner_text().startswith("Cut off after 24 tokens, before the end of the text.")
     room = known[MARKUP].model.max_positions - len(TEXT)  # it reads bytes
     assert 24 < room < 48
-    drawn(page, f"text=Go on to {room}")
+    drawn(page, f"text=Continue to {room} tokens")
     longer = page.locator(".answer bdi").first.text_content()
     assert longer.startswith(short)
     assert len(longer) > len(short)
     assert longer == saccade.look(known[MARKUP].model, TEXT, decoding=GenerationConfig(max_new_tokens=room)).answer
     said = page.locator(".cut").last.inner_text()
-    assert said == f"Cut at {room} tokens: the text did not end by itself. The model has no room for more."
-    assert page.locator("text=Go on to").count() == 0
+    assert said == f"Cut off after {room} tokens, before the end of the text. The model has reached its maximum length."
+    assert page.locator("text=Continue to").count() == 0
 
 
 def test_a_text_that_is_too_long_to_be_read_says_what_was_left_out(page, known):
     ask(page, "reader", "so it goes on " * 60)
     unread = saccade.look(known["reader"].model, "so it goes on " * 60).truncated_input_tokens
     assert unread > 0
-    assert f"Not read: the last {unread:,} tokens" in page.locator("article").inner_text()
+    assert f"Input truncated: the last {unread:,} tokens were not read" in page.locator("article").inner_text()
 
 
 def test_the_family_never_stands_where_the_answer_stands(page):
     ask(page, "reader")
     assert (
-        page.locator(".answer").inner_text() == "no answer: the model has no output head, so it only encodes its input"
+        page.locator(".answer").inner_text() == "no prediction: the model has no output head, so it only encodes its input"
     )
 
 
@@ -174,7 +174,7 @@ def test_the_scale_ends_at_one_unless_another_is_chosen(page, known):
         page.select_option("select[aria-label=scale]", "own")
         page.wait_for_function(CHANGED, arg=drawn_before)
         said = page.locator(".stage .key").inner_text()
-        assert "the largest that is shown" in said
+        assert "the largest value shown" in said
         assert float(said.partition("ends at ")[2].partition(",")[0]) == pytest.approx(largest, rel=5e-3)
         before = page.get_attribute("article", "data-ready")
         page.select_option("select[aria-label=scale]", "fixed")
@@ -227,7 +227,7 @@ def test_how_much_special_tokens_pass_on_is_said_and_they_can_be_hidden(framed_p
     weight = float(seen.weights[0][:, special].sum() / seen.weights[0].sum())
     passed = seen.weight_by_value_norm().weights[0]
     share = float(passed[:, special].sum() / passed.sum())
-    note = f"have {round(100 * weight)} % of this head's weight, and {round(100 * share)} % of what is passed on"
+    note = f"have {round(100 * weight)}% of this head's attention weight and {round(100 * share)}% of its weight × value norm"
     framed_page.wait_for_selector(f".stage .notes >> text={note}")
     drawn(framed_page, "text=Numbers")
     drawn(framed_page, "text=hide special tokens")
@@ -240,7 +240,7 @@ def test_how_much_special_tokens_pass_on_is_said_and_they_can_be_hidden(framed_p
 def test_weight_times_value_norm_is_that_of_the_library(framed_page, framed):
     drawn(framed_page, "text=Numbers")
     before = framed_page.get_attribute("article", "data-ready")
-    framed_page.select_option("select[aria-label='what is drawn']", "value_norm")
+    framed_page.select_option("select[aria-label=measure]", "value_norm")
     framed_page.wait_for_function(CHANGED, arg=before)
     seen = saccade.look(framed[1], TEXT).most_informative()
     shown = torch.tensor(table(framed_page))
@@ -255,13 +255,13 @@ def test_weight_times_value_norm_is_that_of_the_library(framed_page, framed):
 
 def test_a_model_that_reads_numbers_is_not_offered(framed_page, browser):
     assert framed_page.locator("select[aria-label=model]").count() == 0  # there is one model to choose
-    assert "curve is not offered here: it reads numbers" in framed_page.locator("section").inner_text()
+    assert "curve is not available here: its input is numeric" in framed_page.locator("section").inner_text()
     with serving(
         {"curve": ModelSession(new("kernel_regression", kernel_regression.Config()), "curve")}, RunFolder(None)
     ) as address:
         page = browser.new_page()
         page.goto(address)
-        page.wait_for_selector("text=curve is not offered here")
+        page.wait_for_selector("text=curve is not available here")
         assert page.locator("textarea").count() == 0
         page.close()
 
@@ -272,7 +272,7 @@ def test_the_gaze_on_a_picture_is_drawn_by_the_formula_of_the_library(page, know
     path = picture_of(tmp_path / "a.png", 32)
     page.set_input_files("input[type=file]", path)
     page.wait_for_selector("article[data-ready]")
-    drawn(page, "button:has-text('Picture')")
+    drawn(page, "button:has-text('Image')")
     looks = saccade.look(known["captioner"].model, path)
     seen = looks.most_informative()
     rows, columns = seen.key.grid
@@ -309,14 +309,14 @@ def test_held_out_scores_are_drawn_and_the_last_step_is_the_last(browser, tmp_pa
             for row in page.locator("tbody tr").all()
         }
         assert cells["first"][3:6] == ["860", "0.0012", "exact_match 0.75 at step 860"]
-        assert cells["once"][3:6] == ["7", "no number", "accuracy 0.9 at step 7"]
-        names = page.locator("select[aria-label='what is drawn'] option").all_inner_texts()
+        assert cells["once"][3:6] == ["7", "not finite", "accuracy 0.9 at step 7"]
+        names = page.locator("select[aria-label=metric] option").all_inner_texts()
         assert names[0] == "loss"
         assert set(names[1:]) == {"held-out accuracy", "held-out exact_match", "held-out bleu"}
-        page.select_option("select[aria-label='what is drawn']", "dev exact_match")
+        page.select_option("select[aria-label=metric]", "dev exact_match")
         page.wait_for_selector("[data-ready='dev exact_match 1']")
         assert page.locator("figure circle").count() == 2
-        page.select_option("select[aria-label='what is drawn']", "dev accuracy")
+        page.select_option("select[aria-label=metric]", "dev accuracy")
         page.wait_for_selector("[data-ready='dev accuracy 1']")
         assert page.locator("figure circle").count() == 1
         page.close()

@@ -41,13 +41,13 @@ def picture() -> bytes:
 def test_the_keyboard_keeps_its_place(page):
     """A button that is pressed again steps again, and a head that was switched off is switched on where it was."""
     ask(page, "writer")
-    page.focus("text=token ▶")
+    page.focus("text=Next token ▶")
     for name in ("t", "h", "e"):
         page.keyboard.press("Enter")
         page.wait_for_function(
             "name => document.querySelector('.lines .pinned')?.textContent.trim() === name", arg=name
         )
-        page.wait_for_function(FOCUS.format("button") + " && document.activeElement.textContent === 'token ▶'")
+        page.wait_for_function(FOCUS.format("button") + " && document.activeElement.textContent === 'Next token ▶'")
     drawn(page, "text=All heads")
     page.focus(".many input >> nth=4")
     for on in (False, True):
@@ -136,7 +136,7 @@ def test_an_answer_that_comes_too_late_is_not_shown(page, known, monkeypatch):
 def test_a_head_says_whether_the_answer_depends_on_it(page, known):
     """The numbers are those of the library, under the label that it gives them; another head has not been asked yet."""
     ask(page, "translator")
-    page.click("text=Does it matter?")
+    page.click("text=Test faithfulness")
     page.wait_for_selector("p[aria-live] >> text=evidence")
     found = attribute_tokens(known["translator"].model, TEXT)
     wanted = measure_faithfulness(found, found.attention_maps.most_informative(), 0)
@@ -160,13 +160,13 @@ def test_a_picture_is_dropped_and_the_gaze_moves_by_itself(page):
     data = page.evaluate_handle(DROP, base64.b64encode(picture()).decode())
     page.dispatch_event("article", "drop", {"dataTransfer": data})
     page.wait_for_selector("article[data-ready]")
-    drawn(page, "button:has-text('Picture')")
+    drawn(page, "button:has-text('Image')")
     assert (
         "null" not in page.locator("article").inner_text()
     )  # a gaze at a picture has no tokens to take away, and no button
     shade = "document.querySelector('.picture canvas').toDataURL()"
     before = page.evaluate(shade)
-    page.click("text=play")
+    page.click("text=Play")
     page.wait_for_function(f"before => {shade} !== before", arg=before)
 
 
@@ -177,7 +177,7 @@ def test_any_view_is_saved_as_it_is_seen(page, view, tmp_path, browser):
         ask(page, "reader")
         drawn(page, "text=All heads" if view == "heads" else "text=Heat map")
         if view == "comparison":
-            page.click("text=Compare with another")
+            page.click("text=Add a comparison")
             second = page.locator("article >> nth=1")
             second.locator("select[aria-label=model]").select_option("writer")
             second.locator("textarea[aria-label=text]").fill("zebra <b>")
@@ -187,7 +187,7 @@ def test_any_view_is_saved_as_it_is_seen(page, view, tmp_path, browser):
         page.click(f"header >> text={'Learn' if view == 'lesson' else 'Runs'}")
         page.wait_for_selector("[data-ready]")
     with page.expect_download() as coming:
-        page.click("text=save this view")
+        page.click("text=Save this view")
     coming.value.save_as(tmp_path / "view.html")
     other = browser.new_page()
     asked, wrong = [], []
@@ -223,7 +223,7 @@ def test_a_window_of_four_thousand_tokens_is_drawn_whole(browser):
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(address)
         page.fill("textarea[aria-label=text]", text)
-        page.fill("input[aria-label='first row of a window']", "3900")
+        page.fill("input[aria-label='first row']", "3900")
         page.click("button.first")
         page.wait_for_selector("article[data-ready]")
         assert page.locator(".lines .left button").count() == 64

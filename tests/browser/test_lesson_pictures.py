@@ -30,9 +30,9 @@ def choose(page, label, value):
 
 def test_nothing_that_did_not_move_has_a_bar(page):
     lesson(page, "permutation")
-    assert "nothing noticed" in page.inner_text("article p[aria-live]")
+    assert "does not see the word order" in page.inner_text("article p[aria-live]")
     assert page.eval_on_selector_all("figure rect", BARS) == [0] * 9
-    choose(page, "How order is seen", "sinusoidal")
+    choose(page, "Position scheme", "sinusoidal")
     widths = page.eval_on_selector_all("figure rect", BARS)
     values = [float(text) for text in page.locator("figure td:last-child").all_inner_texts()]
     assert len(widths) == len(values) == 9
@@ -63,7 +63,7 @@ def test_maps_that_are_compared_share_a_scale(page):
 def test_the_formula_is_that_of_the_cell(page):
     lesson(page, "gates")
     assert "forget" in page.inner_text(".formula")
-    choose(page, "Which cell reads", "random GRU")
+    choose(page, "Recurrent cell", "random GRU")
     assert "reset" in page.inner_text(".formula")
     assert "forget" not in page.inner_text(".formula")
 

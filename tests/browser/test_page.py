@@ -115,7 +115,7 @@ def test_tokens_are_stepped_through_and_lines_follow(page):
     ).count() == 0 else None
     said = []
     for _ in range(3):
-        page.click("text=token ▶")
+        page.click("text=Next token ▶")
         page.wait_for_selector(".lines .pinned")
         page.wait_for_function("() => document.querySelector('.readout').textContent")
         said.append(page.locator(".lines .pinned").inner_text())
@@ -124,7 +124,7 @@ def test_tokens_are_stepped_through_and_lines_follow(page):
 
 def test_a_translation_shows_which_word_became_which(page, known):
     ask(page, "translator")
-    drawn(page, "text=Word for word")
+    drawn(page, "text=Word alignment")
     from saccade.explain.word_alignment import align_words
 
     wanted = align_words(saccade.look(known["translator"].model, TEXT)).to_pharaoh()
@@ -133,7 +133,7 @@ def test_a_translation_shows_which_word_became_which(page, known):
 
 def test_two_models_side_by_side(page):
     ask(page, "reader")
-    page.click("text=Compare with another")
+    page.click("text=Add a comparison")
     second = page.locator("article >> nth=1")
     second.locator("select[aria-label=model]").select_option("writer")
     second.locator("textarea[aria-label=text]").fill("another")
@@ -149,10 +149,11 @@ def test_a_picture_is_looked_at_word_by_word(page, tmp_path):
     page.select_option("select[aria-label=model]", "captioner")
     page.set_input_files("input[type=file]", tmp_path / "a.png")
     page.wait_for_selector("article[data-ready]")
-    drawn(page, "button:has-text('Picture')")
+    drawn(page, "button:has-text('Image')")
+    assert page.locator("select[aria-label=measure]").count() == 1
     shade = "document.querySelector('.picture canvas').toDataURL()"
     before = page.evaluate(shade)
-    page.click("text=next word")
+    page.click("text=Next word")
     assert page.evaluate(shade) != before  # the gaze has moved
 
 
@@ -185,10 +186,10 @@ def test_a_lesson_without_its_models_has_them_trained(page, monkeypatch, tmp_pat
     work = f"import pathlib, time\nprint('step 7 of 9', flush=True)\n{wait}"
     monkeypatch.setattr("saccade.serving.demo_jobs.DEMO_COMMAND", (sys.executable, "-c", work))
     page.click("header >> text=Learn")
-    page.click("text=Bahdanau against the fixed vector")
+    page.click("text=Bahdanau attention and the fixed vector compared")
     page.wait_for_selector(".offer button")
     before = page.locator(".lessons article").get_attribute("data-ready")
-    page.click("text=Train it now")
+    page.click("button:has-text('Train the models')")
     page.wait_for_selector(".offer >> text=step 7 of 9")
     assert page.locator(".offer button").is_disabled()
     ended.touch()
@@ -207,17 +208,17 @@ def test_runs_are_compared(page):
 def test_a_run_shows_its_answers_and_its_card(page, folder, tmp_path):
     """Two at a time, as text and nothing else; pressed again they go."""
     page.click("header >> text=Runs")
-    page.click("button[aria-label='answers of quick']")
+    page.click("button[aria-label='predictions of quick']")
     page.wait_for_selector("[data-open='quick']")
-    page.click("button[aria-label='answers of slow']")
+    page.click("button[aria-label='predictions of slow']")
     page.wait_for_selector("[data-open='quick slow']")
-    cells = page.locator("[aria-label='worst answers of slow'] td").all_inner_texts()
+    cells = page.locator("[aria-label='worst predictions of slow'] td").all_inner_texts()
     assert cells == [cell for i in range(ANSWERS) for cell in ("what slow read", MARKUP, f"{i}")]
     assert page.locator(".texts th").all_inner_texts() == ["text", "answer", "gold"] * 2
     page.screenshot(path=tmp_path / "runs.png")
-    page.click("button[aria-label='answers of quick']")
+    page.click("button[aria-label='predictions of quick']")
     page.wait_for_selector("[data-open='slow']")
-    assert page.locator("[aria-label='worst answers of quick']").count() == 0
+    assert page.locator("[aria-label='worst predictions of quick']").count() == 0
     with page.expect_popup() as coming:
         page.click("a[aria-label='card of quick']")
     card = coming.value
@@ -255,7 +256,7 @@ def test_nobody_is_shut_out(page, view, theme):
         page.click(f"header >> text={view.title()}")
         page.wait_for_selector("[data-ready]")
         if view == "runs":
-            page.click("button[aria-label='answers of slow']")
+            page.click("button[aria-label='predictions of slow']")
             page.wait_for_selector("[data-open]")
     found = Axe().run(page).response["violations"]
     serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
@@ -265,13 +266,13 @@ def test_nobody_is_shut_out(page, view, theme):
 def test_a_saved_look_opens_from_disk(page, tmp_path, browser):
     ask(page, "translator")
     with page.expect_download() as coming:
-        page.click("text=save as one file")
+        page.click("text=Save all maps")
     coming.value.save_as(tmp_path / "looks.html")
     other = browser.new_page()
     asked = []
     other.on("request", lambda request: asked.append(request.url))
     other.goto((tmp_path / "looks.html").as_uri())
-    assert "looked" in other.title()
+    assert other.title() == "Attention of translator"
     assert other.locator("svg").count() > 0
     assert all(url.startswith(("file:", "data:")) for url in asked)
     other.close()

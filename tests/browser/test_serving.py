@@ -109,19 +109,19 @@ def test_old_looks_are_forgotten_by_name(client, known):
         client.post("/api/look/reader", json={"text": "a"})
     answer = client.get(f"/api/look/reader/{first}/0")
     assert answer.status_code == 410  # so that the page can tell it from a wrong question, and look again
-    assert "look again" in answer.json()["error"]
+    assert "request it again" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"text": "  "}, "nothing to look at"),
+        ({"text": "  "}, "text is empty"),
         ({"text": 3}, "text: Input should be a valid string"),
         ({"text": "a", "beams": 0}, "beams"),
         ({"text": "a", "disabled_heads": ["encoder.9"]}, "no head 'encoder.9'"),
         ({"text": "a", "more": 1}, "more"),
         ({"text": "a" * 200_001}, "text"),
-        ({"image": "!"}, "no base64"),
+        ({"image": "!"}, "not valid base64"),
         ([], "request"),
     ],
 )
@@ -355,7 +355,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path):
                 assert json.load(answer)
             second = subprocess.run([*command, address[1]], capture_output=True, text=True, timeout=PATIENCE)
             assert second.returncode == 2
-            assert f"--port: {address[1]} is taken" in second.stderr
+            assert f"--port: {address[1]} is not available" in second.stderr
             child.send_signal(signal.SIGINT)
             assert child.wait(PATIENCE) == 130
         finally:

@@ -98,7 +98,7 @@ def test_the_tour_is_taken_to_its_end(tmp_path, capsys):
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 10
     assert "equal bit for bit" in out
     assert "NOT" not in out
-    assert "the best of 9 rounds" in out
+    assert "best of 9 rounds" in out
 
 
 @pytest.mark.filterwarnings("ignore::saccade.render.fonts.FontWarning")  # it writes any character when it learnt little

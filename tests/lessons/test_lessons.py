@@ -154,14 +154,14 @@ def test_a_lesson_is_quick(name):
     ("lesson", "given", "said"),
     [
         ("dictionary", {"querry": "3"}, "no control 'querry'; did you mean 'query'"),
-        ("dictionary", {"query": "many"}, "'query' is a number from 15 to 65; got 'many'"),
+        ("dictionary", {"query": "many"}, "'query' must be a number from 15 to 65; got 'many'"),
         ("dictionary", {"query": "nan"}, "number from 15 to 65; got nan"),
         ("dictionary", {"query": "inf"}, "number from 15 to 65; got inf"),
         ("dictionary", {"width": "0"}, "from 0.2 to 40; got 0"),
         ("regression", {"points": "7.5"}, "a whole number from 5 to 100; got 7.5"),
         ("regression", {"kernel": "gausian"}, "did you mean 'gaussian'"),
         ("future", {"text": "x" * (MAX_TEXT_CHARACTERS + 1)}, "2,001 characters; give at most 2,000"),
-        ("future", {"text": "  "}, "no word; type at least one"),
+        ("future", {"text": "  "}, "no words; type at least one"),
         ("temperature", {"scores": "1, two"}, "type 1 to 12 numbers"),
         ("temperature", {"scores": "1e9"}, "between -100 and 100"),
         ("temperature", {"scores": "nan"}, "between -100 and 100"),
@@ -195,7 +195,7 @@ def test_a_store_answers_as_a_loop_does():
         if sum(shares) > 1e-30:
             assert bars.values == pytest.approx([share / total for share in shares], abs=1e-5)
             answer = sum(share * value for share, value in zip(shares, (2, 3, 5, 4), strict=True)) / total
-            assert line.lines["asked"][1] == pytest.approx((query, answer), abs=1e-4)
+            assert line.lines["query"][1] == pytest.approx((query, answer), abs=1e-4)
         assert sum(bars.values) == pytest.approx(1)
     assert drawn("dictionary", query=30, width=0.2).figures[0].values == pytest.approx([0, 1, 0, 0], abs=1e-6)
 
@@ -203,12 +203,12 @@ def test_a_store_answers_as_a_loop_does():
 @pytest.mark.parametrize(
     ("query", "width", "kind"),
     [
-        (30, 0.2, "an exact look-up, since the store has this key"),
-        (32, 0.2, "the store has no key 32, so an exact look-up would find nothing"),
-        (15, 0.2, "the store has no key 15, so an exact look-up would find nothing"),
-        (50, 0.2, "a tie, since 40 and 60 are equally near"),
-        (32, 4, "a soft look-up"),
-        (40, 40, "nearly the mean of all entries, 3.50"),
+        (30, 0.2, "an exact lookup, because the dictionary contains this key"),
+        (32, 0.2, "the dictionary has no key 32, so an exact lookup would fail"),
+        (15, 0.2, "the dictionary has no key 15, so an exact lookup would fail"),
+        (50, 0.2, "a tie, because 40 and 60 are equally near"),
+        (32, 4, "a soft lookup"),
+        (40, 40, "close to the mean of all values, 3.50"),
     ],
 )
 def test_a_look_up_is_called_what_it_is(query, width, kind):
@@ -255,7 +255,7 @@ def test_kernel_regression_is_a_loop_over_points(kernel):
     line, _, table = drawn("regression", kernel=kernel, width=width, points=23).figures
     points = sorted((row["x"][0], row["y"]) for row in curves.make_curve(23, seed=0))
     assert line.dots == points
-    for number, (x, y) in enumerate(line.lines["answer"]):
+    for number, (x, y) in enumerate(line.lines["prediction"]):
         far = np.array([abs(x - key) / width for key, _ in points])
         near = {
             "gaussian": np.exp(-0.5 * far**2),
@@ -314,9 +314,9 @@ def test_shares_by_hand(heat):
     assert weigh("sum") == pytest.approx(values.clip(0) / values.clip(0).sum(), abs=1e-6)
     assert weigh("hard").tolist() == [1, 0, 0, 0]
     said = {kind: drawn("temperature", temperature=heat, weights=kind).summary for kind in scores.NORMALIZERS}
-    assert "changes nothing" in said["sum"]
-    assert "changes nothing" in said["hard"]
-    assert "changes nothing" not in said["softmax"] + said["sparsemax"]
+    assert "has no effect" in said["sum"]
+    assert "has no effect" in said["hard"]
+    assert "has no effect" not in said["softmax"] + said["sparsemax"]
     low, high = values.min() - 2, values.max()
     for _ in range(100):  # the nearest shares are what stands above a level that leaves one in all
         level = (low + high) / 2
@@ -345,10 +345,10 @@ def test_the_future_is_hidden():
 def test_bars_do_not_show_rounding_as_movement(order):
     """Without positions nothing moves, and no bar says that something did."""
     without, with_ = (drawn("permutation", order=order, positions=scheme) for scheme in ("none", "sinusoidal"))
-    assert "nothing noticed" in without.summary
+    assert "does not see the word order" in without.summary
     assert without.figures[1].values == [0.0] * 8
     assert without.figures[2].values == [0.0]
-    assert "the order is seen" in with_.summary
+    assert "the layer sees the word order" in with_.summary
     found = orders.compare_orders(orders.EXAMPLE_SENTENCE.split(), orders.make_orders(8)[order], "sinusoidal")
     lengths_ = [math.sqrt(sum(x * x for x in row)) for row in found.outputs_before.tolist()]
     for value, after, old in zip(with_.figures[1].values, found.outputs_after.tolist(), found.order, strict=True):
@@ -403,7 +403,7 @@ def test_one_matrix_moves_every_position():
 def test_only_tables_have_a_longest_text():
     for built, length in ((24, 24), (24, 25), (8, 128)):
         table = drawn("longest", built=built, length=length).figures[0]
-        refused = {name for name, _, answer in table.rows if "reads" not in answer}
+        refused = {name for name, _, answer in table.rows if "accepts" not in answer}
         assert refused == ({"learned"} if length > built else set())
     assert f"has {8} positions and the text has {128} tokens" in positions.find_length_error(
         "learned", 8, draw_normal(0, 1, 128, 16)
@@ -421,7 +421,7 @@ def test_heads_set_by_hand_see_what_they_were_set_to():
     assert np.array(mean.values) == pytest.approx(every, abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["residual and norm first", "norm alone", "neither"])
+@pytest.mark.parametrize("kind", ["residual, pre-norm", "norm only", "neither"])
 def test_gradients_by_depth_by_small_steps(kind):
     parts = gradients.make_branches(1, 0.8)
     x, wish = (draw_normal(seed, 1, gradients.WORD_COUNT, gradients.WIDTH).double() for seed in (1, 2))
@@ -439,7 +439,7 @@ def test_gradients_by_depth_by_small_steps(kind):
 def test_a_bare_layer_is_a_layer_less_its_way_past():
     (attention, feedforward), x = gradients.make_branches(1, 1.0)[0], draw_normal(1, 1, 5, gradients.WIDTH).double()
     scene = Surroundings(Sight(FULL))
-    with_, bare = (gradients.SUBLAYER_KINDS[kind] for kind in ("residual and norm first", "norm alone"))
+    with_, bare = (gradients.SUBLAYER_KINDS[kind] for kind in ("residual, pre-norm", "norm only"))
     both = Layer(with_(attention), with_(feedforward))
     only = Layer(bare(attention), bare(feedforward))
     middle = both.attention(x, scene.sight, rotation=None, state=None)
@@ -489,7 +489,7 @@ def test_the_default_stack_tells_norms_before_and_after_apart():
     shares = {
         name: float(share.replace(",", "")) for name, share in drawn("residuals").figures[1].rows if "·" not in share
     }
-    assert shares["residual and norm first"] > 10 * shares["residual and norm last"]
+    assert shares["residual, pre-norm"] > 10 * shares["residual, post-norm"]
 
 
 def test_an_open_gate_keeps_the_way_back_open():
@@ -546,9 +546,12 @@ def test_channels_that_cover_enough_pass():
 def test_a_colour_that_passes_without_being_there_is_explained():
     assert "yellow" not in drawn("squeeze", color="red", other="blue").summary
     found = drawn("squeeze", color="red", other="orange").summary
-    assert "passes" in found or "pass red, orange, yellow" in found
+    assert "Channels with a weight above one half: red, orange, yellow." in found
     share = math.exp(-((255 - 250) ** 2 + (140 - 215) ** 2 + (0 - 40) ** 2) / (2 * 40**2))
-    assert f"Nothing in the picture is yellow, but its channel answers with {share:.0%} to orange" in found
+    assert (
+        f"Nothing in the image is yellow, but its channel responds with {share:.0%} to the similar color orange"
+        in found
+    )
 
 
 def test_costs_are_the_pairs_of_a_mask():
@@ -603,7 +606,7 @@ def test_work_of_both_kinds_is_that_of_their_matrices():
     ]
     work = {row[0]: row[1:] for row in table.rows}
     assert work["multiply-adds"] == [f"{matrices[0] * 96:,}", f"{matrices[1] * 96 + 2 * 64 * 96**2:,}"]
-    assert work["steps one after another, to write"] == ["96", "96"]
+    assert work["sequential steps to generate"] == ["96", "96"]
     for n, sign in ((127, 1), (128, 0), (129, -1)):
         rows = {row[0]: row[1:] for row in drawn("recurrence", length=n, width=64).figures[-1].rows}
         lstm, attention = (int(figure.replace(",", "")) for figure in rows["multiply-adds"])
@@ -638,9 +641,12 @@ def test_without_a_trained_model_the_lesson_says_how_to_get_one(tmp_path, monkey
 
 
 def test_the_lesson_says_whether_a_date_is_right():
-    assert alignments.format_verdict("FEBRUARY 29, 2024", "2024-02-29") == ", which is right."
-    assert alignments.format_verdict("FEBRUARY 29, 2024", "2024-01-29") == ", which is wrong: it is 2024-02-29."
-    assert "not written as any date" in alignments.format_verdict("29 février 2023", "2023-02-29")
+    assert alignments.format_verdict("FEBRUARY 29, 2024", "2024-02-29") == ", which is correct."
+    assert (
+        alignments.format_verdict("FEBRUARY 29, 2024", "2024-01-29")
+        == ", which is wrong; the correct date is 2024-02-29."
+    )
+    assert "not a date in any format" in alignments.format_verdict("29 février 2023", "2023-02-29")
     assert "tanh" not in alignments.FORMULAS["transformer"]
 
 
@@ -652,8 +658,8 @@ def test_with_a_model_the_lesson_shows_where_it_looked(tmp_path, monkeypatch):
     model.save(tmp_path / "demo" / "dates-bahdanau" / "model")
     (tmp_path / "demo" / "dates-bahdanau" / "config.toml").write_text('[run]\ntask = "translate"\n', encoding="utf-8")
     shown = LESSONS["alignment"].run({"text": "4  juillet"})
-    assert "It reads “4 juillet”" in shown["summary"]
-    assert "not written as any date that it was trained on" in shown["summary"]
+    assert "The model reads “4 juillet”" in shown["summary"]
+    assert "not a date in any format of the training data" in shown["summary"]
     assert shown["formula"] != LESSONS["alignment"].describe()["formula"] or "tanh" in shown["formula"]
     picture = shown["figures"][0]
     assert "".join(picture["columns"]).startswith("4 juillet")
@@ -678,8 +684,8 @@ def test_lengths_tells_what_two_trained_translators_hold(tmp_path, monkeypatch):
         short = replace(job, train_fields={**job.train_fields, "max_steps": 3})
         list(run_training(prepare(short), tmp_path / name))
     found = drawn("lengths", length=5)
-    assert found.summary.startswith("These two are undertrained: with attention ")
-    assert "95% are reached in full training" in found.summary
+    assert found.summary.startswith("These two models are undertrained: with attention ")
+    assert "full training reaches 95%" in found.summary
     assert found.offered_demo == "lengths"
     by_length, table = found.figures
     assert list(by_length.lines) == ["attention", "one fixed vector"]
@@ -695,7 +701,7 @@ def test_lengths_tells_what_two_trained_translators_hold(tmp_path, monkeypatch):
     assert dict(by_length.lines["one fixed vector"])[4.0] == pytest.approx(sum(map(sum, wanted)) / (4 * len(asked)))
     assert [row[0] for row in table.rows] == list(by_length.lines)
     monkeypatch.setattr(number_translators, "TARGET_ACCURACY", 0.0)
-    assert drawn("lengths").summary.startswith("Of two numbers")
+    assert drawn("lengths").summary.startswith("In rows of two numbers")
     assert not drawn("lengths").offered_demo
 
 

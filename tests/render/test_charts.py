@@ -154,7 +154,7 @@ def test_what_is_no_number_leaves_a_gap():
     assert "2 points are not finite numbers" in svg
     many = [(float(i), math.nan if i % 2 else 1.0 * i) for i in range(9000)]
     assert len(tips(render_line_chart({"a": many}, title="t", x="step", y="y"), "circle")) <= 500
-    with pytest.raises(ValueError, match="no point to draw, as none of 1 is a finite number"):
+    with pytest.raises(ValueError, match="no point to draw, because none of 1 is finite"):
         render_line_chart({"a": [(1.0, math.nan)]}, title="t", x="step", y="y")
 
 

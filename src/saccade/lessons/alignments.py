@@ -1,4 +1,4 @@
-"""The lesson on alignment: where a translator of dates looked, shown with the models that `saccade demo` trained."""
+"""The lesson on word alignment: the attention of a date translation model, trained by `saccade demo`."""
 
 from pathlib import Path
 
@@ -11,103 +11,100 @@ from saccade.explain.maps import AttentionMap
 from saccade.lessons.base import Control, Heatmap, Lesson, LessonResult, Table
 from saccade.parts.multihead_attention import Attention
 
-DEMO_DIR = Path("demo")  # where `saccade demo` leaves its models unless it is told another place
+DEMO_DIR = Path("demo")  # the default output directory of `saccade demo`
 MODEL_RUNS = {"GRU with Bahdanau's attention": "dates-bahdanau", "transformer": "dates"}
 FORMULAS = dict(
     zip(
         MODEL_RUNS,
         (
             "c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmaxᵢ(uᵀ tanh(A s(t-1) + B h(i)))",
-            "c(t) = Σᵢ a(t, i) v(i),   a(t, ·) = softmaxᵢ(q(t)·k(i) / √d),   one for each head",
+            "c(t) = Σᵢ a(t, i) v(i),   a(t, ·) = softmaxᵢ(q(t)·k(i) / √d),   for each head",
         ),
         strict=True,
     )
 )
-MAX_DATE_CHARACTERS = 60  # characters of a date
+MAX_DATE_CHARACTERS = 60
 
 
 def compute_alignment(settings: dict[str, str]) -> LessonResult:
-    """What a trained model writes for a date, and which letters it looked at for each of its own."""
-    where = DEMO_DIR / MODEL_RUNS[settings["model"]]
-    if not (where / "model").is_dir():
-        return make_missing_result(where)
+    """The translation of a date, and the cross-attention from each generated character to the source characters."""
+    run_dir = DEMO_DIR / MODEL_RUNS[settings["model"]]
+    if not (run_dir / "model").is_dir():
+        return make_missing_result(run_dir)
     text = " ".join(settings["text"].split())[:MAX_DATE_CHARACTERS]
     if not text:
-        raise UsageError("'text' has no letter; type a date, such as 3. Oktober 1990.")
-    looks = look_at(make_input(*open_with_task(where), text))
-    seen = looks.most_informative()
-    head = seen.find_sharpest_head()
-    weights = seen.to_dense()[head]
-    rows = list_aligned_pairs(seen, head)
-    sharp = weights.amax(-1).mean().item()
-    said = (
-        f"It reads “{text}” and writes “{looks.generated_text}”{format_verdict(text, looks.generated_text)} For each character it writes, the one it "
-        f"looks at most gets {sharp:.0%} of its attention on average."
+        raise UsageError("'text' is empty; type a date, such as 3. Oktober 1990.")
+    maps = look_at(make_input(*open_with_task(run_dir), text))
+    attention_map = maps.most_informative()
+    head = attention_map.find_sharpest_head()
+    weights = attention_map.to_dense()[head]
+    rows = list_aligned_pairs(attention_map, head)
+    mean_weight = weights.amax(-1).mean().item()
+    summary = (
+        f"The model reads “{text}” and generates “{maps.generated_text}”{format_verdict(text, maps.generated_text)} For each "
+        f"generated character, the largest weight of a source character is {mean_weight:.0%} on average."
     )
-    if len(seen.heads) > 1:
-        said += f" Shown is the sharpest of {len(seen.heads)} heads."
+    if len(attention_map.heads) > 1:
+        summary += f" The figure shows the sharpest of {len(attention_map.heads)} heads."
+    title = "attention weights: one row per generated character, one column per source character"
     return LessonResult(
-        said,
+        summary,
         [
-            Heatmap(
-                "a row for each character written, a column for each read",
-                weights.tolist(),
-                seen.query_names,
-                seen.key_names,
-                1.0,
-            ),
-            Table("looked at most", ["written", "read", "weight"], rows),
+            Heatmap(title, weights.tolist(), attention_map.query_names, attention_map.key_names, 1.0),
+            Table("source character with the largest weight", ["generated", "source", "weight"], rows),
         ],
         formula=FORMULAS[settings["model"]],
     )
 
 
 def format_verdict(text: str, predicted: str) -> str:
-    """Whether the answer is right, where the date can be read without the model."""
-    known = dates.parse_date(text)
-    if known is None:
+    """Whether the prediction is correct, for dates that can be parsed without the model."""
+    date = dates.parse_date(text)
+    if date is None:
         return (
-            ". This is not written as any date that it was trained on (26 languages, years from 1900 to 2099), so nothing can be "
-            "expected of the answer."
+            ". This is not a date in any format of the training data (26 languages, years 1900 to 2099), so the prediction "
+            "is not meaningful."
         )
-    return ", which is right." if predicted == known.isoformat() else f", which is wrong: it is {known.isoformat()}."
+    if predicted == date.isoformat():
+        return ", which is correct."
+    return f", which is wrong; the correct date is {date.isoformat()}."
 
 
 def list_aligned_pairs(attention_map: AttentionMap, head_index: int) -> list[list[str]]:
-    """Each character written, the one it looked at most, with its place, and how much."""
+    """Each generated character with the source character of the largest weight, its position, and the weight."""
     best = attention_map.to_dense()[head_index].max(-1)
+    pairs = zip(attention_map.query_names, best.indices.tolist(), best.values.tolist(), strict=True)
     return [
-        [row, f"{attention_map.key_names[column]} (character {column + 1})", f"{share:.0%}"]
-        for row, column, share in zip(
-            attention_map.query_names, best.indices.tolist(), best.values.tolist(), strict=True
-        )
+        [target, f"{attention_map.key_names[index]} (character {index + 1})", f"{weight:.0%}"]
+        for target, index, weight in pairs
     ]
 
 
 def make_missing_result(run_dir: Path, demo: str = "dates") -> LessonResult:
-    """How to come by the models; a page can have them trained."""
+    """How to train the missing models; a page can offer to do it."""
     command = "saccade demo" if demo == "dates" else f"saccade demo {demo}"
-    said = (
-        f"This lesson needs a trained model, and there is none in {run_dir}. Have both trained here, or say `{command}` in this "
-        "directory: it takes some minutes, shows how far it is, and needs no data and no network."
+    summary = (
+        f"This lesson needs a trained model, and there is none in {run_dir}. Train both models here, or run “{command}” in this "
+        "directory: it takes a few minutes, shows its progress, and needs no data and no network."
     )
-    rows = [[command, "both models of this lesson"], [f"{command} --minutes 1", "both, less well trained"]]
-    return LessonResult(said, [Table("how to train it", ["command", "what it leaves"], rows)], offered_demo=demo)
+    rows = [[command, "both models of this lesson"], [f"{command} --minutes 1", "both models, trained for less time"]]
+    return LessonResult(summary, [Table("how to train the models", ["command", "result"], rows)], offered_demo=demo)
 
 
 LESSONS = (
     Lesson(
         name="alignment",
         title="Word alignment, learned without supervision",
-        description="Two small translators learned to write ISO dates from dates as people write them in many languages, from pairs "
-        "alone. Which characters of the source belong to which of the target was never said; looking there was simply "
-        "the way to be right. Type a date and see: the year is written first, wherever it stands, and the month comes from "
-        "the letters that tell it from the other eleven.",
+        description="Two small sequence-to-sequence models learned to translate dates from many languages into ISO dates, from "
+        "pairs of source and target alone. The training data do not say which source characters belong to which target "
+        "characters: the models learned this alignment because it lowers the loss. Type a date to see it. The year is "
+        "generated first, wherever it is in the source, and the month depends on the letters that distinguish its name from "
+        "the other eleven.",
         formula=next(iter(FORMULAS.values())),
         code=(Additive, Attention),
         controls=(
-            Control("text", "A date, in words or numbers", "text", "mardi 14 juillet 2026"),
-            Control("model", "Who translates", "choice", next(iter(MODEL_RUNS)), choices=tuple(MODEL_RUNS)),
+            Control("text", "Date, in words or numbers", "text", "mardi 14 juillet 2026"),
+            Control("model", "Model", "choice", next(iter(MODEL_RUNS)), choices=tuple(MODEL_RUNS)),
         ),
         compute=compute_alignment,
     ),

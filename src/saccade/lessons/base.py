@@ -1,6 +1,6 @@
-"""A lesson: words, a formula, the code behind it, a few controls, and a function that computes what they ask for.
+"""Interactive lessons: a lesson has a text, a formula, source code, controls, and a function that computes its figures.
 
-Nothing here knows of a page: a lesson describes itself and its pictures as JSON, so that one generic page draws them all.
+Lessons and figures are described as JSON, so that one generic page can show any of them.
 """
 
 import inspect
@@ -13,15 +13,15 @@ from typing import Any, Literal
 from saccade.errors import UsageError
 from saccade.suggest import suggest
 
-MAX_TEXT_CHARACTERS = 2000  # characters of a text
-SIGNIFICANT_DIGITS = 6  # that count: more than any screen shows
+MAX_TEXT_CHARACTERS = 2000  # of a text control
+SIGNIFICANT_DIGITS = 6  # of numbers in JSON, more than a figure can show
 
 
 @dataclass(frozen=True)
 class Control:
-    """What the reader can set: a slider, a choice or a text. Its value is always text, as a page sends it.
+    """An input of a lesson: a slider (`range`), a choice or a text. Its value is always a string, as a page sends it.
 
-    A range whose `step` is a whole number takes whole numbers only.
+    A slider whose `step` is a whole number takes whole numbers only.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Control:
     choices: tuple[str, ...] = ()
 
     def check(self, value: str) -> None:
-        """Refuse what this control cannot be set to."""
+        """Raise `UsageError` for a value that this control does not allow."""
         if self.kind == "choice" and value not in self.choices:
             raise UsageError(f"{self.name!r} cannot be {value!r}; {suggest(value, list(self.choices))}")
         if self.kind == "text" and len(value) > MAX_TEXT_CHARACTERS:
@@ -43,30 +43,30 @@ class Control:
             self._check_number(value)
 
     def _check_number(self, value: str) -> None:
-        whole = float(self.step).is_integer()
-        needed = f"a {'whole ' if whole else ''}number from {self.low:g} to {self.high:g}"
+        is_whole = float(self.step).is_integer()
+        expected = f"a {'whole ' if is_whole else ''}number from {self.low:g} to {self.high:g}"
         try:
             number = float(value)
         except ValueError:
-            raise UsageError(f"{self.name!r} is {needed}; got {value!r}.") from None
-        if not self.low <= number <= self.high or (whole and not number.is_integer()):
-            raise UsageError(f"{self.name!r} is {needed}; got {value}.")
+            raise UsageError(f"{self.name!r} must be {expected}; got {value!r}.") from None
+        if not self.low <= number <= self.high or (is_whole and not number.is_integer()):
+            raise UsageError(f"{self.name!r} must be {expected}; got {value}.")
 
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A heat map: a row of numbers for each name of `rows`. Maps that are compared share the end of their scale, `vmax`."""
+    """A heat map: one row of numbers for each name in `rows`. Heat maps that are compared share `vmax`."""
 
     title: str
     values: list[list[float]]
     rows: list[str]
     columns: list[str]
-    vmax: float | None = None  # where the colours end; None: at the largest value
+    vmax: float | None = None  # end of the color scale; None: the largest value
 
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines by name, each a list of points, and loose dots."""
+    """Named lines, each a list of points, and separate dots."""
 
     title: str
     x: str
@@ -79,17 +79,17 @@ class LineChart:
 
 @dataclass(frozen=True)
 class BarChart:
-    """A bar for each name. Without `max_value` the longest bar fills the width, however small its value is."""
+    """One bar for each name. Without `max_value` the longest bar has the full width, however small its value is."""
 
     title: str
     names: list[str]
     values: list[float]
-    max_value: float | None = None  # the value of a bar of full width; None: the largest value
+    max_value: float | None = None  # value of a bar of full width; None: the largest value
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words under heads."""
+    """Rows of text under column headers."""
 
     title: str
     headers: list[str]
@@ -98,7 +98,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Image:
-    """A picture in its own colours: red, green and blue from 0 to 255 for each pixel of each row."""
+    """An RGB image: red, green and blue from 0 to 255 for each pixel of each row."""
 
     title: str
     pixels: list[list[list[int]]]
@@ -109,20 +109,18 @@ Figure = Heatmap | LineChart | BarChart | Table | Image
 
 @dataclass(frozen=True)
 class LessonResult:
-    """What one setting of the controls shows: a sentence or two, made from the numbers, and the pictures."""
+    """The result of a lesson for one setting of its controls: a summary with the main numbers, and figures."""
 
     summary: str
     figures: list[Figure]
-    offered_demo: str = ""  # the demo that trains what is missing
-    formula: str = ""  # the formula of what was chosen, where the lesson's own is that of another choice
-    control_limits: dict[str, float] = field(
-        default_factory=dict
-    )  # how far a control can be set here, if less than it could be
+    offered_demo: str = ""  # the demo that trains a missing model
+    formula: str = ""  # the formula of the chosen setting, if it differs from that of the lesson
+    control_limits: dict[str, float] = field(default_factory=dict)  # maxima of sliders, where this result allows less
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson; `draw` is given a value for every control, already checked."""
+    """An interactive lesson; `compute` gets a checked value for every control."""
 
     name: str
     title: str
@@ -133,36 +131,36 @@ class Lesson:
     compute: Callable[[dict[str, str]], LessonResult]
 
     def describe(self) -> dict[str, Any]:
-        """All but the pictures, ready for JSON; the code as its source."""
+        """Everything but the figures, as JSON values."""
         return {
             "name": self.name,
             "title": self.title,
             "description": self.description,
             "formula": self.formula,
-            "code": [_describe_source(one) for one in self.code],
+            "code": [_describe_source(function) for function in self.code],
             "controls": [to_json_value(asdict(control)) for control in self.controls],
         }
 
     def run(self, settings: dict[str, str]) -> dict[str, Any]:
-        """What these settings show, ready for JSON; whatever is not given has its default."""
+        """The result for these settings as JSON values; a control that is not given has its default."""
         controls = {control.name: control for control in self.controls}
         for name, value in settings.items():
             if name not in controls:
                 raise UsageError(f"The lesson {self.name!r} has no control {name!r}; {suggest(name, list(controls))}")
             controls[name].check(value)
-        found = self.compute({name: settings.get(name, control.default) for name, control in controls.items()})
-        figures = [{"kind": type(one).__name__.lower(), **asdict(one)} for one in found.figures]
+        result = self.compute({name: settings.get(name, control.default) for name, control in controls.items()})
+        figures = [{"kind": type(figure).__name__.lower(), **asdict(figure)} for figure in result.figures]
         return {
-            "summary": found.summary,
+            "summary": result.summary,
             "figures": to_json_value(figures),
-            "offered_demo": found.offered_demo,
-            "formula": found.formula or self.formula,
-            "control_limits": to_json_value(found.control_limits),
+            "offered_demo": result.offered_demo,
+            "formula": result.formula or self.formula,
+            "control_limits": to_json_value(result.control_limits),
         }
 
 
 def to_json_value(value: Any) -> Any:
-    """The same with lists for tuples, six digits for a number, and None for what is no number.
+    """A value for JSON: tuples become lists, floats have six significant digits, and non-finite numbers are None.
 
     >>> to_json_value({"a": (1, 1 / 3, float("inf"))})
     {'a': [1, 0.333333, None]}
@@ -170,18 +168,18 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: to_json_value(one) for key, one in value.items()}
-    return [to_json_value(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: to_json_value(item) for key, item in value.items()}
+    return [to_json_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_significant(value: float, digits: int = 2) -> str:
-    """A number as a sentence has it: no exponent where none is needed, and a power of ten where one is.
+    """A number for a sentence, rounded to significant digits; very large and very small numbers have a power of ten.
 
-    >>> format_significant(0.163), format_significant(3120.0), format_significant(0.000112), format_significant(4.6e9), format_significant(0.0)
-    ('0.16', '3,100', '1.1·10⁻⁴', '4.6·10⁹', '0')
+    >>> [format_significant(value) for value in (0.163, 3120.0, 0.000112, 4.6e9, 0.0)]
+    ['0.16', '3,100', '1.1·10⁻⁴', '4.6·10⁹', '0']
     """
     if not value:
         return "0"
@@ -192,7 +190,7 @@ def format_significant(value: float, digits: int = 2) -> str:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """A number with what is counted.
+    """A count with its noun, in the plural unless it is one.
 
     >>> pluralize(1, "word"), pluralize(1200, "word")
     ('1 word', '1,200 words')
@@ -200,5 +198,6 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _describe_source(one: Callable[..., Any]) -> dict[str, str]:
-    return {"name": f"{one.__module__}.{one.__qualname__}", "source": textwrap.dedent(inspect.getsource(one))}
+def _describe_source(function: Callable[..., Any]) -> dict[str, str]:
+    name = f"{function.__module__}.{function.__qualname__}"
+    return {"name": name, "source": textwrap.dedent(inspect.getsource(function))}

@@ -1,4 +1,4 @@
-"""The lesson on length: a translator with attention and one without, both trained, and what is right as texts grow."""
+"""The lesson on text length: the accuracy of a translation model with attention and of one without, by length."""
 
 from functools import lru_cache
 
@@ -23,38 +23,38 @@ LENGTHS = (1, 2, 4, 6, 8, 10, 12, 14, 16)
 
 
 def compute_lengths(settings: dict[str, str]) -> LessonResult:
-    """The share of numbers that each gets right, by the length of the row, and one row in full."""
+    """Accuracy of both models by the length of the row, and their predictions for one row."""
     for name in RUN_LABELS:
         if not (DEMO_DIR / name / "model").is_dir():
             return make_missing_result(DEMO_DIR / name, "lengths")
     length = int(float(settings["length"]))
-    lines, table = {}, []
+    lines, rows = {}, []
     (example,) = sample_rows(length, 1)
-    for name, said in RUN_LABELS.items():
-        where = DEMO_DIR / name
-        made = measure_lengths(str(where), (where / "model").stat().st_mtime_ns)
-        lines[said] = list(made)
-        run = open_run(where)
-        written = predict(run.task, run.model, [Example({"source": example["source"]})])[0][0]
-        table.append([said, written, f"{position_accuracy(example['target'], written):.0%}"])
-    short, long = ({said: share for said, line in lines.items() for n, share in line if n == at} for at in (2.0, 16.0))
-    first, second = lines
-    under = format_undertrained(long[first])
-    warning = f"These two are {under}. Have them trained again, to the end. " if under else ""
+    for name, label in RUN_LABELS.items():
+        run_dir = DEMO_DIR / name
+        lines[label] = list(measure_lengths(str(run_dir), (run_dir / "model").stat().st_mtime_ns))
+        run = open_run(run_dir)
+        predicted = predict(run.task, run.model, [Example({"source": example["source"]})])[0][0]
+        rows.append([label, predicted, f"{position_accuracy(example['target'], predicted):.0%}"])
+    short, long = ({label: dict(line)[n] for label, line in lines.items()} for n in (2.0, 16.0))
+    attention, fixed = lines
+    problem = format_undertrained(long[attention])
+    warning = f"These two models are {problem}. Train them again, to the end. " if problem else ""
     return LessonResult(
-        f"{warning}Of two numbers {short[first]:.0%} are right with attention and {short[second]:.0%} from one vector; of "
-        f"sixteen, {long[first]:.0%} and {long[second]:.0%}. Below, a row of {pluralize(length, 'number')}: {example['source']}.",
+        f"{warning}In rows of two numbers, {short[attention]:.0%} are correct with attention and {short[fixed]:.0%} with one "
+        f"fixed vector; in rows of sixteen, {long[attention]:.0%} and {long[fixed]:.0%}. The table shows the predictions for a "
+        f"row of {pluralize(length, 'number')}: {example['source']}.",
         [
-            LineChart("numbers in their place", "numbers in the row", "share that is right", lines),
-            Table(f"right would be {example['target']}", ["who", "writes", "right"], table),
+            LineChart("accuracy by length of the row", "numbers in the row", "share of correct numbers", lines),
+            Table(f"reference: {example['target']}", ["model", "prediction", "correct"], rows),
         ],
-        offered_demo="lengths" if under else "",
+        offered_demo="lengths" if problem else "",
     )
 
 
 @lru_cache(maxsize=8)
 def measure_lengths(run_dir: str, modified_ns: int) -> tuple[tuple[float, float], ...]:
-    """The share that is right at each length; kept as long as the model is the same one, which `written` tells."""
+    """Accuracy at each length; `modified_ns`, the modification time of the model, is part of the cache key."""
     run = open_run(run_dir)
     return tuple((float(length), measure_accuracy(run.task, run.model, length)) for length in LENGTHS)
 
@@ -62,13 +62,14 @@ def measure_lengths(run_dir: str, modified_ns: int) -> tuple[tuple[float, float]
 LESSONS = (
     Lesson(
         name="lengths",
-        title="Bahdanau against the fixed vector",
-        description="Two recurrent translators learnt the same rows of one to sixteen numbers, from words to figures, in the same "
-        "number of steps. One hands a single vector from its reader to its writer, the other looks back at all that was read "
-        "before each figure. Short rows fit into a vector; of long ones little is left in it, and the rest is invented.",
+        title="Bahdanau attention and the fixed vector compared",
+        description="Two recurrent encoder-decoders were trained on the same rows of one to sixteen numbers, to translate "
+        "number words into digits, for the same number of steps. One passes a single vector from its encoder to its decoder; "
+        "the other attends to all encoder states before each number it generates. A short row fits into one vector. Of a long "
+        "row the vector keeps little, and the decoder makes up the rest.",
         formula="one vector: s(0) = h(n);   attention: c(t) = Σᵢ a(t, i) h(i),   a(t, ·) = softmaxᵢ(uᵀ tanh(A s(t-1) + B h(i)))",
         code=(Recurrent, Additive, position_accuracy),
-        controls=(Control("length", "Numbers in the row below", "range", "12", 1, MAX_NUMBERS_PER_ROW, 1),),
+        controls=(Control("length", "Numbers in the example row", "range", "12", 1, MAX_NUMBERS_PER_ROW, 1),),
         compute=compute_lengths,
     ),
 )

@@ -1,4 +1,4 @@
-"""Lessons on positions: the barcode of sines and cosines, and which schemes have a longest text."""
+"""Lessons on positions: sinusoidal position encoding, and the maximum length of each position scheme."""
 
 import math
 
@@ -10,12 +10,12 @@ from saccade.lessons.common import build_seeded, draw_normal
 from saccade.lessons.order import POSITION_SCHEMES, WIDTH, make_stack
 from saccade.parts.position import Learned, Sinusoidal, get_position
 
-POSITION_COUNT, VECTOR_WIDTH = 32, 32  # positions that are drawn, and the width of a position's vector
-BITS = 5  # enough to count to 32
+POSITION_COUNT, VECTOR_WIDTH = 32, 32  # positions shown, and the width of a position vector
+BITS = 5  # enough for 32 positions
 
 
 def make_binary_counter(count: int) -> list[list[float]]:
-    """The numbers from 0 in binary, the fast digit on the left.
+    """The numbers from 0 to `count` - 1 in binary, the lowest bit first.
 
     >>> make_binary_counter(4)
     [[0.0, 0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0, 0.0]]
@@ -24,44 +24,41 @@ def make_binary_counter(count: int) -> list[list[float]]:
 
 
 def position_similarity(scheme: Sinusoidal, t: int) -> list[tuple[float, float]]:
-    """The dot product of a position's vector with those around it, by their distance."""
-    code = scheme.to_matrix(2 * POSITION_COUNT).double()
-    return [(float(k), (code[t] @ code[t + k]).item()) for k in range(-POSITION_COUNT // 2, POSITION_COUNT // 2 + 1)]
+    """Points (distance, dot product) of the vector of position `t` with those of the positions around it."""
+    vectors = scheme.to_matrix(2 * POSITION_COUNT).double()
+    return [
+        (float(k), (vectors[t] @ vectors[t + k]).item()) for k in range(-POSITION_COUNT // 2, POSITION_COUNT // 2 + 1)
+    ]
 
 
 def compute_barcode(settings: dict[str, str]) -> LessonResult:
-    """The vectors of the first positions, a counter beside them, and the matrix that moves them on."""
+    """The vectors of the first positions beside a binary counter, and the matrix that shifts positions."""
     shift, scheme = int(float(settings["shift"])), Sinusoidal(VECTOR_WIDTH, base=float(settings["base"]))
-    code, move = scheme.to_matrix(POSITION_COUNT + shift).double(), scheme.make_shift_matrix(shift)
-    off = (code[:POSITION_COUNT] @ move.mT - code[shift:]).abs().max().item()
-    exact = f"off by {format_significant(off, 1)} at most, which is rounding" if off else "exact"
+    vectors, shift_matrix = scheme.to_matrix(POSITION_COUNT + shift).double(), scheme.make_shift_matrix(shift)
+    error = (vectors[:POSITION_COUNT] @ shift_matrix.mT - vectors[shift:]).abs().max().item()
+    accuracy = f"with an error of at most {format_significant(error, 1)}, which is rounding" if error else "exactly"
     periods = (2 * math.pi / scheme.frequencies(torch.device("cpu"))).tolist()
-    said = (
-        f"The fastest pair of columns turns once in {periods[0]:.1f} positions, the slowest in {periods[-1]:,.0f}. One matrix "
-        f"moves every position on by {shift}, and is {exact}."
+    summary = (
+        f"The fastest pair of columns has a period of {periods[0]:.1f} positions, the slowest pair {periods[-1]:,.0f}. One "
+        f"matrix shifts every position by {shift}, {accuracy}."
     )
-    columns = [f"{wave} {number + 1}" for number in range(VECTOR_WIDTH // 2) for wave in ("sin", "cos")]
-    numbers = [str(number) for number in range(POSITION_COUNT)]
+    columns = [f"{wave} {i + 1}" for i in range(VECTOR_WIDTH // 2) for wave in ("sin", "cos")]
+    counter = zip(make_binary_counter(POSITION_COUNT), vectors[:POSITION_COUNT].tolist(), strict=True)
     return LessonResult(
-        said,
+        summary,
         [
             Heatmap(
-                "a binary counter on the left, and beside it the vector of each position",
-                [
-                    [*bits, *waves]
-                    for bits, waves in zip(
-                        make_binary_counter(POSITION_COUNT), code[:POSITION_COUNT].tolist(), strict=True
-                    )
-                ],
-                numbers,
+                "a binary counter (left) and the vector of each position (right)",
+                [[*bits, *waves] for bits, waves in counter],
+                [str(i) for i in range(POSITION_COUNT)],
                 [*(f"bit {bit}" for bit in range(BITS)), *columns],
             ),
-            Heatmap(f"the matrix that moves on by {shift}", move.tolist(), columns, columns),
+            Heatmap(f"the matrix that shifts positions by {shift}", shift_matrix.tolist(), columns, columns),
             LineChart(
-                "who is near: dots, around the positions 24 and 40, lie on the line",
+                "similarity by distance; the dots, for t = 24 and t = 40, lie on the line",
                 "k, the distance",
                 "p(t)·p(t + k)",
-                {"around 16": position_similarity(scheme, 16)},
+                {"t = 16": position_similarity(scheme, 16)},
                 [*position_similarity(scheme, 24), *position_similarity(scheme, 40)],
             ),
         ],
@@ -69,7 +66,7 @@ def compute_barcode(settings: dict[str, str]) -> LessonResult:
 
 
 def find_length_error(scheme: str, max_positions: int, x: Tensor) -> str:
-    """What a layer with this scheme says to a text: nothing, or why it cannot be read."""
+    """The error of a layer with this position scheme on a text; empty if there is none."""
     try:
         with torch.no_grad():
             make_stack(scheme, max_positions)(x)
@@ -79,36 +76,29 @@ def find_length_error(scheme: str, max_positions: int, x: Tensor) -> str:
 
 
 def compute_max_length(settings: dict[str, str]) -> LessonResult:
-    """Read a text with every scheme, all of them built for a shorter or longer one."""
+    """Run a layer with each position scheme, built for `built` positions, on a text of `length` tokens."""
     built, length = int(float(settings["built"])), int(float(settings["length"]))
     x = draw_normal(0, 1, length, WIDTH)
-    answers = {name: find_length_error(name, built, x) for name in POSITION_SCHEMES}
-    rows = [
-        [name, get_position(name).where, answers[name] or f"reads {pluralize(length, 'token')}"]
-        for name in POSITION_SCHEMES
-    ]
-    refused = [name for name, answer in answers.items() if answer]
-    said = f"Built for {built} tokens and given {length}: "
-    said += f"{' and '.join(refused)} cannot go on, the other schemes can." if refused else "every scheme reads it."
+    errors = {name: find_length_error(name, built, x) for name in POSITION_SCHEMES}
+    accepted = f"accepts {pluralize(length, 'token')}"
+    rows = [[name, get_position(name).where, errors[name] or accepted] for name in POSITION_SCHEMES]
+    failed = [name for name, error in errors.items() if error]
+    summary = f"With {pluralize(built, 'position')} and a text of {pluralize(length, 'token')}, "
+    summary += f"{' and '.join(failed)} positions fail and all other schemes work." if failed else "every scheme works."
     table = build_seeded(lambda: Learned(built, WIDTH))
-    # a new table is noise, in which nothing can be seen; sines stand in for what it has learnt
+    # an untrained table is noise, in which interpolation cannot be seen; sines stand in for learned vectors
     table.vectors.weight.data = Sinusoidal(WIDTH).to_matrix(built)
-    with torch.random.fork_rng(devices=[]):  # the new table is drawn before it is filled
+    with torch.random.fork_rng(devices=[]):  # the resized table is initialized at random before it is filled
         resized = table.resize(length).to_matrix(length)
     columns = [str(column + 1) for column in range(WIDTH)]
-    named = lambda count: [str(number) for number in range(count)]
+    row_names = lambda count: [str(i) for i in range(count)]
+    title = f"table of {pluralize(built, 'position')}, filled with sines"
     return LessonResult(
-        said,
+        summary,
         [
-            Table("one layer, one text", ["positions", "order goes", "what happens"], rows),
-            Heatmap(
-                f"a table of {built} positions, filled with sines",
-                table.to_matrix(built).tolist(),
-                named(built),
-                columns,
-                1.0,
-            ),
-            Heatmap(f"the same table resized to {length}", resized.tolist(), named(length), columns, 1.0),
+            Table("one layer with each scheme", ["scheme", "positions are", "result"], rows),
+            Heatmap(title, table.to_matrix(built).tolist(), row_names(built), columns, 1.0),
+            Heatmap(f"the same table, resized to {length}", resized.tolist(), row_names(length), columns, 1.0),
         ],
     )
 
@@ -117,33 +107,32 @@ LESSONS = (
     Lesson(
         name="barcode",
         title="Sinusoidal position encoding",
-        description="How do you write a number so that a network can use it? A binary counter flips its first digit at every step, "
-        "the next at every second, and so on. Sines and cosines of falling frequency are such a counter with soft digits: "
-        "each row is a position, and no two are alike. A step of k turns each pair by a fixed angle, so one matrix moves "
-        "any position on by k: a head can learn to look three words back, wherever it stands.",
+        description="How can the index of a position be represented so that a network can use it? A binary counter flips its "
+        "lowest bit at every step, the next bit at every second step, and so on. Sines and cosines of decreasing frequency are "
+        "a counter with continuous digits: each row is the vector of a position, and no two rows are equal. A shift by k "
+        "rotates each pair of columns by a fixed angle, so one matrix shifts any position by k. A head can therefore learn to "
+        "attend three words back from any position.",
         formula="p(t)₂ᵢ = sin(t ωᵢ),   p(t)₂ᵢ₊₁ = cos(t ωᵢ),   ωᵢ = base^(-2i/d),   p(t + k) = Mₖ p(t)",
         code=(Sinusoidal,),
         controls=(
-            Control("shift", "k, how many positions to move on", "range", "3", 0, 31, 1),
-            Control(
-                "base", "How slow the slowest column is", "choice", "10000", choices=("10000", "1000", "100", "16")
-            ),
+            Control("shift", "k, the shift in positions", "range", "3", 0, 31, 1),
+            Control("base", "Base of the frequencies", "choice", "10000", choices=("10000", "1000", "100", "16")),
         ),
         compute=compute_barcode,
     ),
     Lesson(
         name="longest",
         title="Maximum sequence length and position schemes",
-        description="It is often said that self-attention has a fixed maximum length. That is true of a table of learned positions: "
-        "there is a vector for each position it was built with, and none beyond. Sines, rotations and distances are "
-        "functions of the position and go on for ever, although nothing says that a model is good where it was never "
-        "trained. A table can be stretched: its vectors are interpolated, and training goes on from there. The table below is "
-        "filled with sines in place of learned numbers, so that the stretching can be seen.",
+        description="Self-attention is often said to have a fixed maximum length. This is true of learned position embeddings: "
+        "their table has one vector for each position, and none beyond the last. Sinusoidal, rotary and relative schemes "
+        "compute the positions and are defined at any length, although a model may be inaccurate at lengths that it was not "
+        "trained on. A table of embeddings can be resized: its vectors are interpolated, and training continues from there. "
+        "The embedding table shown here holds sines instead of learned vectors, so that the interpolation is visible.",
         formula="learned: p(t) = table[t], t < built;   sinusoidal, rotary, ALiBi: p(t) = f(t) for every t",
         code=(Learned, Sinusoidal),
         controls=(
-            Control("built", "Positions that the model was built with", "range", "24", 8, 64, 1),
-            Control("length", "Tokens of the text", "range", "32", 1, 128, 1),
+            Control("built", "Positions the model was built with", "range", "24", 8, 64, 1),
+            Control("length", "Text length in tokens", "range", "32", 1, 128, 1),
         ),
         compute=compute_max_length,
     ),

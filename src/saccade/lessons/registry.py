@@ -28,4 +28,4 @@ LESSON_MODULES = (
     gates,
     costs,
 )
-LESSONS: dict[str, Lesson] = {lesson.name: lesson for theme in LESSON_MODULES for lesson in theme.LESSONS}
+LESSONS: dict[str, Lesson] = {lesson.name: lesson for module in LESSON_MODULES for lesson in module.LESSONS}

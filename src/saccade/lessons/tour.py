@@ -1,4 +1,4 @@
-"""A tour of attention, a minute or less: each chapter computes something, says what it shows, and saves a picture."""
+"""The tour of `saccade demo tour`: short experiments with attention, each with a few lines of results and a figure."""
 
 import math
 import time
@@ -36,12 +36,12 @@ from saccade.parts.stack import Stack
 from saccade.render.plot import Heatmap, LineChart, save_panels
 
 Panels = list[Heatmap | LineChart]
-TIMING_ROUNDS = 9  # of what is timed
+TIMING_ROUNDS = 9
 
 
 @dataclass
 class Chapter:
-    """One stop of the tour: what was found, in a few lines, and the panels of its picture."""
+    """A chapter of the tour: its results in a few lines, and the panels of its figure."""
 
     title: str
     lines: list[str]
@@ -50,113 +50,113 @@ class Chapter:
 
 
 def soft_lookup() -> Chapter:
-    """A dictionary, exact and fuzzy."""
+    """Attention as a soft dictionary lookup, with three kernel widths."""
     ages, pay = torch.tensor([[20.0], [30.0], [40.0], [60.0]]), torch.tensor([[2.0], [3.0], [5.0], [4.0]])
-    said, lines = [], {}
-    ask = torch.linspace(15, 65, 101)[:, None]
+    results, lines = [], {}
+    queries = torch.linspace(15, 65, 101)[:, None]
     for width in (0.5, 4.0, 20.0):
-        answers, weights = AttentionPool(Kernel(bandwidth=width).requires_grad_(False))(ask, ages, pay)
-        at = weights[34].tolist()  # the question 32
-        said.append(
-            f"width {width:4}: asked for 32, it takes {'  '.join(f'{w:.2f}' for w in at)} and says {answers[34, 0]:.2f}"
-        )
-        lines[f"width {width}"] = answers[:, 0]
-    said.append("a narrow kernel takes the nearest entry; a wide one averages them all: attention is a soft dictionary")
-    labels = ("age, the key", "pay, the value")
-    curves = LineChart("asking a store of four entries", ask[:, 0], lines, (ages[:, 0], pay[:, 0]), labels)
-    return Chapter("attention as a soft dictionary lookup", said, [curves])
+        outputs, weights = AttentionPool(Kernel(bandwidth=width).requires_grad_(False))(queries, ages, pay)
+        shares = "  ".join(f"{weight:.2f}" for weight in weights[34].tolist())  # of the query 32
+        results.append(f"width {width:4}: the query 32 has the weights {shares} and the output {outputs[34, 0]:.2f}")
+        lines[f"width {width}"] = outputs[:, 0]
+    results.append(
+        "a narrow kernel selects the nearest entry; a wide one averages all of them: a soft dictionary lookup"
+    )
+    labels = ("age (key)", "salary (value)")
+    chart = LineChart("queries to a dictionary of four entries", queries[:, 0], lines, (ages[:, 0], pay[:, 0]), labels)
+    return Chapter("attention as a soft dictionary lookup", results, [chart])
 
 
 def regression() -> Chapter:
-    """Nadaraya-Watson, four kernels, the width learned by leaving one out."""
+    """Nadaraya-Watson regression with four kernels, the width chosen by leave-one-out cross-validation."""
     torch.manual_seed(1)
     x = torch.rand(60, 1).sort(0).values * 5
     truth = lambda x: 2 * x.sin() + x**0.8
     y = truth(x) + torch.randn_like(x) * 0.4
-    ask = torch.linspace(0, 5, 200)[:, None]
-    said, lines, maps = [], {"truth": truth(ask)[:, 0]}, []
+    queries = torch.linspace(0, 5, 200)[:, None]
+    results, lines, maps = [], {"true curve": truth(queries)[:, 0]}, []
     for shape in KERNELS:
         model = NadarayaWatson(shape).fit(x, y)
-        answer, weights = model.predict_with_weights(ask)
-        lines[shape] = answer[:, 0]
-        error = (answer - truth(ask)).square().mean().sqrt().item()
+        output, weights = model.predict_with_weights(queries)
+        lines[shape] = output[:, 0]
+        error = (output - truth(queries)).square().mean().sqrt().item()
         width = f"{model.kernel.bandwidth:5.2f}" if shape != "constant" else "  all"
-        said.append(f"{shape:13} width {width}   error against the truth {error:.2f}")
+        results.append(f"{shape:13} width {width}   root mean squared error {error:.2f}")
         if shape in ("gaussian", "epanechnikov"):
-            maps.append(Heatmap(f"weights, {shape}", weights, "question", "remembered item"))
-    for one in maps:
-        one.vmax = max(other.matrix.max().item() for other in maps)  # they are compared
-    curves = LineChart(
-        "regression by attention", ask[:, 0], lines, (x[:, 0], y[:, 0]), ("x", "y"), dashed_lines=frozenset({"truth"})
-    )
-    return Chapter("kernel regression: attention without training", said, [curves, *maps])
+            maps.append(Heatmap(f"weights, {shape}", weights, "query", "data point"))
+    vmax = max(panel.matrix.max().item() for panel in maps)
+    for panel in maps:
+        panel.vmax = vmax  # one color scale for all heat maps
+    data, dashed = (x[:, 0], y[:, 0]), frozenset({"true curve"})
+    chart = LineChart("kernel regression", queries[:, 0], lines, data, ("x", "y"), dashed_lines=dashed)
+    return Chapter("kernel regression: attention without training", results, [chart, *maps])
 
 
 def mechanisms() -> Chapter:
-    """All mechanisms on one scene."""
+    """All mechanisms on the same queries, keys and values."""
     panels: Panels = []
     for entry in MECHANISMS:
         weights = run_mechanism_demo(entry.name, 32).weights["everything"]
         panels.append(Heatmap(f"{entry.name}\n{entry.formula}", weights, signed=bool((weights < 0).any())))
-    said = [f"{len(MECHANISMS)} mechanisms on the same 32 tokens; saccade mechanisms NAME draws one with its pattern"]
-    return Chapter("every mechanism on the same tokens", said, panels, columns=5)
+    results = [
+        f"{len(MECHANISMS)} mechanisms on the same 32 tokens; saccade mechanisms NAME shows one with its pattern"
+    ]
+    return Chapter("every mechanism on the same tokens", results, panels, columns=5)
 
 
 def saturation() -> Chapter:
-    """Why scores are divided by the root of the width."""
+    """Why scores are divided by √d: softmax saturates on large scores."""
     torch.manual_seed(0)
     widths = [2**i for i in range(1, 11)]
-    spread: dict[str, list[float]] = {"plain": [], "divided by √d": []}
+    gradients: dict[str, list[float]] = {"unscaled": [], "divided by √d": []}
     for width in widths:
-        for name, scale in (("plain", 1.0), ("divided by √d", 1 / math.sqrt(width))):
+        for name, scale in (("unscaled", 1.0), ("divided by √d", 1 / math.sqrt(width))):
             q, k = torch.randn(256, width), torch.randn(16, width)
             scores = (q @ k.T * scale).requires_grad_()
             weights = scores.softmax(-1)
             weights[:, 0].sum().backward()
             assert scores.grad is not None
-            spread[name].append(scores.grad.abs().mean().item())
-    lines = {name: torch.tensor(values) for name, values in spread.items()}
-    said = [
-        f"at width {widths[-1]} the gradient is {spread['plain'][-1]:.1e}, with √d {spread['divided by √d'][-1]:.1e}",
-        "softmax of large scores is flat: that is why scaled dot products are scaled",
+            gradients[name].append(scores.grad.abs().mean().item())
+    lines = {name: torch.tensor(values) for name, values in gradients.items()}
+    unscaled, scaled = (values[-1] for values in gradients.values())
+    results = [
+        f"at width {widths[-1]} the mean gradient is {unscaled:.1e}; with scores divided by √d it is {scaled:.1e}",
+        "softmax saturates on large scores, so their gradients vanish; division by √d prevents it",
     ]
     x = torch.tensor(widths).float().log2()
     panel = LineChart(
         "gradient through softmax", x, lines, axis_labels=("log2 of the width d", "mean |gradient|"), log_y=True
     )
-    return Chapter("why scores are divided by √d", said, [panel])
+    return Chapter("why scores are divided by √d", results, [panel])
 
 
 def order() -> Chapter:
-    """Attention does not see order; positions let it."""
+    """Attention is permutation-equivariant; position schemes make it depend on the order."""
     torch.manual_seed(0)
     words = {w: torch.randn(16) for w in ("all", "dogs", "are", "smart", "and", "some", "dumb")}
-    one, other = "all dogs are smart and some are dumb", "all dogs are dumb and some are smart"
-    said = []
+    first, second = "all dogs are smart and some are dumb", "all dogs are dumb and some are smart"
+    results = [f"'{first}' and '{second}' have the same words"]
     for name, position in (("without positions", Position()), ("with positions", Sinusoidal(16))):
         stack = _make_stack(16, 2, 1, position=position)
-        read = lambda text, stack=stack: stack(torch.stack([words[w] for w in text.split()])[None]).mean(1)
+        encode = lambda text, stack=stack: stack(torch.stack([words[w] for w in text.split()])[None]).mean(1)
         with torch.no_grad():
-            apart = (read(one) - read(other)).abs().max().item()
-            said.append(
-                f"{name:18} the two readings differ by {apart:.1e}{', which is rounding' if apart < 1e-5 else ''}"
-            )
-    said.insert(0, f"'{one}' and '{other}' have the same words")
+            difference = (encode(first) - encode(second)).abs().max().item()
+        rounding = ", which is rounding error" if difference < 1e-5 else ""
+        results.append(f"{name:18} the mean outputs differ by {difference:.1e}{rounding}")
     panels: Panels = []
     for entry in POSITIONS[1:]:
-        code = entry.make(32, 4, 48).to_matrix(48)
-        panels.append(
-            Heatmap(f"{entry.name}: {entry.where}", code, "position", "column", signed=bool((code < 0).any()))
-        )
-    return Chapter("position encoding in eight ways", said, panels, columns=4)
+        matrix = entry.make(32, 4, 48).to_matrix(48)
+        title = f"{entry.name}: {entry.where}"
+        panels.append(Heatmap(title, matrix, "position", "column", signed=bool((matrix < 0).any())))
+    return Chapter("eight position schemes", results, panels, columns=4)
 
 
 def residuals() -> Chapter:
-    """Why residual connections: how much gradient arrives at the first layer."""
+    """Why residual connections: the gradient norm at the input of deep stacks."""
     depths = [2, 4, 8, 16, 32]
     lines: dict[str, Tensor] = {}
     for name, residual in (("with residual connections", True), ("without", False)):
-        sizes = []
+        norms = []
         for depth in depths:
             torch.manual_seed(0)
             stack = _make_stack(32, 4, depth)
@@ -167,123 +167,124 @@ def residuals() -> Chapter:
             x = torch.randn(2, 12, 32, requires_grad=True)
             (stack(x) * torch.randn(2, 12, 32)).mean().backward()
             assert x.grad is not None
-            sizes.append(x.grad.norm().item())
-        lines[name] = torch.tensor(sizes)
-    with_, without = (line[-1].item() for line in lines.values())
-    said = [
-        f"after 32 layers the input's gradient is {with_:.1e} with residual connections and {without:.1e} without them",
-        "each layer adds to its input, so a gradient has a straight way down past every branch",
+            norms.append(x.grad.norm().item())
+        lines[name] = torch.tensor(norms)
+    with_residual, without = (line[-1].item() for line in lines.values())
+    results = [
+        f"with 32 layers the gradient norm at the input is {with_residual:.1e} with residual connections, {without:.1e} without",
+        "each sublayer adds to its input, so the gradient has a direct path past every sublayer",
     ]
     x = torch.tensor(depths).float()
-    panel = LineChart("gradient at the input", x, lines, axis_labels=("layers", "norm of the gradient"), log_y=True)
-    return Chapter("why residual connections", said, [panel])
+    panel = LineChart("gradient at the input", x, lines, axis_labels=("layers", "gradient norm"), log_y=True)
+    return Chapter("why residual connections", results, [panel])
 
 
 def hard_attention() -> Chapter:
-    """Hard attention learns where to look from reward alone."""
+    """Hard attention, trained with REINFORCE from a reward."""
     torch.manual_seed(0)
-    look = ScaledDot(normalizer=Hard())
+    attention = ScaledDot(normalizer=Hard())
     query = nn.Parameter(torch.zeros(8))
     keys = torch.randn(64, 1, 6, 8)
     keys[:, :, :, 0] = 0
-    where = torch.randint(6, (64,))
-    keys[torch.arange(64), 0, where, 0] = 3.0  # the mark that says: the answer is here
+    targets = torch.randint(6, (64,))
+    keys[torch.arange(64), 0, targets, 0] = 3.0  # marks the key with the reward
     values = torch.zeros(64, 1, 6, 1)
-    values[torch.arange(64), 0, where] = 1.0
+    values[torch.arange(64), 0, targets] = 1.0
     optimizer = torch.optim.Adam([query], lr=0.1)
     rewards, baseline = [], 0.0
     for _ in range(150):
-        with record_draws(look) as log:
-            reward = look(query.expand(64, 1, 1, 8), keys, values, Sight(FULL, cross=True))[:, 0, 0, 0]
+        with record_draws(attention) as log:
+            reward = attention(query.expand(64, 1, 1, 8), keys, values, Sight(FULL, cross=True))[:, 0, 0, 0]
         optimizer.zero_grad()
         reinforce_loss(log, reward.detach(), baseline).backward()
         optimizer.step()
         rewards.append(reward.mean().item())
         baseline = 0.9 * baseline + 0.1 * rewards[-1]
-    look.eval()
-    best = look(query.expand(64, 1, 1, 8), keys, values, Sight(FULL, cross=True)).mean().item()
+    attention.eval()
+    accuracy = attention(query.expand(64, 1, 1, 8), keys, values, Sight(FULL, cross=True)).mean().item()
     late = sum(rewards[-10:]) / 10
-    said = [
-        f"one key of six is looked at: the right one at first in {rewards[0]:.0%} of the draws, after 150 steps in {late:.0%}",
-        f"in evaluation the best key is taken: right in {best:.0%}",
-        "a draw has no gradient: the reward, less a baseline, moves its log-probability (REINFORCE)",
+    results = [
+        f"one of six keys is sampled: the correct one in {rewards[0]:.0%} of the samples at first, in {late:.0%} after 150 steps",
+        f"in evaluation the key with the highest score is taken: correct in {accuracy:.0%}",
+        "sampling has no gradient: the reward minus a baseline scales the gradient of the log-probability (REINFORCE)",
     ]
     x = torch.arange(len(rewards)).float()
     panel = LineChart(
-        "learning where to look", x, {"reward": torch.tensor(rewards)}, axis_labels=("step", "share of right looks")
+        "training with REINFORCE", x, {"reward": torch.tensor(rewards)}, axis_labels=("step", "mean reward")
     )
-    return Chapter("hard attention, trained by reward", said, [panel])
+    return Chapter("hard attention, trained with REINFORCE", results, [panel])
 
 
 def recurrence() -> Chapter:
-    """A recurrent layer and attention side by side: time, and how far back a gradient reaches."""
+    """An LSTM layer and an attention layer: running time, and gradients through time."""
     torch.manual_seed(0)
     width, lengths = 64, [64, 128, 256, 512, 1024]
     lstm, attention = Recurrent(width, width), Attention(width, 4)
-    looks: dict[str, Callable[[Tensor], Tensor]] = {
+    layers: dict[str, Callable[[Tensor], Tensor]] = {
         "LSTM": lambda x: lstm(x),
         "attention": lambda x: attention(x, Sight(CAUSAL)),
     }
     texts = [torch.randn(1, n, width) for n in lengths]
     with torch.no_grad():
         best = time_calls(
-            {(name, len(x[0])): lambda x=x, look=look: look(x) for x in texts for name, look in looks.items()}
+            {(name, len(x[0])): lambda x=x, layer=layer: layer(x) for x in texts for name, layer in layers.items()}
         )
-    times = {name: [best[name, n] * 1e3 for n in lengths] for name in looks}
-    # in double precision: a gradient over a hundred steps is smaller than single precision can hold
+    times = {name: [best[name, n] * 1e3 for n in lengths] for name in layers}
+    # in double precision, because gradients over a hundred steps underflow in single precision
     lstm.double()
     attention.double()
     reach = {
-        name: gradient_reach(look, torch.randn(1, 128, width, dtype=torch.float64)) for name, look in looks.items()
+        name: gradient_reach(layer, torch.randn(1, 128, width, dtype=torch.float64)) for name, layer in layers.items()
     }
     ratio = {name: (r[:8].mean() / r[100:108].mean()).item() for name, r in reach.items()}
     first, last = ({name: t[i] for name, t in times.items()} for i in (0, -1))
-    said = [
-        f"64 to 1,024 tokens, the best of {TIMING_ROUNDS} rounds: LSTM {first['LSTM']:.1f} to {last['LSTM']:.1f} ms, step after step",
-        f"    attention {first['attention']:.1f} to {last['attention']:.1f} ms, all pairs at once",
-        f"100 tokens back a gradient is {ratio['LSTM']:.0e} times weaker in the LSTM, {ratio['attention']:.1f} in attention",
-        "path between two tokens: as long as their distance, or one step; work: n d² in order, or n² d in parallel",
-        "the LSTM reads any length; attention with learned positions only as many tokens as it has positions",
+    results = [
+        f"64 to 1,024 tokens, best of {TIMING_ROUNDS} rounds: LSTM {first['LSTM']:.1f} to {last['LSTM']:.1f} ms, sequential",
+        f"    attention {first['attention']:.1f} to {last['attention']:.1f} ms, all pairs in parallel",
+        f"100 tokens back the gradient is {ratio['LSTM']:.0e} times smaller in the LSTM, {ratio['attention']:.1f} in attention",
+        "path between two tokens: their distance in an LSTM, one step in attention",
+        "work: n d² in sequence for an LSTM, n² d in parallel for attention",
+        "an LSTM reads texts of any length; attention with learned positions is limited to its number of positions",
     ]
     panels: Panels = [
         LineChart(
-            "time for a text of n tokens",
+            "running time by text length",
             torch.tensor(lengths).float(),
             {name: torch.tensor(t) for name, t in times.items()},
             axis_labels=("n", "milliseconds"),
             log_y=True,
         ),
         LineChart(
-            "how far back a gradient reaches",
+            "gradient by distance",
             torch.arange(128.0),
             reach,
-            axis_labels=("tokens back", "gradient"),
+            axis_labels=("tokens back", "gradient norm"),
             log_y=True,
         ),
     ]
-    return Chapter("recurrence and attention", said, panels)
+    return Chapter("recurrence and attention", results, panels)
 
 
-def gradient_reach(look: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """How much the last output moves with each token, by how far back it stands, (L,)."""
-    (gradient,) = torch.autograd.grad(look(x.requires_grad_())[0, -1].sum(), x)
+def gradient_reach(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Gradient norms of the last output with respect to each token, the last token first, (L,)."""
+    (gradient,) = torch.autograd.grad(layer(x.requires_grad_())[0, -1].sum(), x)
     return gradient[0].norm(dim=-1).flip(0)
 
 
 def time_calls(calls: dict[Any, Callable[[], object]], rounds: int = TIMING_ROUNDS) -> dict[Any, float]:
-    """The shortest time of each call, in seconds. They take turns, so that other work on the machine hits all alike."""
+    """The shortest time of each call in seconds. The calls alternate, so that load on the machine affects all alike."""
     best = dict.fromkeys(calls, math.inf)
     for number in range(rounds + 1):
         for name, call in calls.items():
             start = time.perf_counter()
             call()
-            if number:  # the first round warms up
+            if number:  # the first round is warmup
                 best[name] = min(best[name], time.perf_counter() - start)
     return best
 
 
 def gates() -> Chapter:
-    """An LSTM's gates are attention over its own units."""
+    """The gates of an LSTM as attention over its units."""
     torch.manual_seed(0)
     cell = Recurrent(2, 12)
     x = torch.zeros(1, 40, 2)
@@ -295,13 +296,12 @@ def gates() -> Chapter:
     panels: Panels = [
         Heatmap(f"{name} gate", weights[0, :, i].T, "unit", "time", vmax=1.0) for i, name in enumerate(cell.gates)
     ]
-    return Chapter(
-        "gates are attention too", ["an LSTM met a signal at times 5 and 25; its gates open and close"], panels
-    )
+    results = ["the gates of an untrained LSTM open and close in response to inputs at times 5 and 25"]
+    return Chapter("gates as attention over units", results, panels)
 
 
 def watched_weights() -> Chapter:
-    """Exact weights beside the fused kernel, and what that costs."""
+    """Exact attention weights alongside the fused kernel, and the time it takes to collect them."""
     torch.manual_seed(0)
     stack = _make_stack(256, 8, 12, pattern=CAUSAL).eval()
     x = torch.randn(1, 256, 256)
@@ -311,19 +311,21 @@ def watched_weights() -> Chapter:
             stack(x)
 
     with torch.no_grad():
-        plain = stack(x)
+        unwatched_output = stack(x)
         best = time_calls({"unwatched": lambda: stack(x), "watched": watched})
         with watch(stack, "layers.6.*") as looks:
-            seen = stack(x)
+            watched_output = stack(x)
     weights = looks[-1].weights
     assert weights is not None
-    said = [
+    equality = "equal bit for bit" if torch.equal(unwatched_output, watched_output) else "NOT equal"
+    results = [
         f"12 layers, 256 tokens: {best['unwatched'] * 1e3:.0f} ms unwatched, {best['watched'] * 1e3:.0f} ms with layer 6 watched",
-        f"the answers are {'equal bit for bit' if torch.equal(plain, seen) else 'NOT equal'}",
+        f"the outputs are {equality}",
     ]
-    shown = weights[0, :3, :64, :64]
-    panels: Panels = [Heatmap(f"layer 6, head {head}", one, vmax=shown.max().item()) for head, one in enumerate(shown)]
-    return Chapter("see every weight, with the fused kernel on", said, panels)
+    heads = weights[0, :3, :64, :64]
+    vmax = heads.max().item()
+    panels: Panels = [Heatmap(f"layer 6, head {i}", head, vmax=vmax) for i, head in enumerate(heads)]
+    return Chapter("exact weights with the fused kernel", results, panels)
 
 
 def _make_stack(
@@ -348,8 +350,8 @@ CHAPTERS = [
 
 
 def run_tour(out: Path) -> Iterator[tuple[Chapter, Path]]:
-    """Go through the chapters; each is handed over when its picture is saved in `out`."""
-    for number, chapter in enumerate(CHAPTERS, start=1):
-        found = chapter()
-        path = out / f"{number}-{chapter.__name__}.png"
-        yield found, save_panels(path, found.panels, title=found.title, columns=found.columns)
+    """Run all chapters; yields each with the path of its figure, saved in `out`."""
+    for number, run_chapter in enumerate(CHAPTERS, start=1):
+        chapter = run_chapter()
+        path = out / f"{number}-{run_chapter.__name__}.png"
+        yield chapter, save_panels(path, chapter.panels, title=chapter.title, columns=chapter.columns)

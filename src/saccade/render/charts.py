@@ -108,13 +108,11 @@ def render_line_chart(
     A point that is not a finite number leaves a gap, and a note below counts them. Long lines are downsampled. `secondary_lines`
     are drawn in gray. `axis_limits` are values of x and of y that the axes include whatever the points are.
     """
-    segments = {name: found for name, line in points.items() if (found := _split_at_gaps(line))}
+    segments = {name: parts for name, line in points.items() if (parts := _split_at_gaps(line))}
     if not segments:
         count = sum(map(len, points.values()))
-        raise ValueError(
-            f"{title}: there is no point to draw, as none of {count} is a finite number; leave the chart out."
-        )
-    visible = [point for found in segments.values() for segment in found for point in segment]
+        raise ValueError(f"{title}: no point to draw, because none of {count} is finite; leave the chart out.")
+    visible = [point for parts in segments.values() for segment in parts for point in segment]
     x_axis, y_axis = (fit_axis([*(p[i] for p in visible), *axis_limits[i]], max_steps=5) for i in (0, 1))
     classes = _line_classes(list(segments), secondary_lines)
     legend, extra_rows = _render_legend(classes, LEFT_MARGIN + text_width(y, FONT_SIZE) + 20)
@@ -127,8 +125,8 @@ def render_line_chart(
         *_render_axes(x_axis, y_axis, top),
         render_text(CHART_WIDTH - RIGHT_MARGIN, bottom + 34, x, css_class="soft end"),
     ]
-    for name, found in segments.items():
-        for segment in found:
+    for name, parts in segments.items():
+        for segment in parts:
             coordinates = [
                 (LEFT_MARGIN + x_axis.to_fraction(a) * PLOT_WIDTH, top + (1 - y_axis.to_fraction(b)) * CHART_HEIGHT)
                 for a, b in segment

@@ -146,9 +146,9 @@ def _cell_size(cells: Sequence[Sequence[Cell]]) -> int:
 
 
 def _render_rect(x: float, y: float, width: float, height: float, css_class: str, content: str = "") -> str:
-    place = f'x="{format_coordinate(x)}" y="{format_coordinate(y)}"'
+    position = f'x="{format_coordinate(x)}" y="{format_coordinate(y)}"'
     size = f'width="{format_coordinate(width)}" height="{format_coordinate(height)}"'
-    return f'<rect {place} {size} class="{css_class}">{content}</rect>'
+    return f'<rect {position} {size} class="{css_class}">{content}</rect>'
 
 
 def _render_row(cells: Sequence[Cell], x: float, y: float, side: float) -> str:

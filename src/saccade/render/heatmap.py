@@ -67,7 +67,7 @@ def render_confusion_matrix(counts: Sequence[Sequence[int]], names: Sequence[str
                 for predicted, n in zip(classes, row, strict=False)
             ]
         )
-    ends = ("0 %", "100 % of the row")
+    ends = ("0%", "100% of the row")
     legend = ColorLegend(("gold ↓", "predicted →"), ends, [color_class_of(i / 15) for i in range(16)])
     correct = sum(row[i] for i, row in enumerate(values))
     description = f"{correct:,.0f} of {sum(map(sum, values)):,.0f} predictions are correct: those on the diagonal."

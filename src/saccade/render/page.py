@@ -156,7 +156,7 @@ def load_templates() -> jinja2.Environment:
 
 
 def _make_printable(value: Any) -> Any:
-    """Text with its control characters made visible; what a template or a drawing has made is left as it is."""
+    """Text with its control characters made visible; markup from a template or a chart is unchanged."""
     return make_visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -61,7 +61,7 @@ def render_raster_heatmap(
     body += [
         render_text(left + (j + 0.5) * side + 4, top - 6, name, rotation=-90) for j, name in enumerate(column_labels)
     ]
-    place = (
+    position = (
         f'x="{format_coordinate(left)}" y="{format_coordinate(top)}" '
         f'width="{format_coordinate(width)}" height="{format_coordinate(height)}"'
     )
@@ -69,8 +69,8 @@ def render_raster_heatmap(
     vmax = vmax or float(np.nanmax(np.abs(values)))
     note = f"{axes[0]}, {axes[1]}; no color is 0, full color is {vmax:.3f}"
     body += [
-        f'<image {place} preserveAspectRatio="none" {image}/>',
-        f'<rect {place} class="rim"/>',
+        f'<image {position} preserveAspectRatio="none" {image}/>',
+        f'<rect {position} class="rim"/>',
         render_text(left, top + height + 18, note, css_class="soft"),
     ]
     return render_svg_document(

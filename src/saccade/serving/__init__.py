@@ -1,1 +1,1 @@
-"""The HTTP API, and the server of the web viewer."""
+"""HTTP API and server of the web viewer."""

@@ -1,4 +1,4 @@
-"""The routes: the page, a model that is looked at, the runs of a folder, and the lessons."""
+"""The FastAPI application: routes for the page, the models, the runs of a folder, and the lessons."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,14 +17,15 @@ from saccade.serving.demo_jobs import DemoJobs
 from saccade.serving.runs import RunFolder
 from saccade.serving.security import add_security, error_response
 from saccade.serving.session import LookRequest, ModelSession
+from saccade.suggest import suggest
 from saccade.viewer import read_page_files
 
-MAX_TEXT_CHARS = 200_000  # characters of a text
+MAX_TEXT_CHARS = 200_000  # of an input text
 PathIndex = Annotated[int, Path(ge=0, le=2**31)]
 
 
 class LookBody(BaseModel):
-    """What the page sends to look at."""
+    """Body of a request for the attention maps of an input; see `LookRequest` for the fields."""
 
     model_config = ConfigDict(extra="forbid")
     text: str = Field("", max_length=MAX_TEXT_CHARS)
@@ -37,13 +38,13 @@ class LookBody(BaseModel):
     max_new_tokens: int | None = Field(None, ge=1, le=512)
 
     def to_request(self) -> LookRequest:
-        given: dict[str, Any] = self.model_dump()
-        given["disabled_heads"] = tuple(self.disabled_heads)
-        return LookRequest(**given)
+        fields: dict[str, Any] = self.model_dump()
+        fields["disabled_heads"] = tuple(self.disabled_heads)
+        return LookRequest(**fields)
 
 
 def make_app(sessions: dict[str, ModelSession], run_folder: RunFolder) -> FastAPI:
-    """The application: rooms by the names of their models, and the runs that can be compared."""
+    """Create the application for models by name and a folder of runs."""
     demos = DemoJobs(DEMO_DIR)
 
     @asynccontextmanager
@@ -69,42 +70,42 @@ def _add_page_routes(app: FastAPI) -> None:
     @app.get("/page/{name}")
     def page(name: str) -> Response:
         if name not in files:
-            return error_response(404, "There is no such file.")
-        content, kind = files[name]
-        return Response(content, media_type=kind)
+            return error_response(404, "Not found: the page has no such file.")
+        content, media_type = files[name]
+        return Response(content, media_type=media_type)
 
 
 def _add_look_routes(app: FastAPI, sessions: dict[str, ModelSession]) -> None:
     @app.get("/api/about")
     def about() -> dict[str, Any]:
-        return {"models": {name: room.describe() for name, room in sessions.items()}, "colors": color_scales()}
+        return {"models": {name: session.describe() for name, session in sessions.items()}, "colors": color_scales()}
 
-    def room(name: str) -> ModelSession:
+    def find_session(name: str) -> ModelSession:
         if name not in sessions:
-            raise UsageError(f"There is no model {name!r} here.")
+            raise UsageError(f"There is no model {name!r} on this server.")
         return sessions[name]
 
     @app.post("/api/look/{name}")
-    def look(name: str, asked: LookBody) -> dict[str, Any]:
-        return room(name).look(asked.to_request())
+    def look(name: str, body: LookBody) -> dict[str, Any]:
+        return find_session(name).look(body.to_request())
 
     @app.get("/api/look/{name}/{number}/{map}")
     def weights(
         name: str, number: PathIndex, map: PathIndex, measure: Literal["weight", "value_norm"] = "weight"
     ) -> Response:
-        return Response(room(name).encode_weights(number, map, measure), media_type="application/octet-stream")
+        return Response(find_session(name).encode_weights(number, map, measure), media_type="application/octet-stream")
 
     @app.get("/api/heads/{name}/{number}/{map}")
     def heads(name: str, number: PathIndex, map: PathIndex) -> list[dict[str, Any]]:
-        return room(name).describe_heads(number, map)
+        return find_session(name).describe_heads(number, map)
 
     @app.get("/api/faithfulness/{name}/{number}/{map}/{head}")
     def faithfulness(name: str, number: PathIndex, map: PathIndex, head: PathIndex) -> dict[str, Any]:
-        return room(name).measure_faithfulness(number, map, head)
+        return find_session(name).measure_faithfulness(number, map, head)
 
     @app.get("/api/page/{name}/{number}")
     def saved(name: str, number: PathIndex) -> Response:
-        return page_response(room(name).render_page(number))
+        return page_response(find_session(name).render_page(number))
 
 
 def _add_run_routes(app: FastAPI, run_folder: RunFolder) -> None:
@@ -131,10 +132,10 @@ def _add_lesson_routes(app: FastAPI, demo_jobs: DemoJobs) -> None:
         return [lesson.describe() for lesson in LESSONS.values()]
 
     @app.get("/api/lesson/{name}")
-    def lesson(name: str, set: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006 - the framework copies it
+    def lesson(name: str, set: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006 - FastAPI copies it
         if name not in LESSONS:
-            raise UsageError(f"There is no lesson {name!r}.")
-        return LESSONS[name].run({one.partition(":")[0]: one.partition(":")[2] for one in set})
+            raise UsageError(f"There is no lesson {name!r}; {suggest(name, list(LESSONS))}")
+        return LESSONS[name].run({setting.partition(":")[0]: setting.partition(":")[2] for setting in set})
 
     @app.get("/api/demo")
     def trained() -> dict[str, Any]:
@@ -146,14 +147,14 @@ def _add_lesson_routes(app: FastAPI, demo_jobs: DemoJobs) -> None:
 
 
 def page_response(page: str | bytes) -> Response:
-    """A page that has its style inside, and asks for nothing else."""
+    """A self-contained HTML page, with a policy that forbids it to load anything."""
     return Response(
         page, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     )
 
 
 def color_scales() -> dict[str, list[str]]:
-    """The scales of the pictures on a light and on a dark page, for weights and for numbers with a sign; zero is the ground."""
+    """Color maps as hex colors, sequential and diverging (`signed`), for light and dark pages; zero is the background."""
     weights, signed = ([class_to_colors(f"{kind}{level}") for level in range(COLOR_LEVELS + 1)] for kind in "md")
-    found = {"light": [one[0] for one in weights], "dark": [one[1] for one in weights]}
-    return found | {"signed": [one[0] for one in signed], "signed_dark": [one[1] for one in signed]}
+    sequential = {"light": [pair[0] for pair in weights], "dark": [pair[1] for pair in weights]}
+    return sequential | {"signed": [pair[0] for pair in signed], "signed_dark": [pair[1] for pair in signed]}

@@ -1,4 +1,4 @@
-"""Trainings that a lesson asks for: `saccade demo` in a process of its own, one at a time, and how far it is."""
+"""Background training of the models of a lesson: runs `saccade demo` in a subprocess, one at a time, with its progress."""
 
 import sys
 from pathlib import Path
@@ -8,12 +8,12 @@ from typing import Any
 
 from saccade.errors import UsageError
 
-DEMO_NAMES = ("dates", "lengths")  # what `saccade demo` trains
+DEMO_NAMES = ("dates", "lengths")  # the demos of `saccade demo` that train models
 DEMO_COMMAND = (sys.executable, "-m", "saccade", "demo")
 
 
 class DemoJobs:
-    """The demo that is trained now, or was last; it ends with the server."""
+    """The demo that is training or was trained last; it is stopped with the server."""
 
     def __init__(self, out: Path):
         self.out, self.name, self.last_line = out, "", ""
@@ -21,16 +21,16 @@ class DemoJobs:
         self.lock = Lock()
 
     def start(self, name: str) -> dict[str, Any]:
-        """Start to train, unless something is trained already."""
+        """Start training; raises `UsageError` if another demo is training."""
         if name not in DEMO_NAMES:
             raise UsageError(f"There is no demo {name!r}; known are {', '.join(DEMO_NAMES)}.")
         with self.lock:
             if self.is_running:
-                raise UsageError(f"The demo {self.name!r} is being trained; wait until it has ended.")
+                raise UsageError(f"The demo {self.name!r} is being trained; wait until it has finished.")
             self.name, self.last_line = name, "starting"
-            asked = [*DEMO_COMMAND, name, "--out", str(self.out)]
+            command = [*DEMO_COMMAND, name, "--out", str(self.out)]
             pipes: dict[str, Any] = {"stdin": DEVNULL, "stdout": PIPE, "stderr": STDOUT}
-            self.process = Popen(asked, **pipes, encoding="utf-8", errors="replace")
+            self.process = Popen(command, **pipes, encoding="utf-8", errors="replace")
             Thread(target=self._read_output, args=(self.process,), daemon=True).start()
         return self.status()
 
@@ -39,13 +39,15 @@ class DemoJobs:
         return self.process is not None and self.process.poll() is None
 
     def status(self) -> dict[str, Any]:
-        """Which demo, whether it is still being trained, whether it failed, and the last line it said."""
-        code = None if self.process is None else self.process.poll()  # asked once: it may end between two questions
+        """The demo, whether it is running, whether it failed, and its last line of output."""
+        code = (
+            None if self.process is None else self.process.poll()
+        )  # polled once: the process may end between two calls
         running = self.process is not None and code is None
         return {"demo": self.name, "running": running, "failed": code not in (None, 0), "last_line": self.last_line}
 
     def stop(self) -> None:
-        """Stop what is being trained; it has a moment to save."""
+        """Stop the training; it has five seconds to save a checkpoint."""
         if self.process is not None and self.is_running:
             self.process.terminate()
             try:
@@ -58,5 +60,5 @@ class DemoJobs:
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
-                if process is self.process:  # not one before it, whose own processes may still speak
+                if process is self.process:  # ignores output of children of an earlier process
                     self.last_line = line.strip() or self.last_line

@@ -1,13 +1,13 @@
-"""A run's answers, read back from the table that its report shows them in: rows of text under heads."""
+"""Parser for the table of worst predictions in the HTML report of a run."""
 
 from html.parser import HTMLParser
 from typing import Any
 
-MAX_ROWS = 50  # rows
+MAX_ROWS = 50
 
 
 class _AnswerTableParser(HTMLParser):
-    """The first table of the kind `cards`; whatever else a page holds is passed over."""
+    """Collects the first table with the class `cards` and ignores the rest of the page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,15 +37,13 @@ class _AnswerTableParser(HTMLParser):
 
 
 def parse_samples(report: str) -> dict[str, Any]:
-    """The heads and rows of a report's table of answers.
+    """The headers and rows of the table of predictions in a report.
 
     >>> parse_samples('<table class="cards"><tr><th>text</th></tr><tr><td><bdi>a &lt; b</bdi></td></tr></table>')
     {'headers': ['text'], 'rows': [['a < b']]}
     """
-    reader = _AnswerTableParser()
-    reader.feed(report)
-    reader.close()
-    return {
-        "headers": reader.headers,
-        "rows": [row for row in reader.rows if len(row) == len(reader.headers)][:MAX_ROWS],
-    }
+    parser = _AnswerTableParser()
+    parser.feed(report)
+    parser.close()
+    rows = [row for row in parser.rows if len(row) == len(parser.headers)]
+    return {"headers": parser.headers, "rows": rows[:MAX_ROWS]}

@@ -1,4 +1,4 @@
-"""Start the server on this machine's own address and stop it with Ctrl-C."""
+"""Run the web server on the loopback interface until Ctrl-C."""
 
 import signal
 import socket
@@ -14,11 +14,11 @@ from saccade.errors import UsageError
 
 HOST = "127.0.0.1"
 MAX_PORT = 65_535
-MAX_SHUTDOWN_SECONDS = 5  # seconds that requests may take to end after Ctrl-C
+MAX_SHUTDOWN_SECONDS = 5  # for open requests after Ctrl-C
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, for which a signal that was ignored before, as a shell does for background jobs, stays ignored."""
+    """A Uvicorn server that keeps ignoring signals that were ignored at its start, as in background jobs of a shell."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -37,7 +37,7 @@ def run_server(
     open_browser: bool = False,
     query: dict[str, str] | None = None,
 ) -> None:
-    """Serve until somebody stops it; `show` opens a browser, with `ask` as what is looked at first."""
+    """Serve until stopped. `on_start` is called with the address; `query` has the text that the browser shows first."""
     with listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/" + (f"?{urlencode(query)}" if query else "")
         on_start(address)
@@ -54,15 +54,14 @@ def run_server(
 
 
 def open_listener(port: int) -> socket.socket:
-    """A socket that listens; port 0 takes any that is free."""
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """A listening socket; port 0 selects a free port."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((HOST, port))
+        listener.bind((HOST, port))
     except OSError as error:
-        door.close()
-        raise UsageError(
-            f"--port: {port} is taken ({error.strerror}); give another, or 0 for any that is free."
-        ) from error
-    door.listen(64)
-    return door
+        listener.close()
+        message = f"--port: {port} is not available ({error.strerror}); give another port, or 0 to select a free one."
+        raise UsageError(message) from error
+    listener.listen(64)
+    return listener

@@ -11,10 +11,10 @@ MEDIA_TYPES = {
 
 
 def read_page_files() -> dict[str, tuple[bytes, str]]:
-    """Every file of the page by its name, with its content and its kind; what is not in here is not served."""
-    found = {}
-    for file in sorted(files("saccade.viewer").iterdir(), key=lambda one: one.name):
-        kind = MEDIA_TYPES.get("." + file.name.rpartition(".")[2])
-        if kind is not None:
-            found[file.name] = (file.read_bytes(), kind)
-    return found
+    """The files of the page: name to (content, media type). Only these files are served."""
+    page_files = {}
+    for file in sorted(files("saccade.viewer").iterdir(), key=lambda file: file.name):
+        media_type = MEDIA_TYPES.get("." + file.name.rpartition(".")[2])
+        if media_type is not None:
+            page_files[file.name] = (file.read_bytes(), media_type)
+    return page_files

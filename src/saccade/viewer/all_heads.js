@@ -1,10 +1,10 @@
-// All layers and heads as small pictures; one that is clicked becomes the large one, and each can be switched off.
+// Thumbnails of all heads of all layers: a click opens the heat map of a head, a checkbox ablates the head.
 
 import { extent, key, painted } from "/page/color.js";
 import { rangeOf } from "/page/scale.js";
 import { make } from "/page/dom.js";
 
-const SIDE = 96;
+const SIDE = 96; // of a thumbnail, in pixels
 
 function thumbnail(values, rows, columns, range) {
   const canvas = make("canvas", { width: SIDE, height: SIDE, "aria-hidden": "true" });
@@ -14,42 +14,42 @@ function thumbnail(values, rows, columns, range) {
   return canvas;
 }
 
-// the name that the server gives a head, or null where it cannot be switched off
-function switchOf(panel, map, head) {
-  const same = panel.about.heads.filter((one) => one.kind === map.kind && one.side === map.side && one.layer === map.layer);
-  return same.find((one) => one.head === map.heads[head])?.name ?? null;
+// the name of a head for ablation, or null if it cannot be ablated
+function ablationName(panel, map, head) {
+  const layer = panel.about.heads.filter((ref) => ref.kind === map.kind && ref.side === map.side && ref.layer === map.layer);
+  return layer.find((ref) => ref.head === map.heads[head])?.name ?? null;
 }
 
 export async function many(stage) {
   const { source, panel } = stage;
-  const { found } = source;
+  const { result } = source;
   const sections = [];
   let legend = "";
   let whole = true;
-  for (const [number, map] of found.maps.entries()) {
-    if (stage.source !== source) break; // something else is looked at by now
-    const [query, keys] = [found.axes[map.query_axis], found.axes[map.key_axis]];
+  for (const [number, map] of result.maps.entries()) {
+    if (stage.source !== source) break; // another result is shown by now
+    const [query, keys] = [result.axes[map.query_axis], result.axes[map.key_axis]];
     const measure = stage.measureOf(map);
-    const [all, heads] = await Promise.all([source.weights(number, measure), source.heads(number)]);
-    const every = extent(all);
+    const [weights, heads] = await Promise.all([source.weights(number, measure), source.heads(number)]);
+    const mapExtent = extent(weights);
     const size = query.tokens.length * keys.tokens.length;
     const figures = map.heads.map((_, head) => {
-      const name = switchOf(panel, map, head);
+      const name = ablationName(panel, map, head);
       const label = heads[head]?.label ?? "";
-      const values = all.subarray(head * size, (head + 1) * size);
-      const open = make(
+      const values = weights.subarray(head * size, (head + 1) * size);
+      const button = make(
         "button",
         { type: "button", "aria-label": `${map.title}, ${map.head_names[head]}: ${label}`, onclick: () => stage.set({ map: number, head, view: "heat" }) },
-        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, stage.scale, every, values)),
+        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, stage.scale, mapExtent, values)),
       );
-      const on = name && make("input", { type: "checkbox", checked: !panel.off.has(name), onchange: (event) => panel.switchOff(name, event.target.checked) });
-      return make("figure", {}, open, make("figcaption", { text: label === map.head_names[head] ? label : `${map.head_names[head]}: ${label}` }), on && make("label", {}, on, "on"));
+      const checkbox = name && make("input", { type: "checkbox", checked: !panel.disabled.has(name), onchange: (event) => panel.setEnabled(name, event.target.checked) });
+      return make("figure", {}, button, make("figcaption", { text: label === map.head_names[head] ? label : `${map.head_names[head]}: ${label}` }), checkbox && make("label", {}, checkbox, "on"));
     });
-    const range = rangeOf(map, measure, "fixed", every, all);
-    const same = legend === range.said; // what holds for all layers is said once
-    legend = range.said;
+    const range = rangeOf(map, measure, "fixed", mapExtent, weights);
+    const repeated = legend === range.legend; // the legend is shown once if it is the same for all layers
+    legend = range.legend;
     whole &&= range.whole;
-    const scale = stage.scale === "own" ? make("p", { class: "soft", text: "Each head has a scale of its own, which ends at its largest." }) : same ? null : key(range);
+    const scale = stage.scale === "own" ? make("p", { class: "soft", text: "The scale of each head ends at its largest value." }) : repeated ? null : key(range);
     sections.push(make("h3", { text: map.title }), ...(scale ? [scale] : []), make("div", { class: "many" }, ...figures));
   }
   return [make("div", {}, ...sections), whole ? "0 to 1" : "to the largest of each layer"];

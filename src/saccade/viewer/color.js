@@ -1,15 +1,17 @@
-// The scale of every picture: the same colours as in the library's own; nothing is the ground of the page, light or dark.
+// The color maps of all figures, the same as in the library; zero has the background color of the page, light or dark.
 
 import { dark, make } from "/page/dom.js";
 
 let scales = { light: [], dark: [], signed: [], signed_dark: [] };
 
-function bytes(name) {
-  return [1, 3, 5].map((at) => parseInt(name.slice(at, at + 2), 16));
+// #rrggbb as three numbers
+function bytes(hex) {
+  return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
-export function learn(colours) {
-  scales = Object.fromEntries(Object.entries(colours).map(([name, all]) => [name, all.map(bytes)]));
+// set the color maps that the server sends
+export function learn(colors) {
+  scales = Object.fromEntries(Object.entries(colors).map(([name, hexColors]) => [name, hexColors.map(bytes)]));
 }
 
 export function extent(values) {
@@ -29,30 +31,30 @@ export function rgb(value, { signed, top }) {
   return scale[Math.round(Math.min(1, Math.max(0, share)) * (scale.length - 1))] ?? [0, 0, 0];
 }
 
-// what the colours stand for, from the least to the largest weight
-export function key({ signed, top, said = "" }) {
+// a color bar with the values of its ends, and a legend
+export function key({ signed, top, legend = "" }) {
   const steps = Float32Array.from({ length: 96 }, (_, i) => top * (signed ? i / 47.5 - 1 : i / 95));
   const strip = painted(steps, 1, steps.length, { signed, top });
   strip.setAttribute("aria-hidden", "true");
   strip.className = "strip";
-  return make("p", { class: "key soft" }, signed ? plain(-top) : "0", strip, plain(top), said && make("span", { text: said }));
+  return make("p", { class: "key soft" }, signed ? plain(-top) : "0", strip, plain(top), legend && make("span", { text: legend }));
 }
 
-// the same for lines: as wide as the weight they stand for
-export function widthKey({ top, said = "" }, widthOf) {
+// sample lines with the weights that they stand for, and a legend
+export function widthKey({ top, legend = "" }, widthOf) {
   const samples = [0.1, 0.5, 1].flatMap((share) => {
     const line = make("span", { class: "sample", "aria-hidden": "true" });
     line.style.height = `${widthOf(share)}px`;
     return [line, plain(share * top)];
   });
-  return make("p", { class: "key soft" }, ...samples, said && make("span", { text: said }));
+  return make("p", { class: "key soft" }, ...samples, legend && make("span", { text: legend }));
 }
 
 function plain(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-// a matrix as an image with a pixel for each number
+// a matrix as image data with one pixel per value
 export function image(values, rows, columns, range = extent(values)) {
   const pixels = new ImageData(columns, rows);
   for (let i = 0; i < rows * columns; i++) {
@@ -62,6 +64,7 @@ export function image(values, rows, columns, range = extent(values)) {
   return pixels;
 }
 
+// a matrix as a canvas with one pixel per value
 export function painted(values, rows, columns, range) {
   const canvas = document.createElement("canvas");
   canvas.width = columns;

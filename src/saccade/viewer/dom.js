@@ -1,8 +1,8 @@
-// Small helpers that every view uses: make elements (text is always text), ask the server, and say what is going on.
+// Helpers of all views: create elements (text is never parsed as HTML), send requests, and show the status.
 
-export function make(tag, given = {}, ...children) {
+export function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "text") node.textContent = value;
     else if (name in node && typeof value !== "string") node[name] = value;
@@ -12,9 +12,10 @@ export function make(tag, given = {}, ...children) {
   return node;
 }
 
-export function drawn(tag, given = {}, ...children) {
+// an SVG element
+export function drawn(tag, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") node.textContent = value;
     else node.setAttribute(name, value);
   }
@@ -22,62 +23,64 @@ export function drawn(tag, given = {}, ...children) {
   return node;
 }
 
+// the JSON or the bytes of a response; an error has the message of the server
 export async function ask(path, body) {
-  const how = body === undefined ? {} : { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  let answer;
+  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  let response;
   try {
-    answer = await fetch(path, how);
+    response = await fetch(path, options);
   } catch {
-    throw new Error("The server does not answer; is it still running where it was started?");
+    throw new Error("The server does not respond; check that saccade serve is still running.");
   }
-  if (!answer.ok) {
-    const said = await answer.json().catch(() => ({}));
-    throw Object.assign(new Error(said.error ?? `The server answered with ${answer.status}.`), { status: answer.status });
+  if (!response.ok) {
+    const { error } = await response.json().catch(() => ({}));
+    throw Object.assign(new Error(error ?? `The server returned the status ${response.status}.`), { status: response.status });
   }
-  const kind = answer.headers.get("Content-Type") ?? "";
-  return kind.startsWith("application/json") ? answer.json() : answer.arrayBuffer();
+  const type = response.headers.get("Content-Type") ?? "";
+  return type.startsWith("application/json") ? response.json() : response.arrayBuffer();
 }
 
+// show a message in the status line
 export function say(text, wrong = false) {
   const line = document.getElementById("status");
   line.textContent = text;
   line.classList.toggle("wrong", wrong);
 }
 
-// put other things into a node, and give the keyboard back to whoever used it there: to what stands in the same place, or to the node
+// replace the children of a node; keyboard focus inside it goes to the new element at the same path, or to the node
 export function refill(node, ...children) {
-  const way = [];
-  let at = document.activeElement;
-  for (; at && at !== node; at = at.parentElement) way.unshift([at.tagName, at.parentElement ? [...at.parentElement.children].indexOf(at) : 0]);
+  const path = [];
+  let focused = document.activeElement;
+  for (; focused && focused !== node; focused = focused.parentElement) path.unshift([focused.tagName, focused.parentElement ? [...focused.parentElement.children].indexOf(focused) : 0]);
   node.replaceChildren(...children.filter((child) => child !== null));
-  if (at !== node || !way.length) return;
-  const found = way.reduce((inside, [tag, i]) => (inside?.children[i]?.tagName === tag ? inside.children[i] : null), node);
-  (found ?? node).focus({ preventScroll: true });
+  if (focused !== node || !path.length) return;
+  const target = path.reduce((parent, [tag, i]) => (parent?.children[i]?.tagName === tag ? parent.children[i] : null), node);
+  (target ?? node).focus({ preventScroll: true });
 }
 
-// what is drawn in the colours of the page is drawn again when the page turns light or dark
+// draw again when the page changes between light and dark
 export function repainted(node, draw) {
   addEventListener("repaint", () => node.isConnected && draw());
 }
 
-// run some work, and say so if it takes long or fails
-export async function busy(what, work) {
-  const slow = setTimeout(() => say(`${what} …`), 300);
+// run an asynchronous task; the status line names it if it takes long, and has the error if it fails
+export async function busy(name, task) {
+  const timer = setTimeout(() => say(`${name} …`), 300);
   try {
-    const found = await work();
+    const result = await task();
     say("");
-    return found;
+    return result;
   } catch (error) {
     say(error.message, true);
     return undefined;
   } finally {
-    clearTimeout(slow);
+    clearTimeout(timer);
   }
 }
 
 export const dark = () => document.documentElement.dataset.theme === "dark";
 
-// a token as it can be seen: spaces and line breaks are shown
+// a token with visible spaces and line breaks
 export function shown(token) {
   const text = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥");
   return text.trim() === "" ? text.replace(/ /g, "␣") || "∅" : text;

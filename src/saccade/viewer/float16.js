@@ -1,4 +1,4 @@
-// Half-precision numbers, which JavaScript has no array for everywhere yet: all 65,536 of them in a table.
+// Decoding of 16-bit floats with a table of all 65,536 values, because not every browser has Float16Array.
 
 const TABLE = new Float32Array(65536);
 for (let bits = 0; bits < 65536; bits++) {
@@ -12,7 +12,7 @@ for (let bits = 0; bits < 65536; bits++) {
 
 export function fromHalf(buffer) {
   const raw = new Uint16Array(buffer);
-  const out = new Float32Array(raw.length);
-  for (let i = 0; i < raw.length; i++) out[i] = TABLE[raw[i]];
-  return out;
+  const values = new Float32Array(raw.length);
+  for (let i = 0; i < raw.length; i++) values[i] = TABLE[raw[i]];
+  return values;
 }

@@ -1,45 +1,45 @@
-// The lessons, live: prose, the equation, the library's own code, and pictures that follow the controls.
+// The interactive lessons: text, formula, source code of the library, and figures that follow the controls.
 
 import { bars, curves } from "/page/chart.js";
 import { heat } from "/page/heatmap.js";
 import { ask, busy, make, repainted } from "/page/dom.js";
 
 export async function learn(_, name) {
-  const lessons = await busy("fetching the lessons", () => ask("/api/lessons"));
-  if (!lessons) return make("p", { text: "The lessons cannot be fetched." });
-  const chosen = lessons.find((one) => one.name === name) ?? lessons[0];
-  const list = make("ol", {}, ...lessons.map((one) => make("li", {}, make("a", { href: `#learn/${one.name}`, text: one.title, "aria-current": String(one === chosen) }))));
-  return make("section", { class: "lessons", "aria-label": "learn" }, make("nav", { "aria-label": "lessons" }, list), lesson(chosen));
+  const lessons = await busy("Loading the lessons", () => ask("/api/lessons"));
+  if (!lessons) return make("p", { text: "The lessons could not be loaded." });
+  const selected = lessons.find((lesson) => lesson.name === name) ?? lessons[0];
+  const list = make("ol", {}, ...lessons.map((lesson) => make("li", {}, make("a", { href: `#learn/${lesson.name}`, text: lesson.title, "aria-current": String(lesson === selected) }))));
+  return make("section", { class: "lessons", "aria-label": "Learn" }, make("nav", { "aria-label": "Lessons" }, list), article(selected));
 }
 
-function lesson(one) {
-  const parts = make("div", { class: "parts" });
-  const said = make("p", { "aria-live": "polite" });
-  const formula = make("p", { class: "formula", text: one.formula });
+function article(lesson) {
+  const figures = make("div", { class: "parts" });
+  const summary = make("p", { "aria-live": "polite" });
+  const formula = make("p", { class: "formula", text: lesson.formula });
   const inputs = new Map();
   const node = make("article", {});
   let latest = 0;
   const draw = async () => {
-    const mine = ++latest;
-    const set = [...inputs].map(([name, input]) => `set=${encodeURIComponent(`${name}:${input.value}`)}`).join("&");
-    const found = await busy("drawing", () => ask(`/api/lesson/${one.name}?${set}`));
-    if (!found || mine !== latest) return;
-    said.textContent = found.summary;
-    formula.textContent = found.formula;
-    limit(found.control_limits);
-    parts.replaceChildren(...found.figures.map(part), ...(found.offered_demo ? [offer(found.offered_demo, draw)] : []));
-    node.dataset.ready = String(mine);
+    const request = ++latest;
+    const query = [...inputs].map(([name, input]) => `set=${encodeURIComponent(`${name}:${input.value}`)}`).join("&");
+    const result = await busy("Computing", () => ask(`/api/lesson/${lesson.name}?${query}`));
+    if (!result || request !== latest) return;
+    summary.textContent = result.summary;
+    formula.textContent = result.formula;
+    limit(result.control_limits);
+    figures.replaceChildren(...result.figures.map(drawFigure), ...(result.offered_demo ? [trainingOffer(result.offered_demo, draw)] : []));
+    node.dataset.ready = String(request);
   };
   const outputs = new Map();
-  // a slider ends where moving it further would change nothing, such as at the last word of a sentence
+  // lower the maximum of a slider, for example to the number of words of the sentence
   const limit = (limits) => {
-    for (const control of one.controls.filter(({ kind }) => kind === "range")) {
+    for (const control of lesson.controls.filter(({ kind }) => kind === "range")) {
       const input = inputs.get(control.name);
       input.max = String(Math.min(control.high, limits[control.name] ?? control.high));
       outputs.get(control.name).textContent = input.value;
     }
   };
-  const controls = one.controls.map((control) => {
+  const controls = lesson.controls.map((control) => {
     const input = field(control);
     const value = make("output", { text: control.kind === "range" ? control.default : "" });
     outputs.set(control.name, value);
@@ -50,36 +50,36 @@ function lesson(one) {
     inputs.set(control.name, input);
     return make("label", {}, control.label, input, value);
   });
-  const code = one.code.map(({ name, source }) => make("details", {}, make("summary", { text: name }), make("pre", { tabIndex: 0 }, make("code", { text: source }))));
-  node.append(make("h2", { text: one.title }), make("p", { text: one.description }), formula, make("div", { class: "row" }, ...controls), said, parts, ...code);
+  const code = lesson.code.map(({ name, source }) => make("details", {}, make("summary", { text: name }), make("pre", { tabIndex: 0 }, make("code", { text: source }))));
+  node.append(make("h2", { text: lesson.title }), make("p", { text: lesson.description }), formula, make("div", { class: "row" }, ...controls), summary, figures, ...code);
   repainted(node, draw);
   draw();
   return node;
 }
 
-// a button that has the missing models trained, and says how far that is
-function offer(demo, done) {
-  const line = make("p", { class: "readout", "aria-live": "polite" });
-  const button = make("button", { type: "button", text: "Train it now" });
-  const node = make("div", { class: "offer" }, button, line);
+// a button that trains the missing models, with the progress
+function trainingOffer(demo, onFinish) {
+  const progress = make("p", { class: "readout", "aria-live": "polite" });
+  const button = make("button", { type: "button", text: "Train the models" });
+  const node = make("div", { class: "offer" }, button, progress);
   const follow = async () => {
     button.disabled = true;
     for (;;) {
-      const told = await ask("/api/demo").catch((error) => ({ failed: true, last_line: error.message }));
+      const status = await ask("/api/demo").catch((error) => ({ failed: true, last_line: error.message }));
       if (!node.isConnected) return;
-      line.textContent = told.last_line;
-      if (told.failed || !told.running) {
+      progress.textContent = status.last_line;
+      if (status.failed || !status.running) {
         button.disabled = false;
-        if (!told.failed) done();
+        if (!status.failed) onFinish();
         return;
       }
       await new Promise((wake) => setTimeout(wake, 1000));
     }
   };
   button.addEventListener("click", async () => {
-    if (await busy("beginning", () => ask(`/api/demo/${demo}`, {}))) follow();
+    if (await busy("Starting", () => ask(`/api/demo/${demo}`, {}))) follow();
   });
-  ask("/api/demo").then((told) => told.running && told.demo === demo && follow(), () => {});
+  ask("/api/demo").then((status) => status.running && status.demo === demo && follow(), () => {});
   return node;
 }
 
@@ -89,23 +89,24 @@ function field({ kind, low, high, step, choices, default: value, label }) {
   return make("input", { type: "text", value, size: "40", "aria-label": label });
 }
 
-function part(one) {
-  if (one.kind === "linechart") return curves(one);
-  if (one.kind === "barchart") return bars(one);
-  if (one.kind === "table") {
-    const head = make("tr", {}, ...one.headers.map((text) => make("th", { scope: "col", text })));
-    const rows = one.rows.map((row) => make("tr", {}, ...row.map((text) => make("td", { text }))));
-    const prose = one.rows.some((row) => row.slice(1).some((text) => text.length > 24));
-    return make("figure", { class: prose ? "texts" : "" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)), make("figcaption", { text: one.title }));
+function drawFigure(figure) {
+  const { kind, title, rows, columns } = figure;
+  if (kind === "linechart") return curves(figure);
+  if (kind === "barchart") return bars(figure);
+  if (kind === "table") {
+    const head = make("tr", {}, ...figure.headers.map((text) => make("th", { scope: "col", text })));
+    const body = rows.map((row) => make("tr", {}, ...row.map((text) => make("td", { text }))));
+    const prose = rows.some((row) => row.slice(1).some((text) => text.length > 24));
+    return make("figure", { class: prose ? "texts" : "" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)), make("figcaption", { text: title }));
   }
-  if (one.kind === "image") return image(one);
+  if (kind === "image") return image(figure);
   const readout = make("p", { class: "readout" });
-  const values = Float32Array.from(one.values.flat(), (x) => x ?? NaN);
-  const told = (row, column) => (readout.textContent = row === null ? "" : `${one.rows[row]} → ${one.columns[column]}: ${values[row * one.columns.length + column].toFixed(4)}`);
-  return make("figure", {}, heat({ values, rows: one.rows, columns: one.columns, told, label: one.title, most: 460, top: one.vmax }), readout, make("figcaption", { text: one.title }));
+  const values = Float32Array.from(figure.values.flat(), (x) => x ?? NaN);
+  const onHover = (row, column) => (readout.textContent = row === null ? "" : `${rows[row]} → ${columns[column]}: ${values[row * columns.length + column].toFixed(4)}`);
+  return make("figure", {}, heat({ values, rows, columns, onHover, label: title, maxWidth: 460, top: figure.vmax }), readout, make("figcaption", { text: title }));
 }
 
-// a picture in its own colours, pixel by pixel
+// an RGB image, enlarged without smoothing
 function image({ title, pixels }) {
   const canvas = make("canvas", { width: pixels[0].length, height: pixels.length, role: "img", "aria-label": title });
   const flat = pixels.flat().flatMap(([red, green, blue]) => [red, green, blue, 255]);

@@ -1,68 +1,68 @@
-// The view that looks: what was typed, what was answered, and where every head looked for it; two side by side to compare.
+// The view Look: an input, the prediction of a model, and the attention of every head; two panels side by side to compare.
 
 import { Source } from "/page/source.js";
 import { Stage } from "/page/stage.js";
 import { busy, make, repainted } from "/page/dom.js";
 
-const LONGEST = 512; // tokens that the server writes at most
+const MAX_NEW_TOKENS = 512; // the limit of the server
 
-let kept = null; // what was looked at is still there when somebody comes back from a lesson
+let section = null; // kept while another view is shown
 
 export function look(about) {
-  return (kept ??= panelsOf(about));
+  return (section ??= panelsOf(about));
 }
 
 function panelsOf(about) {
-  const missing = Object.entries(about.models).filter(([, one]) => one.unavailable_reason);
-  const told = missing.map(([name, one]) => make("p", { class: "soft" }, make("bdi", { text: name }), ` is not offered here: ${one.unavailable_reason}.`));
-  if (missing.length && missing.length === Object.keys(about.models).length) return make("section", { "aria-label": "look" }, ...told);
+  const unavailable = Object.entries(about.models).filter(([, model]) => model.unavailable_reason);
+  const notes = unavailable.map(([name, model]) => make("p", { class: "soft" }, make("bdi", { text: name }), ` is not available here: ${model.unavailable_reason}.`));
+  if (unavailable.length && unavailable.length === Object.keys(about.models).length) return make("section", { "aria-label": "Look" }, ...notes);
   const panels = make("div", { class: "panels" });
-  const more = make("button", { type: "button", text: "Compare with another", onclick: () => add() });
+  const compare = make("button", { type: "button", text: "Add a comparison", onclick: () => add() });
   const add = () => {
     const panel = new Panel(about, panels.children.length > 0 ? () => remove(panel) : null);
     panels.append(panel.node);
-    more.hidden = panels.children.length > 1;
+    compare.hidden = panels.children.length > 1;
     return panel;
   };
   const remove = (panel) => {
     panel.node.remove();
-    more.hidden = false;
+    compare.hidden = false;
   };
   const first = add();
-  const given = new URLSearchParams(location.search);
-  if (given.get("text")) first.start(given.get("text"), given.get("second"));
-  return make("section", { "aria-label": "look" }, panels, make("div", { class: "row" }, more), ...told);
+  const query = new URLSearchParams(location.search);
+  if (query.get("text")) first.start(query.get("text"), query.get("second"));
+  return make("section", { "aria-label": "Look" }, panels, make("div", { class: "row" }, compare), ...notes);
 }
 
 class Panel {
-  constructor(about, close) {
-    this.models = Object.fromEntries(Object.entries(about.models).filter(([, one]) => !one.unavailable_reason));
-    this.off = new Set();
-    this.whole = null; // what is answered with all heads
+  constructor(about, onClose) {
+    this.models = Object.fromEntries(Object.entries(about.models).filter(([, model]) => !model.unavailable_reason));
+    this.disabled = new Set(); // names of ablated heads
+    this.baseline = null; // the prediction with all heads
     this.stage = new Stage(this);
-    this.latest = 0; // the number of the last question: answers to older ones come too late
+    this.latest = 0; // the number of the last request; responses to earlier ones are ignored
     const names = Object.keys(this.models);
-    this.model = make("select", { "aria-label": "model", onchange: () => this.other() }, ...names.map((name) => make("option", { text: name, value: name })));
-    this.text = make("textarea", { "aria-label": "text", dir: "auto", placeholder: "Type a text, and press Enter" });
+    this.model = make("select", { "aria-label": "model", onchange: () => this.changeModel() }, ...names.map((name) => make("option", { text: name, value: name })));
+    this.text = make("textarea", { "aria-label": "text", dir: "auto", placeholder: "Type a text and press Enter" });
     this.second = make("textarea", { "aria-label": "second text", dir: "auto" });
     this.hint = make("summary", {});
-    this.file = make("input", { type: "file", accept: "image/*", "aria-label": "picture" });
+    this.file = make("input", { type: "file", accept: "image/*", "aria-label": "image" });
     this.words = make("input", { type: "checkbox" });
-    this.first = make("input", { type: "number", min: "0", placeholder: "all", "aria-label": "first row of a window" });
-    this.length = make("input", { type: "number", min: "1", max: String(LONGEST), placeholder: "auto", "aria-label": "tokens to write", title: "The most tokens to write; without a number as many as the task allows, or 24 where a text is continued" });
+    this.first = make("input", { type: "number", min: "0", placeholder: "all", "aria-label": "first row" });
+    this.length = make("input", { type: "number", min: "1", max: String(MAX_NEW_TOKENS), placeholder: "auto", "aria-label": "max new tokens", title: "Maximum number of tokens to generate; auto: as many as the task allows, or 24 to continue a text" });
     this.beams = make("input", { type: "number", min: "1", max: "16", value: "1", "aria-label": "beams" });
-    this.writing = make("span", { class: "row" }, make("label", {}, "tokens", this.length), make("label", {}, "beams", this.beams));
+    this.generation = make("span", { class: "row" }, make("label", {}, "max new tokens", this.length), make("label", {}, "beams", this.beams));
     this.answer = make("p", { class: "answer" });
     this.cut = make("div", { "aria-live": "polite" });
     this.extra = make("details", {}, this.hint, this.second);
     const form = make(
       "form",
       { onsubmit: (event) => (event.preventDefault(), this.run()) },
-      make("div", { class: "row" }, names.length > 1 ? make("label", {}, "model", this.model) : make("strong", { text: names[0] ?? "no model" }), close && make("button", { type: "button", text: "Close", onclick: close })),
+      make("div", { class: "row" }, names.length > 1 ? make("label", {}, "model", this.model) : make("strong", { text: names[0] ?? "no model" }), onClose && make("button", { type: "button", text: "Close", onclick: onClose })),
       this.text,
       this.file,
       this.extra,
-      make("div", { class: "row" }, make("button", { class: "first", text: "Look" }), make("label", {}, this.words, "whole words"), make("label", { title: "Of a long text 64 rows as they are, from this one on; all of it is pooled to 256 points a side" }, "rows from", this.first), this.writing),
+      make("div", { class: "row" }, make("button", { class: "first", text: "Look" }), make("label", { title: "Merge the subword tokens of each word" }, this.words, "whole words"), make("label", { title: "For long texts: show 64 rows without pooling, from this row on; otherwise the map is pooled to at most 256 × 256 points" }, "first row", this.first), this.generation),
     );
     this.text.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey) {
@@ -77,10 +77,10 @@ class Panel {
     this.node.addEventListener("dragleave", () => this.node.classList.remove("over"));
     this.node.addEventListener("drop", (event) => this.drop(event));
     repainted(this.node, () => this.source && this.stage.draw());
-    this.fresh();
+    this.adaptForm();
   }
 
-  // the look that is shown, or null
+  // the result that is shown, or null
   get source() {
     return this.stage.source;
   }
@@ -89,29 +89,30 @@ class Panel {
     return this.models[this.model.value];
   }
 
-  fresh() {
+  // show the inputs that the model takes
+  adaptForm() {
     const { reads_images: readsImages, generates_text: generatesText, task } = this.about ?? {};
     this.text.hidden = Boolean(readsImages);
     this.file.hidden = !readsImages;
-    this.writing.hidden = !generatesText;
-    this.hint.textContent = generatesText ? "What it should write, instead of what it would" : task === "span" ? "The question" : "A second text";
-    this.off.clear();
+    this.generation.hidden = !generatesText;
+    this.hint.textContent = generatesText ? "Analyze this output instead of the generated one" : task === "span" ? "Question" : "Second text";
+    this.disabled.clear();
   }
 
-  // another model: what the last one showed goes, and the same question is asked of this one
-  other() {
+  // clear the result of the previous model, and run the new one on the same input
+  changeModel() {
     const again = this.source !== null;
-    this.fresh();
+    this.adaptForm();
     this.clear();
     if (again && (this.about.reads_images ? this.file.files.length : this.text.value)) this.run();
   }
 
-  // nothing is shown: what was drawn belongs to another question
+  // remove the result, and ignore responses to earlier requests
   clear() {
     this.latest++;
     this.node.classList.remove("waiting");
-    this.whole = null;
-    for (const one of [this.answer, this.cut]) one.replaceChildren();
+    this.baseline = null;
+    for (const node of [this.answer, this.cut]) node.replaceChildren();
     this.stage.clear();
   }
 
@@ -121,7 +122,7 @@ class Panel {
     const [file] = event.dataTransfer.files;
     if (!file) return;
     if (this.about.reads_images) this.file.files = event.dataTransfer.files;
-    else this.text.value = await file.text(); // too long a text is refused in words, not cut
+    else this.text.value = await file.text(); // the server rejects a text that is too long
     this.run();
   }
 
@@ -131,14 +132,14 @@ class Panel {
     this.run();
   }
 
-  async question() {
+  async requestBody() {
     const body = { text: this.text.value, merge_subwords: this.words.checked };
     if (this.about.generates_text) body.beams = Number(this.beams.value);
     if (this.about.generates_text && this.length.value !== "") body.max_new_tokens = Number(this.length.value);
     if (this.first.value !== "") body.first_query = Number(this.first.value);
     if (this.second.value) body.second_text = this.second.value;
     if (this.about.reads_images) {
-      if (!this.file.files.length) throw new Error("Choose a picture first.");
+      if (!this.file.files.length) throw new Error("Choose an image first.");
       body.image = await base64(this.file.files[0]);
       delete body.text;
     }
@@ -146,63 +147,63 @@ class Panel {
   }
 
   async run() {
-    const mine = ++this.latest;
-    const off = [...this.off];
+    const request = ++this.latest;
+    const disabledHeads = [...this.disabled];
     this.node.classList.add("waiting");
-    const answers = await busy("looking", async () => {
-      const body = await this.question();
-      const asked = JSON.stringify(body);
-      const known = this.whole?.asked === asked ? this.whole : null;
-      const whole = known ?? (off.length ? { asked, answer: (await new Source(this.model.value, { ...body, disabled_heads: [] }).look()).found.answer } : null);
-      const source = await new Source(this.model.value, { ...body, disabled_heads: off }).look();
-      return { source, whole: whole ?? { asked, answer: source.found.answer } };
+    const response = await busy("Computing attention", async () => {
+      const body = await this.requestBody();
+      const key = JSON.stringify(body);
+      const known = this.baseline?.key === key ? this.baseline : null;
+      const baseline = known ?? (disabledHeads.length ? { key, answer: (await new Source(this.model.value, { ...body, disabled_heads: [] }).look()).result.answer } : null);
+      const source = await new Source(this.model.value, { ...body, disabled_heads: disabledHeads }).look();
+      return { source, baseline: baseline ?? { key, answer: source.result.answer } };
     });
-    if (mine !== this.latest) return;
+    if (request !== this.latest) return;
     this.node.classList.remove("waiting");
-    if (!answers) return this.clear();
-    this.whole = answers.whole;
-    const drawn = this.stage.show(answers.source);
-    this.said();
+    if (!response) return this.clear();
+    this.baseline = response.baseline;
+    const drawn = this.stage.show(response.source);
+    this.showAnswer();
     return drawn;
   }
 
-  // the answer, and what it is with all heads where some that are off change it; what was not read or not written to its end
-  said() {
-    const { found } = this.source;
-    const off = this.off.size ? ` (${this.off.size} ${this.off.size === 1 ? "head" : "heads"} off)` : "";
-    const changed = this.off.size && this.whole.answer !== found.answer;
+  // the prediction, the one with all heads if ablation changes it, and notes about truncated input or output
+  showAnswer() {
+    const { result } = this.source;
+    const count = this.disabled.size;
+    const changed = count && this.baseline.answer !== result.answer;
     this.answer.replaceChildren(
-      found.answer ? make("bdi", { text: found.answer }) : make("span", { class: "soft", text: `no answer: ${found.no_answer_reason || "none was given"}` }),
-      make("span", { class: "soft", text: off }),
-      changed ? make("span", { class: "before" }, "  with all heads: ", make("bdi", { text: this.whole.answer })) : "",
+      result.answer ? make("bdi", { text: result.answer }) : make("span", { class: "soft", text: `no prediction: ${result.no_answer_reason || "the output is empty"}` }),
+      make("span", { class: "soft", text: count ? ` (${count} ${count === 1 ? "head" : "heads"} off)` : "" }),
+      changed ? make("span", { class: "before" }, "  with all heads: ", make("bdi", { text: this.baseline.answer })) : "",
     );
-    const unread = found.truncated_input_tokens ? make("p", { class: "cut", text: `Not read: the last ${found.truncated_input_tokens.toLocaleString("en")} ${found.truncated_input_tokens === 1 ? "token" : "tokens"}, since the text is longer than the model can read.` }) : null;
-    this.cut.replaceChildren(...[unread, this.goOn(found)].filter(Boolean));
+    const unread = result.truncated_input_tokens;
+    const note = unread ? make("p", { class: "cut", text: `Input truncated: the last ${unread.toLocaleString("en")} ${unread === 1 ? "token" : "tokens"} were not read, because the text is longer than the maximum length of the model.` }) : null;
+    this.cut.replaceChildren(...[note, this.truncationNote(result)].filter(Boolean));
   }
 
-  // a text that did not end by itself says so, and can be written further
-  goOn({ truncated_at: cut, max_output_tokens: room }) {
-    if (cut === null) return null;
-    const most = Math.min(LONGEST, room ?? LONGEST);
-    const next = Math.min(most, 2 * cut);
-    const said = `Cut at ${cut} ${cut === 1 ? "token" : "tokens"}: the text did not end by itself.`;
-    if (next <= cut) return make("p", { class: "cut", text: `${said} ${room !== null && cut >= room ? "The model has no room for more." : "More is not written on this page."}` });
-    const more = make("button", { type: "button", text: `Go on to ${next}`, onclick: () => ((this.length.value = String(next)), this.run()) });
-    return make("p", { class: "cut" }, said, more);
+  // generated text that was cut off, with a button to generate more
+  truncationNote({ truncated_at: length, max_output_tokens: limit }) {
+    if (length === null) return null;
+    const next = Math.min(MAX_NEW_TOKENS, limit ?? MAX_NEW_TOKENS, 2 * length);
+    const text = `Cut off after ${length} ${length === 1 ? "token" : "tokens"}, before the end of the text.`;
+    if (next <= length) return make("p", { class: "cut", text: `${text} ${limit !== null && length >= limit ? "The model has reached its maximum length." : "This page generates no more."}` });
+    const more = make("button", { type: "button", text: `Continue to ${next} tokens`, onclick: () => ((this.length.value = String(next)), this.run()) });
+    return make("p", { class: "cut" }, text, more);
   }
 
-  switchOff(name, on) {
-    if (on) this.off.delete(name);
-    else this.off.add(name);
+  setEnabled(name, enabled) {
+    if (enabled) this.disabled.delete(name);
+    else this.disabled.add(name);
     return this.run();
   }
 }
 
 function base64(file) {
-  return new Promise((done, failed) => {
+  return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => done(reader.result.split(",")[1] ?? "");
-    reader.onerror = () => failed(new Error(`${file.name} cannot be read.`));
+    reader.onload = () => resolve(reader.result.split(",")[1] ?? "");
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read.`));
     reader.readAsDataURL(file);
   });
 }

@@ -1,6 +1,6 @@
-// Which view is shown follows the address after #; light or dark follows the reader, until they choose.
+// Start of the page: the view follows the fragment of the URL, and the theme follows the system until it is changed.
 
-import { learn as learnColours } from "/page/color.js";
+import { learn as setColors } from "/page/color.js";
 import { learn } from "/page/lessons_view.js";
 import { look } from "/page/look_view.js";
 import { runs } from "/page/runs_view.js";
@@ -11,7 +11,7 @@ const VIEWS = { look, learn, runs };
 const theme = document.getElementById("theme");
 let about = null;
 
-function wear(name) {
+function setTheme(name) {
   document.documentElement.dataset.theme = name;
   theme.setAttribute("aria-pressed", String(name === "dark"));
 }
@@ -27,18 +27,18 @@ async function show() {
   const main = document.getElementById("view");
   main.replaceChildren(await VIEWS[view](about, ...rest));
   main.dataset.view = view;
-  if (view === "look") dispatchEvent(new Event("repaint")); // it is kept when it is left, and may be in the other colours
+  if (view === "look") dispatchEvent(new Event("repaint")); // it is kept while another view is shown, and the theme may have changed
 }
 
-wear(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 theme.addEventListener("click", () => {
-  wear(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   dispatchEvent(new Event("repaint"));
 });
-document.getElementById("save").addEventListener("click", () => busy("saving", () => save(document.getElementById("view"))));
-about = await busy("asking the server", () => ask("/api/about"));
+document.getElementById("save").addEventListener("click", () => busy("Saving", () => save(document.getElementById("view"))));
+about = await busy("Connecting to the server", () => ask("/api/about"));
 if (about) {
-  learnColours(about.colors);
+  setColors(about.colors);
   addEventListener("hashchange", show);
   await show();
-} else say("The server does not answer; start it again with saccade serve.", true);
+} else say("The server does not respond; start it again with saccade serve.", true);

@@ -1,19 +1,19 @@
-// What is seen, as one file that opens from disk: drawings become pictures, and nothing in it can be pressed any more.
+// Save the current view as a self-contained HTML file: canvases become images, and controls are disabled.
 
 import { make } from "/page/dom.js";
 
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 const STILL = ":disabled { opacity: 1; cursor: default; } :disabled:not([aria-pressed]) { color: inherit; }";
 
-// what somebody typed or chose stands in no attribute, so a copy would not have it
-function settled(copy, node) {
+// copy the state of an input, which cloneNode does not copy
+function copyState(copy, node) {
   if (node.type === "checkbox" || node.type === "radio") copy.toggleAttribute("checked", node.checked);
   else if (node.tagName === "TEXTAREA") copy.textContent = node.value;
-  else if (node.tagName === "SELECT") [...copy.options].forEach((one, i) => one.toggleAttribute("selected", i === node.selectedIndex));
+  else if (node.tagName === "SELECT") [...copy.options].forEach((option, i) => option.toggleAttribute("selected", i === node.selectedIndex));
   else if (node.tagName === "INPUT" && node.type !== "file") copy.setAttribute("value", node.value);
 }
 
-function drawing(node) {
+function imageOf(node) {
   const image = make("img", { src: node.toDataURL(), alt: node.getAttribute("aria-label") ?? "" });
   image.style.cssText = node.style.cssText;
   for (const side of ["width", "height"]) image.style[side] ||= `${node[side === "width" ? "clientWidth" : "clientHeight"]}px`;
@@ -21,18 +21,19 @@ function drawing(node) {
   return image;
 }
 
+// a static copy of a view
 export function still(view) {
   const copy = view.cloneNode(true);
-  const every = [...view.querySelectorAll("*")];
-  [...copy.querySelectorAll("*")].forEach((one, i) => {
-    const node = every[i];
-    settled(one, node);
-    if (one.tagName === "CANVAS") one.replaceWith(drawing(node));
-    else if (one.tagName === "A") one.replaceWith(...(node.closest("nav, ol") ? one.childNodes : []));
-    else if (one.tagName === "BUTTON" && !node.closest(".stage") && one.getAttribute("aria-pressed") !== "true") one.remove();
-    else if (one.type === "file") one.remove();
-    else if (["BUTTON", "SELECT", "INPUT"].includes(one.tagName)) one.disabled = true;
-    if (one.tagName === "TEXTAREA") one.readOnly = true;
+  const nodes = [...view.querySelectorAll("*")];
+  [...copy.querySelectorAll("*")].forEach((element, i) => {
+    const node = nodes[i];
+    copyState(element, node);
+    if (element.tagName === "CANVAS") element.replaceWith(imageOf(node));
+    else if (element.tagName === "A") element.replaceWith(...(node.closest("nav, ol") ? element.childNodes : []));
+    else if (element.tagName === "BUTTON" && !node.closest(".stage") && element.getAttribute("aria-pressed") !== "true") element.remove();
+    else if (element.type === "file") element.remove();
+    else if (["BUTTON", "SELECT", "INPUT"].includes(element.tagName)) element.disabled = true;
+    if (element.tagName === "TEXTAREA") element.readOnly = true;
   });
   return copy;
 }

@@ -1,24 +1,24 @@
-// One look of a model, and what the server tells about it. A look that the server does not keep any more is asked for again, so
-// that what is drawn is always the look whose answer is shown.
+// The result of one request to a model, and the weights and statistics that the server has for it. A result that the server no
+// longer caches is requested again, so that figures always belong to the prediction that is shown.
 
 import { fromHalf } from "/page/float16.js";
 import { ask } from "/page/dom.js";
 
-const GONE = 410;
+const GONE = 410; // HTTP status of a result that is no longer cached
 
 export class Source {
   constructor(model, body) {
     this.model = model;
     this.body = body;
-    this.answers = new Map();
+    this.responses = new Map();
   }
 
   async look() {
-    this.found = await ask(`/api/look/${encodeURIComponent(this.model)}`, this.body);
+    this.result = await ask(`/api/look/${encodeURIComponent(this.model)}`, this.body);
     return this;
   }
 
-  // all heads of a map, (heads, queries, keys): the weights, or with the measure "value_norm" each times the norm of its value
+  // the weights of all heads of a map, (heads, queries, keys), times the value norms for the measure "value_norm"
   weights(map, measure = "weight") {
     return this.once(`weights ${map} ${measure}`, async () => fromHalf(await this.get("look", `/${map}?measure=${measure}`)));
   }
@@ -35,18 +35,18 @@ export class Source {
     return this.get("page", "");
   }
 
-  // what was answered is kept; what failed is asked again the next time
-  once(name, work) {
-    if (!this.answers.has(name)) {
-      const answer = work();
-      this.answers.set(name, answer);
-      answer.catch(() => this.answers.delete(name));
+  // cache a response; a request that failed is sent again the next time
+  once(name, request) {
+    if (!this.responses.has(name)) {
+      const response = request();
+      this.responses.set(name, response);
+      response.catch(() => this.responses.delete(name));
     }
-    return this.answers.get(name);
+    return this.responses.get(name);
   }
 
   async get(kind, rest) {
-    const path = () => `/api/${kind}/${encodeURIComponent(this.model)}/${this.found.look_id}${rest}`;
+    const path = () => `/api/${kind}/${encodeURIComponent(this.model)}/${this.result.look_id}${rest}`;
     try {
       return await ask(path());
     } catch (error) {
@@ -62,9 +62,9 @@ export class Source {
   }
 
   async again() {
-    const found = await ask(`/api/look/${encodeURIComponent(this.model)}`, this.body);
-    const told = ({ look_id, ...rest }) => JSON.stringify(rest);
-    if (told(found) !== told(this.found)) throw new Error("The same question is answered otherwise by now; press Look to see it.");
-    this.found.look_id = found.look_id;
+    const result = await ask(`/api/look/${encodeURIComponent(this.model)}`, this.body);
+    const withoutId = ({ look_id, ...rest }) => JSON.stringify(rest);
+    if (withoutId(result) !== withoutId(this.result)) throw new Error("The model now gives another result for this input; press Look to show it.");
+    this.result.look_id = result.look_id;
   }
 }
