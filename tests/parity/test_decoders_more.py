@@ -443,7 +443,7 @@ def test_unknown_rotary_kinds_are_refused_by_name():
     with pytest.raises(ValueError, match="partial rotary positions"):
         llama.FAMILY.config_from_hf({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})
     for factor in ({}, {"factor": "2"}, {"factor": 0.0}, {"factor": float("nan")}):
-        with pytest.raises(ValueError, match=r"'linear' need factor = a number"):
+        with pytest.raises(ValueError, match=r"'linear' needs factor = a number"):
             llama.FAMILY.config_from_hf({"rope_scaling": {"rope_type": "linear"} | factor})
     with pytest.raises(ValueError, match="a table with `rope_type` is needed"):
         llama.FAMILY.config_from_hf({"rope_scaling": "linear"})
