@@ -136,7 +136,7 @@ def test_what_is_not_built_is_refused_by_name():
     refused(
         derived_families.MISTRAL, {"rope_scaling": {"rope_type": "yarn"}}, "mistral: rope_type 'yarn' is not supported"
     )
-    refused(gpt_neox.FAMILY, {"rope_scaling": {"rope_type": "llama3"}}, "gpt_neox: .* 'llama3' are not supported")
+    refused(gpt_neox.FAMILY, {"rope_scaling": {"rope_type": "llama3"}}, "gpt_neox: .* 'llama3' is not supported")
     with pytest.raises(ValueError, match=r"of head width 4 gives 1 rotary columns; an even .*rotary_fraction"):
         gpt_neox.GPTNeoX(gpt_neox.Config(vocab=9, width=12, layers=1, heads=3, ffn_width=9))
 

@@ -436,14 +436,14 @@ def test_goes_out_as_it_came_in(family, make, options, tmp_path):
 
 
 def test_unknown_rotary_kinds_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"'yarn' are not supported; default, linear, llama3 are"):
+    with pytest.raises(ValueError, match=r"'yarn' is not supported; supported are default, linear, llama3"):
         llama.FAMILY.config_from_hf({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}})
-    with pytest.raises(ValueError, match=r"'llama3' need low_freq_factor = 1.0"):
+    with pytest.raises(ValueError, match=r"'llama3' needs low_freq_factor = 1.0"):
         llama.FAMILY.config_from_hf({"rope_parameters": LLAMA3 | {"low_freq_factor": 2.0}})
     with pytest.raises(ValueError, match="partial rotary positions"):
         llama.FAMILY.config_from_hf({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})
     for factor in ({}, {"factor": "2"}, {"factor": 0.0}, {"factor": float("nan")}):
-        with pytest.raises(ValueError, match=r"'linear' need factor = a number"):
+        with pytest.raises(ValueError, match=r"'linear' needs factor = a number"):
             llama.FAMILY.config_from_hf({"rope_scaling": {"rope_type": "linear"} | factor})
     with pytest.raises(ValueError, match="a table with `rope_type` is needed"):
         llama.FAMILY.config_from_hf({"rope_scaling": "linear"})

@@ -92,7 +92,7 @@ def test_import_keeps_a_head_that_the_config_does_not_name(classes, tmp_path, ca
     rename(tmp_path / "theirs", architectures=classes, id2label=None, label2id=None, num_labels=None)
     bare = load(tmp_path / "theirs")
     assert bare.head_name is None
-    assert 'head="label" (saccade import --head label) keeps it' in str(bare.report)
+    assert 'load it with head="label" (saccade import --head label)' in str(bare.report)
     assert main(["import", str(tmp_path / "theirs"), str(tmp_path / "run"), "--head", "label"]) == 0
     capsys.readouterr()
     ours = load(tmp_path / "run")

@@ -83,7 +83,7 @@ def _check_body(missing: list[str], unexpected: list[str], directory: Path, fami
     missing_in_body = [n for n in missing if n.startswith("body.")]
     if missing_in_body or unexpected:
         raise ModelError(
-            f"{directory}: the weights are not those of a {family} with this config.json. Unexpected in the files: "
+            f"{directory}: the weights are not those of {family} with this config.json. Unexpected in the files: "
             f"{_list_names(unexpected)}. Missing from the files: {_list_names(missing_in_body)}. "
             "Check for another family under this model_type, or for incomplete files."
         )
