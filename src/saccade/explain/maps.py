@@ -312,7 +312,7 @@ class AttentionMaps:
         return make_data_frame(self)
 
     def summary(self) -> str:
-        """Return the prediction as text, with a line for each head: what it does, and its three largest weights."""
+        """Return the prediction as text, with a line for each head: its label, and its three largest weights."""
         from saccade.explain.text_summary import format_summary
 
         return "\n".join(format_summary(self))

@@ -42,18 +42,18 @@ def _render_dots(weights: Tensor) -> str:
     return "\n".join(" ".join("■" if x else "·" for x in row) for row in (weights != 0).tolist())
 
 
-def _join_side_by_side(drawings: dict[str, str]) -> str:
-    """Drawings of the same height side by side, each under its name."""
-    columns = [[name, *text.split("\n")] for name, text in drawings.items()]
-    wide = max(len(line) for column in columns for line in column) + 4
-    return "\n".join("".join(part.ljust(wide) for part in row).rstrip() for row in zip(*columns, strict=True))
+def _join_side_by_side(plots: dict[str, str]) -> str:
+    """Plots of the same height side by side, each under its name."""
+    columns = [[name, *text.split("\n")] for name, text in plots.items()]
+    width = max(len(line) for column in columns for line in column) + 4
+    return "\n".join("".join(part.ljust(width) for part in row).rstrip() for row in zip(*columns, strict=True))
 
 
 def make_spiral_tokens(size: int) -> Tensor:
-    """Tokens on a slow spiral, (1, H, size, D): neighbours are alike, and so are tokens a turn apart."""
+    """Tokens on a spiral, (1, H, size, D): neighbors are similar, and so are tokens one turn apart."""
     torch.manual_seed(0)
-    at = torch.linspace(0, 4 * torch.pi, size)
-    curve = torch.stack([at.cos(), at.sin(), (2 * at).sin(), at / 12], dim=-1)
+    angle = torch.linspace(0, 4 * torch.pi, size)
+    curve = torch.stack([angle.cos(), angle.sin(), (2 * angle).sin(), angle / 12], dim=-1)
     return (0.8 * curve @ torch.randn(DEMO_HEADS, 4, DEMO_WIDTH))[None]
 
 

@@ -201,9 +201,8 @@ def max_positions(model: nn.Module) -> int | None:
     """The number of learned position embeddings of a model; None if it has none."""
     for path, module in model.named_modules():
         if isinstance(module, nn.Embedding) and path.rpartition(".")[2] in POSITION_TABLES:
-            reserved = (
-                0 if module.padding_idx is None else module.padding_idx + 1
-            )  # RoBERTa numbers positions from here
+            # RoBERTa numbers positions from after its padding index
+            reserved = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - reserved - int(getattr(module, "offset", 0))
     return None
 

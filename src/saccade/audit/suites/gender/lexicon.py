@@ -105,8 +105,10 @@ class GenderLexicon:
     def guess_kind(self, word: str) -> NounKind | None:
         """The kind of an unknown noun by its ending; None if the ending shows none."""
         lower = word.lower()
-        matches = (kind for end, kind in self.gender_endings if lower.endswith(end) and len(lower) > len(end) + 1)
-        return next(matches, None)
+        for ending, kind in self.gender_endings:
+            if lower.endswith(ending) and len(lower) > len(ending) + 1:
+                return kind
+        return None
 
 
 @lru_cache
