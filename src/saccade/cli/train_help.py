@@ -80,7 +80,7 @@ def _describe_call(command: str, flags: BaseTrainFlags, request: TrainRequest) -
     name, description = ("Recipe " + recipe.name, recipe.description) if recipe.name else ("Task " + recipe.task, "")
     description = description or task_class(recipe.task).description
     return (
-        f"{name}: {description.rstrip('.')}.\n\n"
+        f"{name}. {description[0].upper()}{description[1:].rstrip('.')}.\n\n"
         "The value of each setting in this call is shown in parentheses. It depends on the other arguments; for the settings of "
         f"another model, for example, use saccade {command} {flags.task} --model FAMILY --help."
     )

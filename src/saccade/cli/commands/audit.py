@@ -42,7 +42,7 @@ def main(
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN|TASK")],
     *,
     suite: Annotated[tuple[str, ...], optional_argument("SUITE")] = (),
-    inputs: tyro.conf.OmitArgPrefixes[AuditInputs] = AuditInputs(),
+    inputs: Annotated[tyro.conf.OmitArgPrefixes[AuditInputs], tyro.conf.arg(name="input")] = AuditInputs(),
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
     """Bias and fairness audits: run the suites that apply to the task of a model, and write the results to audit.json in its run.

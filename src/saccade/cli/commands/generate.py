@@ -44,7 +44,7 @@ def main(
     run: RunArgument,
     text: Annotated[str, tyro.conf.Positional, optional_argument("[TEXT]")] = "",
     *,
-    inputs: tyro.conf.OmitArgPrefixes[GenerateInputs] = GenerateInputs(),
+    inputs: Annotated[tyro.conf.OmitArgPrefixes[GenerateInputs], tyro.conf.arg(name="input")] = GenerateInputs(),
     decoding: tyro.conf.OmitArgPrefixes[GenerationConfig] = GenerationConfig(),  # noqa: B008 - frozen
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
 ) -> int:

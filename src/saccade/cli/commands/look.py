@@ -80,8 +80,8 @@ def main(
     text: TextArguments = (),
     *,
     selection: tyro.conf.OmitArgPrefixes[LookSelection] = LookSelection(),
-    extras: tyro.conf.OmitArgPrefixes[LookExtras] = LookExtras(),
-    outputs: tyro.conf.OmitArgPrefixes[LookOutputs] = LookOutputs(),
+    extras: Annotated[tyro.conf.OmitArgPrefixes[LookExtras], tyro.conf.arg(name="analysis")] = LookExtras(),
+    outputs: Annotated[tyro.conf.OmitArgPrefixes[LookOutputs], tyro.conf.arg(name="output")] = LookOutputs(),
 ) -> int:
     """Attention maps of a model, head by head, and what its heads do. Without a text, open the web viewer.
 

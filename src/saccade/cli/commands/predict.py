@@ -25,7 +25,7 @@ SAMPLE_INPUTS = {  # command -> the input of the example in its help
     "grade": '"What a lovely film."',
     "tag": '"Ada Lovelace lived in London."',
     "translate": '"3 mai 2019"',
-    "summarize": "< report.txt",
+    "summarize": "< reports.txt",
     "caption": "photo.jpg",
 }
 
