@@ -42,9 +42,7 @@ def describe_brightness(attention_maps: AttentionMaps) -> str:
     """The brightness scale of the overlays, as a sentence."""
     selected = _select_overlay_weights(attention_maps)
     vmax = 0.0 if selected is None else _max_cell_weight(selected[0], selected[2])
-    return (
-        f"Brightness shows the attention weight: the darkest is 0, the brightest is {vmax:.3g}, the largest weight in all images."
-    )
+    return f"Brightness shows the attention weight: the darkest is 0, the brightest is {vmax:.3g}, the largest weight in all images."
 
 
 def _select_overlay_weights(attention_maps: AttentionMaps) -> tuple[AttentionMap, list[str], Tensor] | None:
