@@ -150,7 +150,8 @@ def test_a_text_that_is_too_long_to_be_read_says_what_was_left_out(page, known):
 def test_the_family_never_stands_where_the_answer_stands(page):
     ask(page, "reader")
     assert (
-        page.locator(".answer").inner_text() == "no prediction: the model has no output head, so it only encodes its input"
+        page.locator(".answer").inner_text()
+        == "no prediction: the model has no output head, so it only encodes its input"
     )
 
 

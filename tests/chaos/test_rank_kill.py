@@ -12,7 +12,7 @@ import pytest
 from driver import differences, write_data
 from test_ranks import home, told  # noqa: F401 - a fixture
 
-FLAGS = "--model rnn --model.width 8 --train.batch-tokens 80 --train.save-every 5 --train.epochs"
+FLAGS = "--family rnn --model.width 8 --train.batch-tokens 80 --train.save-every 5 --train.epochs"
 CALM = os.environ | {"OMP_NUM_THREADS": "1"}
 # a process with something wrong in it: in which one, and what
 BROKEN = """

@@ -20,7 +20,7 @@ from saccade.training.run import run_training
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 PATIENCE = 300  # seconds after which something hangs, however busy the machine is
-FLAGS = "--model rnn --model.width 8 --train.epochs 60 --train.batch-tokens 80"
+FLAGS = "--family rnn --model.width 8 --train.epochs 60 --train.batch-tokens 80"
 SLOW = """
 import os, sys, time
 from saccade.cli import main

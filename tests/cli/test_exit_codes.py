@@ -95,8 +95,8 @@ CODES = [
     (2, call("train", "labl"), "did you mean 'label'?"),
     (2, call("train", "datse"), "did you mean 'dates'?"),
     (2, call("train", "label", "--dat", "reviews.tsv"), "--data"),
-    (2, call("train", "label", "--model", "bret"), "did you mean 'bert'?"),
-    (2, call("find-lr", "label", "--model", "bret"), "did you mean 'bert'?"),
+    (2, call("train", "label", "--family", "bret"), "did you mean 'bert'?"),
+    (2, call("find-lr", "label", "--family", "bret"), "did you mean 'bert'?"),
     (2, call("train", "label", "--model.widht", "8"), "--model.width"),
     (2, call("train", "label", "--train.wramup", "8"), "--train.warmup"),
     (2, call("train", "label", "--train.lr", "-1"), "must be above 0"),
@@ -161,7 +161,7 @@ def test_print_config_is_toml_and_tells_where_each_value_came_from(here, capsys)
 def test_a_family_that_the_task_did_not_choose_keeps_its_defaults(here, capsys):
     from saccade.models.families.bert import Config
 
-    assert main(["train", "mine.toml", "--model", "bert", "--model.layers", "1", "--print-config", "--json"]) == 0
+    assert main(["train", "mine.toml", "--family", "bert", "--model.layers", "1", "--print-config", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["model"]
     assert found["width"] == {"value": Config().width, "from": "default"}
 
@@ -350,11 +350,11 @@ def test_stopped_by_a_signal_from_outside(here):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("run = 'label'", "'run' has to be a table"),
-        ("[run]\ntask = ['label']", "run.task has to be a text"),
-        ("[run]\ntask = 'label'\ndata = 'a.tsv'", "run.data has to be a list of texts"),
-        ("[run]\ntask = 'label'\ncolumns = [1]", "run.columns has to be a table"),
-        ("train = 3\n[run]\ntask = 'label'", "'train' has to be a table"),
+        ("run = 'label'", "'run' must be a table"),
+        ("[run]\ntask = ['label']", "run.task must be a text"),
+        ("[run]\ntask = 'label'\ndata = 'a.tsv'", "run.data must be a list of texts"),
+        ("[run]\ntask = 'label'\ncolumns = [1]", "run.columns must be a table"),
+        ("train = 3\n[run]\ntask = 'label'", "'train' must be a table"),
         ("a = " + "[" * 10_000, "nested too deeply"),
         ("a" + ".a" * 100_000 + " = 1", "nested too deeply"),
         ("[run", "hostile.toml:1: not TOML"),
@@ -365,3 +365,13 @@ def test_a_damaged_recipe_is_a_wrong_call(here, capsys, text, said):
     assert main(["train", "hostile.toml"]) == 2
     assert said in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "find-lr"])
+def test_the_name_of_a_family_is_no_pretrained_model(command, here, capsys):
+    assert main([command, "label", "--data", "reviews.tsv", "--model", "gpt2"]) == 2
+    err = capsys.readouterr().err
+    for words in ("--family gpt2", "openai-community/gpt2 (548 MB, not on this machine)"):
+        assert words in err
+    assert main([command, "label", "--data", "reviews.tsv", "--model", "gpt2", "--family", "gpt2"]) == 2
+    assert "Leave one of them out" in capsys.readouterr().err

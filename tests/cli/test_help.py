@@ -92,10 +92,10 @@ def test_help_shows_the_values_of_this_call(tmp_path, monkeypatch, capsys):
     hints = find_hints(["train", "label"], monkeypatch, capsys)
     assert hints["--train.batch-tokens"] == "(default for label: 2048)"
     assert hints["--train.weight-decay"] == "(default: 0.01)"
-    assert hints["--model"] == "(default for label: transformer_encoder)"
+    assert hints["--family"] == "(default for label: transformer_encoder)"
     assert hints["--model.vocab"] == DATA_DEFAULT
     assert hints["--out"] == "(default: runs/label)"
-    hints = find_hints(["train", "label", "--model", "bert", "--lr", "2e-4"], monkeypatch, capsys)
+    hints = find_hints(["train", "label", "--family", "bert", "--lr", "2e-4"], monkeypatch, capsys)
     assert hints["--train.lr"] == "(your value: 0.0002)"
     assert hints["--model.width"] == "(default: 768)"
     hints = find_hints(["train", "dates-bahdanau"], monkeypatch, capsys)

@@ -179,7 +179,7 @@ def test_every_command_knows_a_task_and_a_family_of_one_line_each(registered, tm
 
 
 def test_what_does_not_fit_is_refused_for_them_too(registered, capsys):
-    assert main(["train", "urgency", "--model", "gpt2"]) == 2
+    assert main(["train", "urgency", "--family", "gpt2"]) == 2
     assert "urgency needs a model that encodes a text" in capsys.readouterr().err
-    assert main(["train", "translate", "--model", "tiny"]) == 2
+    assert main(["train", "translate", "--family", "tiny"]) == 2
     assert "tiny encodes a text" in capsys.readouterr().err

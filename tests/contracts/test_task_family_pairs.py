@@ -135,16 +135,16 @@ def test_no_pair_that_trained_before_is_refused():
     ("words", "said"),
     [
         (
-            "language --model t5",
+            "language --family t5",
             "language needs a model that continues a text; t5 reads a text and writes a target text.",
         ),
-        ("translate --model captioner_rnn", "captioner_rnn reads an image and writes a target text."),
-        ("caption --model dalle", "dalle reads a text and writes the codes of an image."),
+        ("translate --family captioner_rnn", "captioner_rnn reads an image and writes a target text."),
+        ("caption --family dalle", "dalle reads a text and writes the codes of an image."),
         (
-            "tag --model vit",
+            "tag --family vit",
             "tag needs a model that encodes a text and can have a head for 'tag'; vit encodes an image.",
         ),
-        ("label --model gpt2", "gpt2 continues a text, and has no heads. Choose transformer, "),
+        ("label --family gpt2", "gpt2 continues a text, and has no heads. Choose transformer, "),
     ],
 )
 def test_the_command_line_refuses_a_pair_with_exit_code_2(words, said, capsys):

@@ -48,7 +48,7 @@ def rights(model, random):
 @pytest.mark.nightly
 def test_the_look_falls_on_the_part_that_is_written(tmp_path):
     raw = tomllib.loads((files("saccade") / "recipes" / "dates-bahdanau.toml").read_text(encoding="utf-8"))
-    job = Job("translate", (), raw["run"]["model"], {}, "error", raw["model"], raw["task"], raw["train"])
+    job = Job("translate", (), raw["run"]["family"], {}, "error", raw["model"], raw["task"], raw["train"])
     list(run_training(prepare(job), tmp_path / "run"))
     model = open_run(tmp_path / "run").model
     found = list(rights(model, Random(7)))

@@ -187,7 +187,9 @@ def test_a_new_reader_of_pairs(family, tmp_path):
     sizes = {"vocab": 12, "width": 12, "layers": 2, "heads": 3, "ffn_width": 17}
     sizes |= {"attention_windows": (4,)} if family == "longformer" else {}
     torch.manual_seed(1)
-    model = prepare._build_model(Job("pair", model=family, model_fields=sizes), task, Defaults(family), examples).eval()
+    model = prepare._build_model(
+        Job("pair", family=family, model_fields=sizes), task, Defaults(family), examples
+    ).eval()
     batch = task.batch(task.encode(examples, model))
     assert (batch.source.tokens == model.tokenizer.unk_id).any()
     assert task.loss(model, batch).isfinite()

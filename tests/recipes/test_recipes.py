@@ -51,7 +51,7 @@ SCORES = {  # by task: what it gives, and what is made of it
 }
 MINE = """[run]
 task = "label"
-model = "transformer"
+family = "transformer"
 description = "little reviews"
 inputs = ["good film", "bad film"]
 
@@ -96,8 +96,8 @@ def module():
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_setting_of_a_recipe_exists_and_its_promise_can_be_measured(name):
     found, promise = KNOWN[name], KNOWN[name].promise
-    model = "bert" if found.requirements.weights else found.model
-    usual = flags._default_configs(found, model, ())
+    family = "bert" if found.requirements.weights else found.family
+    usual = flags._default_configs(found, "", family, ())
     flags._check_recipe_settings(found, usual)
     for table, config in usual.items():
         replace(config, **found.tables[table])  # the values are refused here, if they are
@@ -148,7 +148,7 @@ def test_flags_that_make_it_another_run_are_named():
     assert of("--train.max-steps", "3", "--model.width", "8") == ["--model.width 8", "--train.max-steps 3"]
     assert of(data=("mine.tsv",)) == ["--data"]
     request = flags.make_request("train", TrainFlags("dates"), [])
-    assert find_changed_flags(request.recipe, replace(request.job, model="rnn"), {}) == ["--model rnn"]
+    assert find_changed_flags(request.recipe, replace(request.job, family="rnn"), {}) == ["--family rnn"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,10 @@ def test_flags_that_make_it_another_run_are_named():
     [
         ('[run]\ntask = "label"\n[promise]\nscore = "f1"\n', "has no minutes; add minutes"),
         ('[run]\ntask = "label"\n[promise]\nscore = "f1"\nminutes = 1\natleast = 1\n', "did you mean 'at_least'?"),
-        ('[run]\ntask = "label"\n[promise]\nscore = "f1"\nminutes = 1\nat_least = 1\nat_most = 2\n', "at_least or at_most, not both"),
+        (
+            '[run]\ntask = "label"\n[promise]\nscore = "f1"\nminutes = 1\nat_least = 1\nat_most = 2\n',
+            "at_least or at_most, not both",
+        ),
         ('[run]\ntask = "label"\nneeds = "luck"\n', "unknown key 'needs'"),
     ],
 )
@@ -199,7 +202,7 @@ def test_kept_and_broken_promises_of_whole_runs_and_their_record(here, capsys):
     assert main(["train", "mine.toml", "--data", "reviews.tsv", "--out", "other"]) == 0
     assert ": kept" in capsys.readouterr().out
     assert main(["train", "mine.toml", "--data", "reviews.tsv", "--out", "third", "--train.max-steps", "1"]) == 0
-    assert "not compared: --train.max-steps 1" in capsys.readouterr().out
+    assert "not compared: the recipe was changed by --train.max-steps 1" in capsys.readouterr().out
 
     record = make_record(Path("run"), found)
     accuracy = next(score for score in told["scores"]["dev"] if score["name"] == "accuracy")
@@ -214,7 +217,7 @@ def test_kept_and_broken_promises_of_whole_runs_and_their_record(here, capsys):
     assert record["date"] in told
     assert f"{accuracy['value']:.3f}" in told
     assert "60 min" in format_recipe_table({"mine": found}, {"mine": record})
-    assert "before the recipe changed" in format_recipe_table({"mine": replace(found, model="rnn")}, {"mine": record})
+    assert "before the recipe changed" in format_recipe_table({"mine": replace(found, family="rnn")}, {"mine": record})
     pages = module()
     row = pages.table({"mine": found}, {"mine": record}).splitlines()[-1]
     assert f"accuracy {accuracy['value']:.3f}" in row

@@ -34,7 +34,7 @@ def made(family="captioner_rnn", examples=EXAMPLES, **sizes):
     task = Caption()
     torch.manual_seed(2)
     chosen = task.defaults(examples, False)
-    given = Job("caption", model=family, model_fields=SMALL | sizes)
+    given = Job("caption", family=family, model_fields=SMALL | sizes)
     return task, prepare._build_model(given, task, chosen, list(examples))
 
 

@@ -443,7 +443,7 @@ def test_a_reader_with_one_segment_reads_pairs(family):
     task = Pair(Config(tokenizer="words"), labels=("a", "b"))
     sizes = {"width": 6, "layers": 1, "heads": 2, "ffn_width": 8, "max_positions": 32}
     chosen = replace(task.defaults(examples, False), family=family, model={})
-    model = jobs._build_model(Job("pair", model=family, model_fields=sizes), task, chosen, examples)
+    model = jobs._build_model(Job("pair", family=family, model_fields=sizes), task, chosen, examples)
     shown = model.tokenizer.decode(model.tokenizer.encode("a b", "b c").ids, keep_special_tokens=True)
     assert shown.split() == ["<s>", "a", "b", "</s>", "</s>", "b", "c", "</s>"]
     assert (model.config.segments, model.config.pad_id) == (1, model.tokenizer.pad_id)

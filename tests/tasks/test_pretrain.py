@@ -352,22 +352,22 @@ def test_models_that_cannot_do_it_are_refused_by_name(examples, reader):
     with pytest.raises(ValueError, match=r"<extra_id_0>.*has 0"):
         SpanCorruption(Config()).encode(examples, bare)
     with pytest.raises(ValueError, match="writes"):
-        prepare(Job("pretrain", model="bert", task_fields={"objective": "span_corruption"}, model_fields=SIZES))
+        prepare(Job("pretrain", family="bert", task_fields={"objective": "span_corruption"}, model_fields=SIZES))
     with pytest.raises(DataError, match="0 tokens"):
         MaskedLM(Config(packing="none")).encode([Example({"text": "\n"})], reader)
 
 
 def test_flags_are_those_of_the_family_that_the_objective_chooses():
     found = {
-        name: type(_default_configs(Recipe("pretrain"), "", (), ["--task.objective", name])["model"]) for name in TEXTS
+        name: type(_default_configs(Recipe("pretrain"), "", "", (), ["--task.objective", name])["model"]) for name in TEXTS
     }
     assert found["masked_lm"] is bert.Config
     assert found["span_corruption"] is t5.Config
     assert (
-        type(_default_configs(Recipe("pretrain"), "", (), ["--task.objective=span_corruption"])["model"]) is t5.Config
+        type(_default_configs(Recipe("pretrain"), "", "", (), ["--task.objective=span_corruption"])["model"]) is t5.Config
     )
     recipe = Recipe("pretrain", tables={"model": {}, "task": {"objective": "span_corruption"}, "train": {}})
-    assert type(_default_configs(recipe, "", ())["model"]) is t5.Config
+    assert type(_default_configs(recipe, "", "", ())["model"]) is t5.Config
 
 
 def test_every_objective_has_a_name_of_its_own_and_is_a_task():

@@ -395,5 +395,5 @@ def test_what_cannot_be_is_said(tmp_path):
         ValueError, match=r"objective replaced_token_detection needs .* bert encodes a text, .* Choose electra\."
     ):
         prepare(
-            Job("pretrain", (written(tmp_path),), model="bert", task_fields={"objective": "replaced_token_detection"})
+            Job("pretrain", (written(tmp_path),), family="bert", task_fields={"objective": "replaced_token_detection"})
         )

@@ -31,7 +31,7 @@ def pairs(home, words: int, rows: int = 60):
 
 def ready(data, model="", task="pair"):
     fields = {} if model else TINY
-    return prepare(Job(task, data, model, model_fields=fields, train_fields={"max_steps": 2}))
+    return prepare(Job(task, data, model=model, model_fields=fields, train_fields={"max_steps": 2}))
 
 
 def test_few_examples_of_many_words_are_said_before_training(tmp_path):
@@ -39,7 +39,7 @@ def test_few_examples_of_many_words_are_said_before_training(tmp_path):
     first = next(events)
     assert isinstance(first, Message)
     assert "54 training examples with" in first.text
-    assert "--model DIRECTORY" in first.text
+    assert "--model minilm" in first.text
     result = [event for event in events if isinstance(event, RunResult)][-1]
     again = list(run_training(ready(pairs(tmp_path, 5000)), tmp_path / "run"))  # which was said, and is over
     assert not any(isinstance(event, Message) and "few for a model" in event.text for event in again)

@@ -43,7 +43,7 @@ def test_a_full_disk_costs_nothing_but_time(home):
 
 
 def test_a_full_disk_is_exit_code_5(home, monkeypatch, capsys):
-    args = ["train", "label", "--data", str(home / "label.tsv"), "--out", str(home / "out"), "--model", "transformer"]
+    args = ["train", "label", "--data", str(home / "label.tsv"), "--out", str(home / "out"), "--family", "transformer"]
     args += [f"--model.{key}={value}" for key, value in SIZES.items()]
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 1000)
     assert cli.main([*args, "--train.max-steps", "2"]) == 5

@@ -64,7 +64,7 @@ def test_weights_moments_and_mean_stay_as_they_are(home, monkeypatch, at):
 
 
 def test_the_fourth_ends_the_run_and_the_count_survives_a_stop(home, monkeypatch, capsys):
-    args = ["train", "label", "--data", str(home / "label.tsv"), "--model", "transformer", "--out", str(home / "out")]
+    args = ["train", "label", "--data", str(home / "label.tsv"), "--family", "transformer", "--out", str(home / "out")]
     args += [f"--model.{key}={value}" for key, value in SIZES.items()]
     args += [f"--train.{key.replace('_', '-')}={value}" for key, value in TRAIN.items()] + ["--train.on-nan=skip"]
     poison(monkeypatch, {2, 5, 9, 11})

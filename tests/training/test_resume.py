@@ -61,7 +61,7 @@ def test_a_run_refuses_other_data_and_other_labels(home, capsys):
     told = [f"--train.{key.replace('_', '-')}={value}" for key, value in TRAIN.items()]
     told += [f"--model.{key}={value}" for key, value in SIZES.items()]
     assert (
-        cli.main(["train", "label", "--data", str(path), "--model", "transformer", "--out", str(home / "out"), *told])
+        cli.main(["train", "label", "--data", str(path), "--family", "transformer", "--out", str(home / "out"), *told])
         == 2
     )
     assert "cannot resume, since data or settings have changed" in capsys.readouterr().err

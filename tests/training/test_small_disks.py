@@ -50,7 +50,16 @@ def calm(tmp_path_factory):
 @pytest.mark.parametrize("kilobytes", KILOBYTES)
 def test_a_disk_of_any_size(home, disk, calm, kilobytes):
     where = disk(kilobytes)
-    words = ["train", "label", "--data", str(home / "label.tsv"), "--out", str(where / "run"), "--model", "transformer"]
+    words = [
+        "train",
+        "label",
+        "--data",
+        str(home / "label.tsv"),
+        "--out",
+        str(where / "run"),
+        "--family",
+        "transformer",
+    ]
     words += [f"--model.{key}={value}" for key, value in SIZES.items()]
     words += [f"--train.{key.replace('_', '-')}={value}" for key, value in TRAIN.items()]
     first = subprocess.run([sys.executable, "-m", "saccade", *words], capture_output=True, text=True)

@@ -116,7 +116,7 @@ def test_what_is_not_finite_never_reaches_the_weights(home, monkeypatch, where, 
 
 
 def test_a_run_that_diverges_names_the_examples_and_can_go_on(home, monkeypatch, capsys):
-    args = ["train", "label", "--data", str(home / "label.tsv"), "--model", "transformer"]
+    args = ["train", "label", "--data", str(home / "label.tsv"), "--family", "transformer"]
     args += [f"--model.{key}={value}" for key, value in SIZES.items()]
     args += [f"--train.{key.replace('_', '-')}={value}" for key, value in TRAIN.items()]
     assert cli.main([*args, "--out", str(home / "calm")]) == 0

@@ -11,6 +11,7 @@ from typing import Any
 from saccade.api.run import Run
 from saccade.data.tables import is_table, iter_rows
 from saccade.errors import DataError, UsageError
+from saccade.models.published_names import resolve_model_name
 from saccade.notebook import get_notebook_display
 from saccade.tasks.registry import task_class
 from saccade.training.notebook import NotebookProgress
@@ -27,6 +28,7 @@ def train(
     *,
     out: str | Path | None = None,
     model: str | Path = "",
+    family: str = "",
     columns: Mapping[str, str] | None = None,
     minutes: float | None = None,
     architecture: Mapping[str, Any] | None = None,
@@ -45,8 +47,9 @@ def train(
         data: A file or directory, a list of them, a pandas or polars DataFrame, an Arrow table or a list of dictionaries.
             Default: the built-in sample of the task.
         out: Directory of the run; default: runs/NAME.
-        model: A run, a model directory or a hub name to fine-tune, or the name of a family, such as "gpt2", for a new model.
-            Default: a new model of the family that suits the task.
+        model: A pretrained model to fine-tune: a run, a model directory, a hub name or a short name such as "minilm". Default:
+            a new model.
+        family: Family (architecture) of a new model, such as "gpt2" or "rnn". Default: one that suits the task.
         columns: Columns of the data by role, such as {"text": "review", "label": "stars"}; default: recognized by name.
         minutes: Time limit of training in minutes; the learning-rate schedule is fitted to it. Default: no limit.
         architecture: Settings of the model by name, such as {"width": 128}; on the command line, --model.width.
@@ -56,6 +59,10 @@ def train(
         on_event: Function that is called with every step, evaluation, message and checkpoint. Default: progress is shown in a
             notebook, and nothing is printed elsewhere.
     """
+    if model and family:
+        raise UsageError(
+            f"model={fspath(model)!r} has a family already; family={family!r} is for a new model. Pass one of them."
+        )
     if on_event is None:
         display = get_notebook_display()
         on_event = (lambda event: None) if display is None else NotebookProgress(display)
@@ -66,9 +73,10 @@ def train(
     job = Job(
         name,
         _resolve_data(data, directory),
-        fspath(model),
+        family,
         columns or {},
         on_bad=on_bad_record,
+        model=resolve_model_name(fspath(model)) if model else "",
         model_fields=architecture or {},
         task_fields=task or {},
         train_fields=settings,

@@ -1,6 +1,6 @@
 """Peak memory of training steps, measured in a child process, as peak memory is a high-water mark of the process.
 
-python -m saccade.bench.peak_memory '{"task": "label", "model": "rnn_encoder"}'      # a Job as JSON
+python -m saccade.bench.peak_memory '{"task": "label", "family": "rnn_encoder"}'      # a Job as JSON
 """
 
 import json
@@ -45,7 +45,7 @@ def measure_peak_cached(job: Job, cache_path: Path) -> float | None:
     process = subprocess.run(command, capture_output=True, text=True)
     if process.returncode:
         error = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        raise RuntimeError(f"the memory of {job.model} could not be measured: {error}")
+        raise RuntimeError(f"the memory of {job.family} could not be measured: {error}")
     cache_path.write_text(process.stdout.splitlines()[-1] + "\n", encoding="utf-8")
     return json.loads(process.stdout.splitlines()[-1])["peak_mb"]
 

@@ -137,7 +137,7 @@ def render_fish(completions: Completions) -> str:
     for name, flags in completions.flags.items():
         condition = f"-n '__fish_seen_subcommand_from {name}'"
         for flag in flags:
-            families = f" -x -a '{' '.join(completions.families)}'" if flag == "--model" else ""
+            families = f" -x -a '{' '.join(completions.families)}'" if flag == "--family" else ""
             lines.append(f"complete -c saccade {condition} -l {flag.removeprefix('--')}{families}")
     for word, names in completions.first_arguments.items():
         lines.append(f"complete -c saccade -n '__fish_seen_subcommand_from {word}' -a '{' '.join(names)}'")

@@ -47,8 +47,10 @@ class BaseTrainFlags:
     a recipe (saccade recipes) or a config.toml."""
     data: FileFlag = ()
     """Data files or directories; default: the built-in sample of the task."""
-    model: Annotated[str, optional_argument("FAMILY|RUN|NAME")] = ""
-    """Model to train: a family (saccade models), a run or a hub name; default: a family that suits the task."""
+    model: Annotated[str, optional_argument("RUN|NAME")] = ""
+    """Pretrained model to fine-tune: a run, a model directory, a hub name or a short name (minilm); default: a new model."""
+    family: Annotated[str, optional_argument("FAMILY")] = ""
+    """Family (architecture) of a new, untrained model: saccade models lists them; default: one that suits the task."""
     columns: ColumnsFlag = ""
     """Columns of the data by role, by name or number: text=review,label=2."""
     on_bad_record: Literal["error", "skip"] = "error"
@@ -57,6 +59,11 @@ class BaseTrainFlags:
     """Maximum fraction of bad records that may be skipped."""
     json: Flag = False
     """Print the result as JSON; everything else goes to standard error."""
+
+    def describe_call(self, command: str) -> str:
+        """The command with the arguments on which its settings depend."""
+        model = f" --model {self.model}" if self.model else f" --family {self.family}" if self.family else ""
+        return f"saccade {command} {self.task}{model}"
 
     def log(self, text: str) -> None:
         """Print a progress line: with --json to standard error, so that standard output has only the result."""
@@ -144,29 +151,29 @@ def make_request(command: str, flags: BaseTrainFlags, dotted: list[str], *, comp
     from saccade.models.check_weights import check_fields
     from saccade.models.override import override_dropout
     from saccade.tasks.runs.stored_config import check_setting_values
-    from saccade.training.prepare import Job, is_stored_model
+    from saccade.training.prepare import Job
 
     recipe = load_recipe(flags.task)
-    model, data = flags.model or recipe.model, flags.data or recipe.data
+    model, family = _choose_model(flags, recipe)
+    data = flags.data or recipe.data
     if complete and lacks_requirements(recipe, model, data):
         raise UsageError(f"The recipe {recipe.name} needs {recipe.requirements}.")
     data = recipe.requirements.select_files(tuple(data))
     _check_augment(recipe, dotted)
-    defaults = _default_configs(recipe, model, data, dotted)
-    new_configs = {name: config for name, config in defaults.items() if name != "model" or not is_stored_model(model)}
+    defaults = _default_configs(recipe, model, family, data, dotted)
+    new_configs = {name: config for name, config in defaults.items() if name != "model" or not model}
     _check_recipe_settings(recipe, new_configs)
-    prog = f"saccade {command} {flags.task}" + (f" --model {flags.model}" if flags.model else "")
-    overrides = _parse_overrides(defaults, dotted, prog=prog)
+    overrides = _parse_overrides(defaults, dotted, prog=flags.describe_call(command))
     columns = parse_columns(flags.columns) if flags.columns else recipe.columns
     tables = {name: {**recipe.tables[name], **overrides[name]} for name in SETTING_TABLES}
-    if is_stored_model(model) and tables["model"]:
+    if model and tables["model"]:
         _find_or_usage_error(lambda: override_dropout(defaults["model"], tables["model"], model))
     elif "model" in defaults:
         _find_or_usage_error(lambda: check_fields(replace(defaults["model"], **tables["model"]), "--model."))
     _find_or_usage_error(lambda: check_setting_values(type(defaults["task"]), tables["task"], "--task"))
     fields_by_table = {f"{name}_fields": table for name, table in tables.items()}
     on_bad, max_bad = flags.on_bad_record, flags.max_bad_fraction
-    job = Job(recipe.task, data, model, columns, on_bad, max_bad_fraction=max_bad, **fields_by_table)
+    job = Job(recipe.task, data, family, columns, on_bad, max_bad_fraction=max_bad, model=model, **fields_by_table)
     return TrainRequest(job, recipe, overrides)
 
 
@@ -186,7 +193,22 @@ def _parse_overrides(defaults: Mapping[str, Any], dotted: list[str], *, prog: st
     return overrides
 
 
-def _default_configs(recipe: Recipe, model: str, data: Sequence[str], dotted: Sequence[str] = ()) -> dict[str, Any]:
+def _choose_model(flags: BaseTrainFlags, recipe: Recipe) -> tuple[str, str]:
+    """The pretrained model and the family of a call; a flag for either replaces both of the recipe."""
+    from saccade.models.published_names import resolve_model_name
+
+    if flags.model and flags.family:
+        raise UsageError(
+            f"--model {flags.model} has a family already, and --family {flags.family} is for a new model. Leave one of them out."
+        )
+    if flags.model:
+        return resolve_model_name(flags.model), ""
+    return ("", flags.family) if flags.family else (recipe.model, recipe.family)
+
+
+def _default_configs(
+    recipe: Recipe, model: str, family_name: str, data: Sequence[str], dotted: Sequence[str] = ()
+) -> dict[str, Any]:
     """The default settings of the family, the task and training, before flags and recipe.
 
     The config of a hub name is fetched only if the call or the recipe has settings of the model.
@@ -195,16 +217,15 @@ def _default_configs(recipe: Recipe, model: str, data: Sequence[str], dotted: Se
     from saccade.tasks.needs import find_family
     from saccade.tasks.registry import task_class
     from saccade.training.config import Config
-    from saccade.training.prepare import is_stored_model
 
     kind = _find_or_usage_error(lambda: task_class(recipe.task))
     task = _find_or_usage_error(lambda: kind(_partial_task_config(kind.Config, recipe, dotted)))
     defaults = {"task": kind.Config(), "train": Config()}
-    if is_stored_model(model):
+    if model:
         has_settings = recipe.tables["model"] or any(word.startswith("--model.") for word in dotted)
         return ({"model": read_family_and_config(model)[1]} if Path(model).exists() or has_settings else {}) | defaults
     task.roles(data)
-    family = _find_or_usage_error(lambda: find_family(model or task.default_family(), task))
+    family = _find_or_usage_error(lambda: find_family(family_name or task.default_family(), task))
     return {"model": family.config_class()} | defaults
 
 

@@ -50,11 +50,10 @@ def print_train_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> 
     recipe = request.recipe
     if lacks_requirements(recipe, request.job.model, request.job.data):
         notes.append(f"The recipe {recipe.name} needs {recipe.requirements}.")
-    prog = f"saccade {command} {flags.task}" + (f" --model {flags.model}" if flags.model else "")
     description = "\n\n".join([_describe_call(command, flags, request), *notes])
     tyro.cli(
         _make_help_class(flags, request, settings),
-        prog=prog,
+        prog=flags.describe_call(command),
         description=description,
         args=["--help"],
         registry=NAME_REGISTRY,
@@ -82,7 +81,7 @@ def _describe_call(command: str, flags: BaseTrainFlags, request: TrainRequest) -
     return (
         f"{name}. {description[0].upper()}{description[1:].rstrip('.')}.\n\n"
         "The value of each setting in this call is shown in parentheses. It depends on the other arguments; for the settings of "
-        f"another model, for example, use saccade {command} {flags.task} --model FAMILY --help."
+        f"another model, for example, use saccade {command} {flags.task} --family FAMILY --help."
     )
 
 
@@ -92,12 +91,12 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
     from saccade.tasks.needs import find_family
     from saccade.tasks.registry import task_class
     from saccade.training.config import Config
-    from saccade.training.prepare import is_stored_model, make_config, make_model_config
+    from saccade.training.prepare import make_config, make_model_config
 
     job = request.job
     kind = task_class(job.task)
     task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
-    stored = is_stored_model(job.model)
+    stored = bool(job.model)
     initial_config = task.config
     examples = _read_some_examples(task, job.data, job.columns)
     chosen = task.defaults(examples, stored)
@@ -109,7 +108,7 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
         if Path(job.model).exists() or job.model_fields:
             configs["model"] = replace(read_family_and_config(job.model)[1], **job.model_fields)
     else:
-        family: Family = find_family(job.model or chosen.family, task)
+        family: Family = find_family(job.family or chosen.family, task)
         configs["model"] = make_model_config(family, task, chosen, job.model_fields)
         unsettled |= {("model", name) for name in TOKENIZER_SETTINGS if hasattr(configs["model"], name)}
 
@@ -210,7 +209,7 @@ def _flag_fields(flags: BaseTrainFlags, request: TrainRequest) -> Iterator[tuple
         value = getattr(flags, item.name)
         default = None if item.name == "task" else item.default
         hint = f"(your value: {_format_value(value)})" if value != default else None
-        if item.name == "model" and not flags.model and not request.job.model:
+        if item.name == "family" and not (request.job.family or request.job.model):
             hint = f"(default for {request.job.task}: {_default_family(request)})"
         if item.name == "out" and not value:
             hint = f"(default: {Path('runs') / (request.recipe.name or request.job.task)})"

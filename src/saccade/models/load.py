@@ -32,6 +32,7 @@ from saccade.models.model import LoadReport, Model
 from saccade.models.override import override_dropout
 from saccade.models.pooling import Pooling
 from saccade.models.prune_heads import prune, read_kept_heads
+from saccade.models.published_names import resolve_model_name, suggest_family
 from saccade.models.registry import FAMILIES, get_family
 from saccade.models.save import save
 from saccade.models.unused_heads import count_outputs, describe_dropped_heads
@@ -191,7 +192,7 @@ def _load_tokenizer(model: Model, directory: Path) -> None:
 
 def resolve_model_dir(name_or_path: str | Path, files_to_fetch: Sequence[str] = hub.MODEL_FILE_PATTERNS) -> Path:
     """The directory of a model, a run, or a name on the hub; downloads the needed files."""
-    path = Path(name_or_path)
+    path = Path(resolve_model_name(name_or_path) if isinstance(name_or_path, str) else name_or_path)
     if path.is_dir():
         if (path / "config.json").exists():
             return path
@@ -203,12 +204,21 @@ def resolve_model_dir(name_or_path: str | Path, files_to_fetch: Sequence[str] = 
             describe_file(path)
             or f"{path}: is a file, but a directory with config.json is needed. Use saccade import for single files."
         )
-    if isinstance(name_or_path, str) and hub.is_repo_id(name_or_path):
-        directory = hub.fetch(name_or_path, files_to_fetch)
+    if isinstance(name_or_path, str) and hub.is_repo_id(str(path)):
+        directory = _fetch(str(path), files_to_fetch)
         if not (directory / "config.json").exists():
             raise ModelError(_describe_missing_config(directory))
         return directory
     raise ModelError(f"{name_or_path}: there is no such directory, and it is not a valid name on the hub.")
+
+
+def _fetch(name: str, files_to_fetch: Sequence[str]) -> Path:
+    try:
+        return hub.fetch(name, files_to_fetch)
+    except ModelError as error:
+        if "/" in name:
+            raise
+        raise ModelError(f"{error}{suggest_family(name)}") from error
 
 
 def _describe_missing_config(directory: Path) -> str:

@@ -48,7 +48,7 @@ def override_dropout(config: Any, overrides: Mapping[str, Any], where: str) -> A
         if name not in changeable:
             raise ModelError(
                 f"{where} is a trained model with {name} = {stored!r}, which cannot change to {value!r}; leave it out, or train "
-                f"a new model with --model FAMILY. Only {', '.join(changeable) or 'nothing'} can be set."
+                f"a new model with --family FAMILY. Only {', '.join(changeable) or 'nothing'} can be set."
             )
         _check_dropout(name, value)
         changes[name] = value

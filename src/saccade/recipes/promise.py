@@ -39,8 +39,10 @@ def find_changed_flags(recipe: Recipe, job: "Job", overrides: Mapping[str, Mappi
             has_no_effect = table == "train" and name in SETTINGS_WITHOUT_EFFECT
             if not has_no_effect and recipe.tables[table].get(name) != value:
                 flags.append(f"--{table}.{name.replace('_', '-')} {value}")
-    if recipe.model and job.model != recipe.model:
+    if job.model != recipe.model and not recipe.requirements.weights:
         flags.append(f"--model {job.model}")
+    if job.family != recipe.family:
+        flags.append(f"--family {job.family}")
     if not recipe.requirements.dataset and job.data != recipe.data:
         flags.append("--data")
     return flags

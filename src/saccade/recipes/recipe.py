@@ -82,7 +82,8 @@ class Recipe:
     description: str = ""
     requirements: Requirements = field(default_factory=Requirements)
     data: tuple[str, ...] = ()
-    model: str = ""
+    model: str = ""  # a run, a model directory or a hub name to fine-tune
+    family: str = ""  # of a new model
     columns: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in SETTING_TABLES})
     promise: Promise | None = None
@@ -150,7 +151,7 @@ def _parse_recipe(name: str, raw: Mapping[str, Any], file: str) -> Recipe:
     unknown += [key for key in run if key not in RUN_KEYS]
     if unknown or "task" not in run:
         problem = f"unknown key {unknown[0]!r}" if unknown else "it names no task"
-        expected = f"expected [run] with task, data and model, and {', '.join(SETTING_TABLES)}"
+        expected = f"expected [run] with task, data and model or family, and {', '.join(SETTING_TABLES)}"
         raise UsageError(f"{file}: {problem}; {expected}.")
     tables = {table: dict(raw.get(table, {})) for table in SETTING_TABLES}
     tables["task"].pop("labels", None)  # in the config.toml of a run; a recipe takes them from the data
@@ -162,7 +163,8 @@ def _parse_recipe(name: str, raw: Mapping[str, Any], file: str) -> Recipe:
             run.get("dataset", ""), tuple(run.get("files", ())), run.get("split_flags", {}), run.get("weights", "")
         ),
         tuple(run.get("data", ())),
-        run.get("model") or run.get("family", ""),
+        run.get("model", ""),
+        "" if run.get("model") else run.get("family", ""),
         run.get("columns", {}),
         tables,
         _parse_promise(raw["promise"], file) if "promise" in raw else None,

@@ -39,7 +39,12 @@ def load_records() -> dict[str, Record]:
 def recipe_digest(recipe: Recipe) -> str:
     """A hash of everything that affects the training of a recipe; descriptions and promises do not."""
     requirements = {**asdict(recipe.requirements), "columns": dict(recipe.columns)}
-    facts = [recipe.task, recipe.model, requirements, {name: dict(recipe.tables[name]) for name in SETTING_TABLES}]
+    facts = [
+        recipe.task,
+        recipe.model or recipe.family,
+        requirements,
+        {name: dict(recipe.tables[name]) for name in SETTING_TABLES},
+    ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 

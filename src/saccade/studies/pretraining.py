@@ -135,7 +135,7 @@ def make_pretraining_run(plan: StudyPlan, initialization: Initialization) -> Stu
     train = {**PRETRAINING_CONFIG, "lr": initialization.pretraining_lr, "seed": plan.seed}
     train["max_minutes"] = round(PRETRAINING_TIME_FRACTION * plan.minutes, 4)
     task = {**TASK_CONFIG, **ELECTRA_CONFIG.get(initialization.objective, {}), "objective": initialization.objective}
-    job = Job("pretrain", plan.data[:-1], str(plan.out / INITIAL_MODEL), task_fields=task, train_fields=train)
+    job = Job("pretrain", plan.data[:-1], model=str(plan.out / INITIAL_MODEL), task_fields=task, train_fields=train)
     return StudyRun(initialization.name, job, f"pretraining with {initialization.objective}")
 
 
@@ -153,7 +153,7 @@ def make_finetuning_run(
     data = (label_file(plan, label_fraction, sample_index), held_out_file(plan, "dev"), held_out_file(plan, "test"))
     model = str(plan.out / (initialization.name if initialization.objective else INITIAL_MODEL))
     task, dropout = {"max_tokens": 64, "label_smoothing": 0.1}, {"dropout": initialization.dropout}
-    job = Job("label", tuple(map(str, data)), model, model_fields=dropout, task_fields=task, train_fields=train)
+    job = Job("label", tuple(map(str, data)), model=model, model_fields=dropout, task_fields=task, train_fields=train)
     name = run_name(initialization, label_fraction, sample_index)
     return StudyRun(name, job, f"fine-tuning on {label_fraction.fraction:.0%} of the labels")
 

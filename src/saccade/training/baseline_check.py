@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from saccade.data import Example
 from saccade.metrics import Score
-from saccade.training.prepare import PreparedRun, is_stored_model
+from saccade.training.prepare import PreparedRun
 
 WORD_PATTERN = re.compile(r"\w+")
-PUBLISHED_MODEL_ADVICE = "start from a published model: --model DIRECTORY, such as that of all-MiniLM-L6-v2"
+PUBLISHED_MODEL_ADVICE = "start from a published model, such as --model minilm"
 
 
 def check_example_count(prepared_run: PreparedRun) -> str:
     """A warning about too few examples for training from scratch; "" if there are enough."""
     task, examples = prepared_run.task, prepared_run.splits.train.examples
-    if is_stored_model(prepared_run.job.model) or not prepared_run.job.data or len(examples) >= task.min_examples:
+    if prepared_run.job.model or not prepared_run.job.data or len(examples) >= task.min_examples:
         return ""
     words = {word for text in task.tokenizer_texts(examples) for word in WORD_PATTERN.findall(text.lower())}
     if len(words) <= len(examples):  # a small vocabulary, whose every word occurs often
@@ -38,7 +38,7 @@ def compare_with_baseline(prepared_run: PreparedRun, split: str, score: Score, e
     if baseline.name != score.name or score.better != "higher" or score.low > baseline.value:
         return ""
     more_data = "use more training examples or a larger published model"
-    hint = f"Train longer, or {more_data if is_stored_model(prepared_run.job.model) else PUBLISHED_MODEL_ADVICE}."
+    hint = f"Train longer, or {more_data if prepared_run.job.model else PUBLISHED_MODEL_ADVICE}."
     return (
         f"{split}: {score.name} {score.value:.3f} ({score.low:.3f}–{score.high:.3f}) is not better than a baseline: "
         f"{rule.description} reaches {baseline.value:.3f}. {hint}"

@@ -40,13 +40,14 @@ class Job:
 
     task: str
     data: tuple[str, ...] = ()  # files or directories; empty: the sample dataset of the task
-    model: str = ""  # a family, a run or a name on the hub; empty: the default of the task
+    family: str = ""  # the family of a new model; empty: the default of the task
     columns: Mapping[str, str] = field(default_factory=dict)
     on_bad: str = "error"
     model_fields: Mapping[str, Any] = field(default_factory=dict)
     task_fields: Mapping[str, Any] = field(default_factory=dict)
     train_fields: Mapping[str, Any] = field(default_factory=dict)
     max_bad_fraction: float = 0.01  # maximum fraction of bad records that may be skipped
+    model: str = ""  # a run, a model directory or a name on the hub to fine-tune; empty: a new model
 
 
 @dataclass
@@ -116,7 +117,7 @@ def prepare(job: Job) -> PreparedRun:
     """Read the data, fit the task to it, and build or load the model; deterministic for the same job."""
     kind = task_class(job.task)
     task: Task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
-    is_stored = is_stored_model(job.model)
+    is_stored = bool(job.model)
     _check_model(job, task)
     splits = read_splits(task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction)
     task.fit(splits.train.examples)
@@ -189,19 +190,14 @@ def make_model_config(family: Family, task: Task, defaults: Defaults, values: Ma
 
 def _check_model(job: Job, task: Task) -> None:
     """Raise if the family or the stored model does not fit the task; of a model on the hub, only the config is downloaded."""
-    if is_stored_model(job.model):
+    if job.model:
         check_fit(task, *read_family_and_config(job.model))
     else:
-        check_fit(task, find_family(job.model or task.default_family(), task))
-
-
-def is_stored_model(model: str) -> bool:
-    """Whether this is a directory or a name on the hub; anything else is the name of a family."""
-    return bool(model) and (Path(model).exists() or "/" in model)
+        check_fit(task, find_family(job.family or task.default_family(), task))
 
 
 def _build_model(job: Job, task: Task, defaults: Defaults, examples: Sequence[Example]) -> Model:
-    family = find_family(job.model or defaults.family, task)
+    family = find_family(job.family or defaults.family, task)
     values = dict(job.model_fields)
     tokenizer = None
     known = {item.name for item in fields(family.config_class)}

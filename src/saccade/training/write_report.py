@@ -47,7 +47,7 @@ def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tu
         ("training examples", f"{len(prepared_run.splits.train.examples):,}"),
         ("held-out examples", f"{len(prepared_run.splits.dev.examples):,}"),
         ("model", f"{model.family.name}, {count:,} parameters"),
-        ("initial weights", job.model if "/" in job.model else "random"),
+        ("initial weights", job.model or "random"),
         ("steps", f"{result.steps:,} of {trainer.learner.total_steps:,}"),
         ("stop reason", result.stop_reason),
         ("minutes", f"{trainer.progress.minutes:.1f}"),

@@ -74,7 +74,7 @@ def _run_dates(out: Path, minutes: float) -> int:
     for name, description in DEMO_RECIPES.items():
         recipe = load_recipe(name)
         train = {**recipe.tables["train"], "max_minutes": minutes * TIME_FRACTIONS[name], "fit_schedule": True}
-        job = Job("translate", (), recipe.model, {}, "error", recipe.tables["model"], recipe.tables["task"], train)
+        job = Job("translate", (), recipe.family, {}, "error", recipe.tables["model"], recipe.tables["task"], train)
         signal = _train_anew(out / name, job, description)
         if signal is not None:
             return 128 + signal

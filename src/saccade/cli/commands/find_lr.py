@@ -18,7 +18,7 @@ HELP_TEXT = """Learning-rate range test: try increasing learning rates on a copy
 
 saccade find-lr label --data reviews.tsv
 
-saccade find-lr translate --model rnn --model.width 128 --png rates.png
+saccade find-lr translate --family rnn --model.width 128 --png rates.png
 
 Takes the settings of saccade train; saccade find-lr TASK --help lists them. Runs up to a hundred steps, each with a higher
 learning rate than the one before, until the loss diverges, and suggests the learning rate at which the loss falls fastest

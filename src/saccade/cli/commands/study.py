@@ -82,7 +82,7 @@ def _print_plan(experiment: "Study", plan: "StudyPlan", stream: TextIO) -> int:
     print(experiment.question, file=stream)
     runs = experiment.plan_runs(plan)
     for run in runs:
-        print(f"  {plan.out / run.name}: {run.minutes:.3g} minutes; {run.description or run.job.model}", file=stream)
+        print(f"  {plan.out / run.name}: {run.minutes:.3g} minutes; {run.description or run.job.family}", file=stream)
     minutes = sum(run.minutes for run in runs)
     print(f"{len(runs)} training runs, {minutes:.3g} minutes; with measurements about {plan.minutes:.3g}.", file=stream)
     print("Dry run: nothing was written.", file=stream)

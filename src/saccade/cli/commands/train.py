@@ -23,13 +23,13 @@ HELP_TEXT = """Train a model on a data file; run the same command again to resum
 
 saccade train label --data reviews.tsv --out runs/reviews
 
-saccade train translate --data train.en train.de --model rnn --model.width 128
+saccade train translate --data train.en train.de --family rnn --model.width 128
 
-saccade train tag --data wnut17/ --model runs/minilm --train.epochs 5 --train.lr 2e-4
+saccade train tag --data wnut17/ --model minilm --train.epochs 5 --train.lr 2e-4
 
 Without --data, a task trains on its built-in sample. A file named dev, valid or test is held out; without one, a tenth of the
-data is. --model is a family (saccade models), a run, or a hub name. Settings of the model, the task and training have
-flags, too: saccade train TASK --help lists them with their values."""
+data is. --model names a pretrained model (a run, a directory, a hub name), --family the architecture of a new one (saccade
+models). Settings of the model, the task and training have flags, too: saccade train TASK --help lists them with their values."""
 
 
 @dataclass(frozen=True)
@@ -167,17 +167,14 @@ def _exit_code(result: "RunResult") -> int:
 
 def list_setting_sources(ready: "PreparedRun", request: flags.TrainRequest) -> dict[str, dict[str, dict[str, Any]]]:
     """Every setting by table, with its value and its source."""
-    from saccade.training.prepare import is_stored_model
-
     configs = {"model": ready.model.config, "task": ready.task.config, "train": ready.config}
-    stored = is_stored_model(request.job.model)
 
     def source(table: str, name: str, value: Any) -> str:
         if name in request.overrides[table]:
             return "your flag"
         if name in request.recipe.tables[table]:
             return f"recipe {request.recipe.name}".rstrip()
-        if table == "model" and stored:
+        if table == "model" and request.job.model:
             return request.job.model
         chosen = getattr(ready.defaults, table, {}).get(name) == value or value != getattr(type(configs[table])(), name)
         return "chosen for this task and data" if chosen else "default"

@@ -26,6 +26,13 @@ def is_repo_id(name: str) -> bool:
     return re.fullmatch(r"[\w][\w.-]*(/[\w][\w.-]*)?", name) is not None
 
 
+def is_cached(name: str) -> bool:
+    """Whether the config of this model is in the local cache of huggingface-hub."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
 def fetch(name: str, files: Sequence[str] = MODEL_FILE_PATTERNS) -> Path:
     """The local directory of a model on the hub, or of some of its files; downloads what is not in the cache."""
     from huggingface_hub import snapshot_download

@@ -59,7 +59,7 @@ def _make_run(plan: StudyPlan, kind: str, name: str) -> StudyRun:
     job = Job(
         raw["run"]["task"],
         (str(_split_dir(plan)),),
-        raw["run"]["model"],
+        raw["run"]["family"],
         raw["run"]["columns"],
         model_fields=raw["model"],
         task_fields=raw["task"],

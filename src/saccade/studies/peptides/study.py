@@ -81,7 +81,7 @@ def make_classifier_job(plan: StudyPlan, minutes: float) -> Job:
     raw = load_recipe(RECIPE)
     train = {**raw["train"], "max_minutes": min(minutes, raw["train"]["max_minutes"]), "seed": plan.seed}
     tables = {"model_fields": raw["model"], "task_fields": raw["task"], "train_fields": train}
-    return Job(raw["run"]["task"], plan.data, raw["run"]["model"], raw["run"]["columns"], **tables)
+    return Job(raw["run"]["task"], plan.data, raw["run"]["family"], raw["run"]["columns"], **tables)
 
 
 def _text_files(plan: StudyPlan) -> dict[str, Path]:
