@@ -100,7 +100,8 @@ def given(recipe: Recipe, data: Path) -> list[Path]:
     found = [path for pattern in recipe.requirements.files for path in sorted(where.glob(pattern))]
     if not found:
         raise UsageError(
-            f"{where} has none of {', '.join(recipe.requirements.files)}; saccade data get {recipe.requirements.dataset} fetches them."
+            f"{where} has none of {', '.join(recipe.requirements.files)}; "
+            f"saccade data get {recipe.requirements.dataset} fetches them."
         )
     return found
 

@@ -40,8 +40,8 @@ HEAD = """# Beside what you would otherwise pick
 Scores after 10, 20 and 40 minutes of training on two cores, one after the other on the same machine, each with a 95 % interval
 over the test examples. Training alone is on the clock. A rival has its usual settings, where our sizes and time allow; they
 stand below each table. Whoever ends before the time is over keeps the score, and the minutes it took stand beside it. Where our
-recipe fits its schedule to the time (`train.fit_schedule`), each of our times is a run of its own; where the recipe's own time is nearly
-that, it is the recipe as it stands.
+recipe fits its schedule to the time (`train.fit_schedule`), each of our times is a run of its own; where the recipe's own time
+is nearly that, it is the recipe as it stands.
 
 This page is written by `python -m benchmarks.vs_eole_trainer page` from `docs/results/otherwise.json`; the same script with
 `label`, `tag` or `translate` measures again.
@@ -238,8 +238,8 @@ def _wanted(asked: argparse.Namespace, name: str) -> bool:
 def keep(asked: argparse.Namespace, name: str, settings: dict[str, Any], scores: Mapping[str, Record | None]) -> None:
     """Add one to the record.
 
-    Where each time is a run of its own (`train.fit_schedule`), those that were measured before with the same settings on such a machine
-    stay.
+    Where each time is a run of its own (`train.fit_schedule`), those that were measured before with the same settings on such a
+    machine stay.
     """
     record, here = _read(asked.record), describe_machine()
     where = {key: here[key] for key in ("cpu", "cores", "system", "python", "torch")}

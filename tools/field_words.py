@@ -2,8 +2,8 @@
 
     python tools/field_words.py            # writes tests/structure/field_words.json
 
-A word of a public name comes from the public names of the libraries of the field, installed beside this package: modules, classes,
-functions, methods, their parameters and fields. Words that none of them uses stay with a source given by hand (a paper, or an
+A word of a public name comes from the public names of the libraries of the field, installed beside this package: modules,
+classes, functions, methods, their parameters and fields. Words that none of them uses have a source given by hand (a paper, or an
 API of a library that is not installed); without one they are listed, and the tests refuse them.
 """
 
@@ -22,9 +22,10 @@ BY_HAND = (
     ROOT / "tests" / "structure" / "field_words_by_hand.json"
 )  # word -> a paper, or an API of a library that is not installed
 LIBRARIES = (
-    "torch", "transformers", "sklearn", "sentence_transformers", "tokenizers", "sentencepiece", "huggingface_hub", "safetensors",
-    "numpy", "scipy", "sacrebleu", "nltk", "seqeval", "rouge_score", "matplotlib", "PIL", "fastapi", "starlette", "uvicorn",
-    "tyro", "rich", "pydantic", "llguidance", "jinja2", "babel", "tomli_w", "pytest", "hypothesis", "networkx", "sympy", "regex",
+    "torch", "transformers", "sklearn", "sentence_transformers", "tokenizers", "sentencepiece", "huggingface_hub",
+    "safetensors", "numpy", "scipy", "sacrebleu", "nltk", "seqeval", "rouge_score", "matplotlib", "PIL", "fastapi",
+    "starlette", "uvicorn", "tyro", "rich", "pydantic", "llguidance", "jinja2", "babel", "tomli_w", "pytest",
+    "hypothesis", "networkx", "sympy", "regex",
 )  # fmt: skip
 STDLIB = Path(ast.__file__).parent
 IRREGULAR = {"shown": "show", "met": "meet", "worst": "bad", "spoken": "speak"}
@@ -46,9 +47,12 @@ def stems_of(word: str) -> list[str]:
     (['summary', 'summarie', 'summari'], ['tokeniz', 'tokenize'], ['unus', 'unuse', 'use', 'used'])
     """
     found: list[str] = [IRREGULAR[word]] if word in IRREGULAR else []
-    rules = [("ies", "y"), ("s", ""), ("es", ""), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"), ("er", ""), ("er", "e"), ("ly", ""),
-             ("able", ""), ("able", "e"), ("ness", ""), ("est", ""), ("ist", "y"), ("ies", "ie"), ("th", ""), ("lled", "l"), ("pped", "p"),
-             ("nned", "n"), ("tters", "t"), ("tting", "t"), ("tive", "te"), ("ions", "e"), ("ion", "e"), ("ations", "e"), ("ation", "e")]  # fmt: skip
+    rules = [
+        ("ies", "y"), ("s", ""), ("es", ""), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"), ("er", ""),
+        ("er", "e"), ("ly", ""), ("able", ""), ("able", "e"), ("ness", ""), ("est", ""), ("ist", "y"),
+        ("ies", "ie"), ("th", ""), ("lled", "l"), ("pped", "p"), ("nned", "n"), ("tters", "t"), ("tting", "t"),
+        ("tive", "te"), ("ions", "e"), ("ion", "e"), ("ations", "e"), ("ation", "e"),
+    ]  # fmt: skip
     forms = [word, *(word[len(prefix) :] for prefix in ("un", "re", "non", "in", "dis") if word.startswith(prefix))]
     for form in forms:
         found += [form.removesuffix(ending) + other for ending, other in rules if form.endswith(ending)]
@@ -57,7 +61,7 @@ def stems_of(word: str) -> list[str]:
 
 
 def public_names(tree: ast.Module, parameters: bool = True) -> Iterator[str]:
-    """Qualified names of the module-level and class-level definitions of a file; a name that begins with _ is nobody's business."""
+    """Qualified names of the public module-level and class-level definitions of a file."""
 
     def visit(node: ast.AST, prefix: str) -> Iterator[str]:
         for child in getattr(node, "body", ()):

@@ -59,7 +59,8 @@ def encoder_decoder(home: Path, shape: Shape) -> Path:
     inner = 4 * shape.width
     sizes = marian.Config(
         vocab=shape.vocab, width=shape.width, layers=shape.layers, decoder_layers=shape.layers, heads=shape.heads,
-        decoder_heads=shape.heads, ffn_width=inner, decoder_ffn_width=inner, max_positions=shape.length, decoder_start_id=shape.vocab - 1,
+        decoder_heads=shape.heads, ffn_width=inner, decoder_ffn_width=inner, max_positions=shape.length,
+        decoder_start_id=shape.vocab - 1,
     )  # fmt: skip
 
     def write(path: Path) -> Any:

@@ -72,8 +72,9 @@ def pairs_ours(case: Case) -> Step:
     from saccade.tasks.translate import Translate
 
     sizes = marian.Config(
-        vocab=VOCAB, width=256, layers=3, decoder_layers=3, heads=4, decoder_heads=4, ffn_width=1024, decoder_ffn_width=1024, decoder_start_id=0,
-        max_positions=512, dropout=case.dropout, attention_dropout=case.dropout, use_attention_dropout=case.dropout > 0, activation="relu",
+        vocab=VOCAB, width=256, layers=3, decoder_layers=3, heads=4, decoder_heads=4, ffn_width=1024, decoder_ffn_width=1024,
+        decoder_start_id=0, max_positions=512, dropout=case.dropout, attention_dropout=case.dropout,
+        use_attention_dropout=case.dropout > 0, activation="relu",
     )  # fmt: skip
     texts = lines(VOCAB)
     items = [Item(Example({}), a, target=b) for a, b in zip(texts, _shuffled(texts), strict=True)]

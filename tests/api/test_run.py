@@ -214,7 +214,8 @@ def test_a_paired_comparison_knows_the_better_model(run, frame, tmp_path):
 def test_a_run_prints_what_it_is(run):
     assert repr(run).startswith(f"Run({str(run.path)!r})\n  task     label\n  model    transformer_encoder, ")
     assert "accuracy" in repr(run)
-    assert f"Run {run.path}" in run._repr_html_() and "<table>" in run._repr_html_()
+    assert f"Run {run.path}" in run._repr_html_()
+    assert "<table>" in run._repr_html_()
     assert run.predict(["a", "b"])._repr_html_().count("<tr>") == 3  # the header and two examples
     assert repr(run.predict(["a"] * 12)).endswith("... and 2 more")
 

@@ -18,7 +18,6 @@ from torch.testing import assert_close
 from saccade import text
 from saccade.cli import main
 from saccade.cli.generate_texts import format_example_texts
-from saccade.progress import ProgressBar
 from saccade.data import Batch, Example, Text
 from saccade.decoding import BeamConfig, GenerationConfig, Sampler, StoppingCriteria, beam_search, generate_hypotheses
 from saccade.decoding.batch_generate import generate_many, plan_batches
@@ -30,6 +29,7 @@ from saccade.decoding.stop_strings import generate_texts
 from saccade.decoding.texts import leading_space
 from saccade.models.build import new
 from saccade.models.families import gpt2, transformer
+from saccade.progress import ProgressBar
 from saccade.tasks.registry import task_class
 
 LIMIT = 12

@@ -309,7 +309,7 @@ def test_what_cannot_be_is_refused_by_name():
         rnn.RNNTranslator(replace(RNN, decoder="cho"))
     with pytest.raises(ValueError, match="width must be even for a bidirectional encoder; got 31"):
         rnn.RNNEncoder(replace(RNN, width=31))
-    with pytest.raises(ValueError, match="power of two.*got 6"):
+    with pytest.raises(ValueError, match=r"power of two.*got 6"):
         captioner.RNNCaptioner(replace(CAPTIONER, image_size=12, cell_size=6))
     with pytest.raises(ValueError, match="cell_size 5 does not divide image_size 16"):
         captioner.build_vit_captioner(replace(CAPTIONER, cell_size=5))

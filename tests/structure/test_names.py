@@ -1,4 +1,4 @@
-"""One language: every public name is made of words that the field uses, and the field's terms lead to the place where the thing is."""
+"""Every public name is made of words that the field uses, and the field's terms lead by search to the code that they name."""
 
 import ast
 import json
@@ -16,52 +16,12 @@ from field_words import LIBRARIES, last_part, our_words, parse, public_names, sp
 
 WORDS = json.loads((Path(__file__).parent / "field_words.json").read_text(encoding="utf-8"))
 MAX_FILES_IN_A_FOLDER = 25
-IRREGULAR_PARTICIPLES = set(
-    [
-        "told",
-        "said",
-        "held",
-        "kept",
-        "drawn",
-        "given",
-        "seen",
-        "known",
-        "made",
-        "found",
-        "taken",
-        "shown",
-        "asked",
-        "met",
-        "brought",
-        "caught",
-        "done",
-        "felt",
-        "fed",
-        "forgotten",
-        "gone",
-        "grown",
-        "heard",
-        "laid",
-        "led",
-        "lent",
-        "lost",
-        "meant",
-        "sent",
-        "sold",
-        "spent",
-        "spoken",
-        "stuck",
-        "taught",
-        "thought",
-        "thrown",
-        "understood",
-        "worn",
-        "written",
-        "begun",
-        "built",
-        "chosen",
-    ]
-)
+IRREGULAR_PARTICIPLES = {
+    "told", "said", "held", "kept", "drawn", "given", "seen", "known", "made", "found", "taken", "shown", "asked",
+    "met", "brought", "caught", "done", "felt", "fed", "forgotten", "gone", "grown", "heard", "laid", "led", "lent",
+    "lost", "meant", "sent", "sold", "spent", "spoken", "stuck", "taught", "thought", "thrown", "understood",
+    "worn", "written", "begun", "built", "chosen",
+}  # fmt: skip
 # adjectives that name a mechanism or a state, with a source of the field
 ADJECTIVES = {
     "windowed": "windowed attention: Swin, Liu et al. 2021, arXiv 2103.14030",
@@ -72,29 +32,14 @@ ADJECTIVES = {
 }
 VERBS_AND_NOUNS = {"embed", "feed", "seed", "speed", "need"}  # that end in -ed
 TERMS = [
-    "KV cache",
-    "weight decay",
-    "early stopping",
-    "gradient accumulation",
-    "gradient clipping",
-    "batch size",
-    "EMA",
-    "label smoothing",
-    "cross-attention",
-    "n-gram",
-    "prefill",
-    "fine-tun",
-    "few-shot",
-    "beam search",
-    "warmup",
-    "mixed precision",
-    "hyperparameter",
-    "checkpoint",
-]
+    "KV cache", "weight decay", "early stopping", "gradient accumulation", "gradient clipping", "batch size",
+    "EMA", "label smoothing", "cross-attention", "n-gram", "prefill", "fine-tun", "few-shot", "beam search",
+    "warmup", "mixed precision", "hyperparameter", "checkpoint",
+]  # fmt: skip
 
 
 def test_every_word_of_a_public_name_is_a_word_of_the_field():
-    """`python tools/field_words.py` writes the dictionary from the libraries; a word that none of them has needs a source by hand."""
+    """`python tools/field_words.py` writes the dictionary from the libraries; other words need a source by hand."""
     unknown = {word: place for word, place in our_words().items() if word not in WORDS}
     assert not unknown, unknown
 

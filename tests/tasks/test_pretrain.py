@@ -359,12 +359,14 @@ def test_models_that_cannot_do_it_are_refused_by_name(examples, reader):
 
 def test_flags_are_those_of_the_family_that_the_objective_chooses():
     found = {
-        name: type(_default_configs(Recipe("pretrain"), "", "", (), ["--task.objective", name])["model"]) for name in TEXTS
+        name: type(_default_configs(Recipe("pretrain"), "", "", (), ["--task.objective", name])["model"])
+        for name in TEXTS
     }
     assert found["masked_lm"] is bert.Config
     assert found["span_corruption"] is t5.Config
     assert (
-        type(_default_configs(Recipe("pretrain"), "", "", (), ["--task.objective=span_corruption"])["model"]) is t5.Config
+        type(_default_configs(Recipe("pretrain"), "", "", (), ["--task.objective=span_corruption"])["model"])
+        is t5.Config
     )
     recipe = Recipe("pretrain", tables={"model": {}, "task": {"objective": "span_corruption"}, "train": {}})
     assert type(_default_configs(recipe, "", "", ())["model"]) is t5.Config

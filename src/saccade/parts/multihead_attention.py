@@ -105,8 +105,8 @@ class Attention(nn.Module):
         if self.mechanism.ties_query_key:
             if memory_width != width or kv_heads != heads or qk_norm is not None:
                 raise ValueError(
-                    f"{type(self.mechanism).__name__} uses one vector as query and key, so it supports no memory of another width, "
-                    "no grouped-query attention and no QK-norm."
+                    f"{type(self.mechanism).__name__} uses one vector as query and key, so it supports no memory of another "
+                    "width, no grouped-query attention and no QK-norm."
                 )
             self.key = self.query
         else:

@@ -69,7 +69,8 @@ class DateFormat(NamedTuple):
     def find_field_spans(self, day: date) -> tuple[tuple[int, int], ...]:
         """Where the year, the month and the day stand in what `write` writes, each as a start and an end.
 
-        >>> list_date_formats("de")[0].format_date(date(2003, 2, 14)), list_date_formats("de")[0].find_field_spans(date(2003, 2, 14))
+        >>> date_format, day = list_date_formats("de")[0], date(2003, 2, 14)
+        >>> date_format.format_date(day), date_format.find_field_spans(day)
         ('Freitag, 14. Februar 2003', ((21, 25), (13, 20), (9, 11)))
         """
         values = (day.year, day.month, day.day, day.weekday(), 0)

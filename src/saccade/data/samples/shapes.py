@@ -96,8 +96,10 @@ def caption_is_true(caption: str, scene: Scene) -> bool:
     """Whether a caption is true of a scene, whichever thing it names first.
 
     >>> scene = Scene((SceneObject("circle", "red", "", 16, 8), SceneObject("square", "blue", "small ", 16, 24)))
-    >>> caption_is_true("a small blue square below a red circle", scene), caption_is_true("a red circle below a small blue square", scene)
-    (True, False)
+    >>> caption_is_true("a small blue square below a red circle", scene)
+    True
+    >>> caption_is_true("a red circle below a small blue square", scene)
+    False
     """
     said, ways = parse_caption(caption), [parse_caption(describe_scene(scene))]
     if len(scene.objects) == 2:
