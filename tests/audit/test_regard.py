@@ -234,7 +234,7 @@ def test_a_run_trained_on_the_builtin_examples_can_replace_the_classifier(tmp_pa
     assert main(["audit", writer, "--suite", "regard", "--regard-classifier", run, "--json"]) == 0
     out = capsys.readouterr().out
     assert "given with --regard-classifier" in out
-    assert f"Regard classifier: judge, whose weights are {hash_weights(tmp_path / 'judge' / 'model')[:12]}." in out
+    assert f"Regard classifier: judge (weights {hash_weights(tmp_path / 'judge' / 'model')[:12]})." in out
     assert main(["audit", writer, "--suite", "stereotypes", "--regard-classifier", run]) == 2
     assert "--regard-classifier needs the suite regard" in capsys.readouterr().err
     with pytest.raises(

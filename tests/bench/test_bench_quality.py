@@ -63,4 +63,4 @@ def test_who_does_not_write_is_refused(home, capsys):
     assert main(["bench", "quality", str(home / "labels")]) == 4
     assert "an autoregressive model with a tokenizer is needed" in capsys.readouterr().err
     assert main(["bench", "quality", str(home / "run"), "--max-texts", "0"]) == 2
-    assert "--max-texts is 0; at least one is needed" in capsys.readouterr().err
+    assert "--max-texts is 0; it must be at least 1" in capsys.readouterr().err

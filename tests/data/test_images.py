@@ -398,7 +398,7 @@ def test_pictures_of_several_sizes_need_a_model_that_scales(tmp_path):
     senet = get_family("senet")
     model = new(senet, senet.config_class(width=16), head="label", labels=task.labels)
     examples = [Example({"image": str(tmp_path / "x" / f"{i}.png"), "label": "x"}) for i in (1, 2)]
-    with pytest.raises(ValueError, match=r"5 x 6 and of 9 x 9.*vit"):
+    with pytest.raises(ValueError, match=r"5 x 6 and 9 x 9.*vit"):
         task.encode(examples, model)
 
 

@@ -320,6 +320,6 @@ def test_generate_may_be_told_another_kind_and_refuses_other_tasks(run, capsys):
     assert main(["generate", run, "--count", "2", "--record-format", "smiles", "--check"]) == 0
     assert "SMILES" in capsys.readouterr().err
     assert main(["generate", run, "--count", "0", "--check"]) == 2
-    assert "At least one text" in capsys.readouterr().err
+    assert "--count is 0; it must be at least 1" in capsys.readouterr().err
     assert main(["generate", run, "--record-format", "none", "--max-new-tokens", "5"]) == 0
     assert len(capsys.readouterr().out.rstrip("\n")) <= 6

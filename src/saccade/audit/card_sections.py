@@ -215,6 +215,6 @@ def _reproduction_blocks(records: RunRecords) -> Iterator[CardBlock]:
         return
     yield f"With saccade {records.result.get('version', __version__)}, the same data, and these settings as run.toml:"
     run = dict(records.settings["run"])
-    run["model"] = run["model"] or run["family"]
+    del run["family" if run["model"] else "model"]  # a pretrained model has its family
     yield CodeBlock(tomli_w.dumps({**records.settings, "run": run}))
     yield CodeBlock("saccade train run.toml --out runs/again")
