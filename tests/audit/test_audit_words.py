@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from saccade.audit.groups import count_groups, find_associations
 from saccade.audit.stats import estimate_fraction, estimate_gap, estimate_mean, score_interval
 from saccade.audit.suite import AuditTable, Estimate, SuiteResult
-from saccade.audit.suites.exchange import make_task_counterfactual
+from saccade.audit.suites.task_counterfactual import make_task_counterfactual
 from saccade.data import Example
 from saccade.metrics import Score
 from saccade.tasks.span import Span

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from saccade.audit.card import build_card, is_incomplete
 from saccade.audit.card_figure import can_read_sentence, example_text
-from saccade.audit.render import escape_markdown, render_front_matter
+from saccade.audit.card_format import escape_markdown, render_front_matter
 from saccade.audit.run_records import find_task, open_records
 from saccade.audit.statements import NOT_STATED, QUESTIONS, STATEMENTS, Statements, make_template, read_statements
 from saccade.cli import main

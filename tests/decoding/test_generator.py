@@ -23,10 +23,10 @@ from saccade.decoding import BeamConfig, GenerationConfig, Sampler, StoppingCrit
 from saccade.decoding.batch_generate import generate_many, plan_batches
 from saccade.decoding.config import flag
 from saccade.decoding.contrastive import contrastive_search
+from saccade.decoding.generate_text import leading_space
 from saccade.decoding.generator import TextGenerator, bad_words_ids
 from saccade.decoding.mbr import mbr_select
 from saccade.decoding.stop_strings import generate_texts
-from saccade.decoding.texts import leading_space
 from saccade.models.build import new
 from saccade.models.families import gpt2, transformer
 from saccade.progress import ProgressBar

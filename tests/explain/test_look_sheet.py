@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from saccade.cli.commands.look import LookOutputs, _write_files
-from saccade.cli.drawing import report_missing_fonts
+from saccade.cli.font_warnings import report_missing_fonts
 from saccade.explain import plots
 from saccade.explain.axis import Axis, Token, make_numbered_axis
 from saccade.explain.maps import AttentionMap, AttentionMaps

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from saccade.api.run import Run
 from saccade.data import Batch
-from saccade.decoding import texts as decoding_texts
+from saccade.decoding import generate_text as decoding_texts
 from saccade.decoding.config import GenerationConfig
-from saccade.decoding.texts import StopIds
+from saccade.decoding.generate_text import StopIds
 from saccade.engine import fast
 from saccade.errors import UsageError
 from saccade.models.load import load

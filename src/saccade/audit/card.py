@@ -8,9 +8,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from saccade.audit.card_figure import write_card_figure
-from saccade.audit.card_sections import make_card_sections
-from saccade.audit.gate import missing_items, missing_statements, missing_suites
-from saccade.audit.render import (
+from saccade.audit.card_format import (
     CardBanner,
     CardSection,
     FrontMatterValue,
@@ -18,6 +16,8 @@ from saccade.audit.render import (
     render_html,
     render_markdown,
 )
+from saccade.audit.card_sections import make_card_sections
+from saccade.audit.gate import missing_items, missing_statements, missing_suites
 from saccade.audit.run_records import README_FILE, RunRecords
 from saccade.audit.stats import score_interval
 from saccade.models.io.model_dir import find_tensor_files

@@ -4,7 +4,7 @@ import base64
 import re
 from pathlib import Path
 
-from saccade.audit.render import CardImage
+from saccade.audit.card_format import CardImage
 from saccade.audit.run_records import RunRecords
 from saccade.explain.look import look
 from saccade.explain.plots import save_attention_plot

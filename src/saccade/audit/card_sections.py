@@ -7,10 +7,10 @@ import tomli_w
 
 from saccade import __version__
 from saccade.audit.card_figure import read_card_figure
+from saccade.audit.card_format import CardBlock, CardSection
 from saccade.audit.compare import COMPARISON_WARNING
 from saccade.audit.fingerprints import MAX_DIGEST_CHARACTERS_SHOWN, AuditRecord, count_weights
 from saccade.audit.registry import inapplicable_suites
-from saccade.audit.render import CardBlock, CardSection
 from saccade.audit.run_records import RunRecords
 from saccade.audit.statements import NOT_STATED, QUESTIONS
 from saccade.audit.stats import score_interval

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from saccade.data import Batch, Text
 from saccade.decoding.batch_generate import fit_to_context, generate_many
 from saccade.decoding.beam import Hypothesis
+from saccade.decoding.generate_text import MAX_CONTEXT_TOKENS, encode_prompt, leading_space
 from saccade.decoding.generator import TextGenerator
 from saccade.decoding.loop import token_steps
-from saccade.decoding.texts import MAX_CONTEXT_TOKENS, encode_prompt, leading_space
 from saccade.progress import ProgressBar
 
 

@@ -91,7 +91,7 @@ def _write_files(
 
         write_page(Path(html), render_page(title, sections()))
     if png:
-        from saccade.cli.drawing import report_missing_fonts
+        from saccade.cli.font_warnings import report_missing_fonts
         from saccade.render.plot import save_panels
 
         plots = panels()

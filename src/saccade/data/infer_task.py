@@ -7,7 +7,7 @@ from pathlib import Path
 from saccade.data.example import ROLES, Example
 from saccade.data.read import idx
 from saccade.data.read.base import ReadRequest, Record, normalize_column_name
-from saccade.data.read.folder import METADATA_FILES
+from saccade.data.read.class_folders import METADATA_FILES
 from saccade.data.read.formats import find_format
 from saccade.data.read.header import is_number
 from saccade.data.read.image_files import SUFFIXES, is_image

@@ -11,7 +11,7 @@ import numpy as np
 
 from saccade.data.example import Example, Records, Role
 from saccade.data.read.base import ReadRequest
-from saccade.data.read.folder import find_metadata, has_only_images, list_class_folders
+from saccade.data.read.class_folders import find_metadata, has_only_images, list_class_folders
 from saccade.data.read.group_files import group_files
 from saccade.data.read.image_files import SUFFIXES, list_image_paths
 from saccade.data.read.reader import hash_data, read_examples, stream_examples

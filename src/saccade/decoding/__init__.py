@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from saccade.decoding.constraints.processors import ChoiceConstraint as ChoiceConstraint
     from saccade.decoding.constraints.processors import JsonSchemaConstraint as JsonSchemaConstraint
     from saccade.decoding.constraints.processors import RegexConstraint as RegexConstraint
+    from saccade.decoding.generate_text import generate as generate
     from saccade.decoding.generator import generate_hypotheses as generate_hypotheses
     from saccade.decoding.logits_processors import BadWords as BadWords
     from saccade.decoding.logits_processors import CheckedProcessor as CheckedProcessor
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from saccade.decoding.stop_strings import generate_texts as generate_texts
     from saccade.decoding.stop_strings import stream_texts as stream_texts
     from saccade.decoding.stopping import StoppingCriteria as StoppingCriteria
-    from saccade.decoding.texts import generate as generate
 
 _MODULE_OF = {
     "ChoiceConstraint": "constraints.processors",
@@ -54,7 +54,7 @@ _MODULE_OF = {
     "DecodingStep": "loop",
     "GeneratedText": "stop_strings",
     "teacher_forced_logits": "loop",
-    "generate": "texts",
+    "generate": "generate_text",
     "greedy": "sampling",
     "beam_search": "beam",
     "decoding_steps": "loop",

@@ -173,8 +173,8 @@ def _format_input(task: "Task", example: "Example") -> str:
 def _continue_inputs(run: Path, task: "Task", model: "Model", inputs: Sequence[str]) -> list[dict[str, str]]:
     """Continuations of some prompts by a language model, sampled as in `saccade generate`."""
     from saccade.decoding.config import GenerationConfig
+    from saccade.decoding.generate_text import generate
     from saccade.decoding.generator import TextGenerator
-    from saccade.decoding.texts import generate
     from saccade.tasks.base import require_tokenizer
     from saccade.tasks.records.generate import generate_records
     from saccade.tasks.records.validity import get_record_format

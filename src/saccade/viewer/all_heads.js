@@ -20,16 +20,16 @@ function ablationName(panel, map, head) {
   return layer.find((ref) => ref.head === map.heads[head])?.name ?? null;
 }
 
-export async function many(stage) {
-  const { source, panel } = stage;
+export async function many(mapPanel) {
+  const { source, panel } = mapPanel;
   const { result } = source;
   const sections = [];
   let legend = "";
   let whole = true;
   for (const [number, map] of result.maps.entries()) {
-    if (stage.source !== source) break; // another result is shown by now
+    if (mapPanel.source !== source) break; // another result is shown by now
     const [query, keys] = [result.axes[map.query_axis], result.axes[map.key_axis]];
-    const measure = stage.measureOf(map);
+    const measure = mapPanel.measureOf(map);
     const [weights, heads] = await Promise.all([source.weights(number, measure), source.heads(number)]);
     const mapExtent = extent(weights);
     const size = query.tokens.length * keys.tokens.length;
@@ -39,8 +39,8 @@ export async function many(stage) {
       const values = weights.subarray(head * size, (head + 1) * size);
       const button = make(
         "button",
-        { type: "button", "aria-label": `${map.title}, ${map.head_names[head]}: ${label}`, onclick: () => stage.set({ map: number, head, view: "heat" }) },
-        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, stage.scale, mapExtent, values)),
+        { type: "button", "aria-label": `${map.title}, ${map.head_names[head]}: ${label}`, onclick: () => mapPanel.set({ map: number, head, view: "heat" }) },
+        thumbnail(values, query.tokens.length, keys.tokens.length, rangeOf(map, measure, mapPanel.scale, mapExtent, values)),
       );
       const checkbox = name && make("input", { type: "checkbox", checked: !panel.disabled.has(name), onchange: (event) => panel.setEnabled(name, event.target.checked) });
       return make("figure", {}, button, make("figcaption", { text: label === map.head_names[head] ? label : `${map.head_names[head]}: ${label}` }), checkbox && make("label", {}, checkbox, "on"));
@@ -49,7 +49,7 @@ export async function many(stage) {
     const repeated = legend === range.legend; // the legend is shown once if it is the same for all layers
     legend = range.legend;
     whole &&= range.whole;
-    const scale = stage.scale === "own" ? make("p", { class: "soft", text: "The scale of each head ends at its largest value." }) : repeated ? null : key(range);
+    const scale = mapPanel.scale === "own" ? make("p", { class: "soft", text: "The scale of each head ends at its largest value." }) : repeated ? null : key(range);
     sections.push(make("h3", { text: map.title }), ...(scale ? [scale] : []), make("div", { class: "many" }, ...figures));
   }
   return [make("div", {}, ...sections), whole ? "0 to 1" : "to the largest of each layer"];

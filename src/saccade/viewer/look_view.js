@@ -1,7 +1,7 @@
 // The view Look: an input, the prediction of a model, and the attention of every head; two panels side by side to compare.
 
-import { Source } from "/page/source.js";
-import { Stage } from "/page/stage.js";
+import { LookClient } from "/page/look_client.js";
+import { MapPanel } from "/page/map_panel.js";
 import { busy, make, repainted } from "/page/dom.js";
 
 const MAX_NEW_TOKENS = 512; // the limit of the server
@@ -39,7 +39,7 @@ class Panel {
     this.models = Object.fromEntries(Object.entries(about.models).filter(([, model]) => !model.unavailable_reason));
     this.disabled = new Set(); // names of ablated heads
     this.baseline = null; // the prediction with all heads
-    this.stage = new Stage(this);
+    this.mapPanel = new MapPanel(this);
     this.latest = 0; // the number of the last request; responses to earlier ones are ignored
     const names = Object.keys(this.models);
     this.model = make("select", { "aria-label": "model", onchange: () => this.changeModel() }, ...names.map((name) => make("option", { text: name, value: name })));
@@ -72,17 +72,17 @@ class Panel {
     });
     this.words.addEventListener("change", () => this.source && this.run());
     this.file.addEventListener("change", () => this.file.files.length && this.run());
-    this.node = make("article", { class: "panel" }, form, this.answer, this.cut, ...this.stage.nodes);
+    this.node = make("article", { class: "panel" }, form, this.answer, this.cut, ...this.mapPanel.nodes);
     this.node.addEventListener("dragover", (event) => (event.preventDefault(), this.node.classList.add("over")));
     this.node.addEventListener("dragleave", () => this.node.classList.remove("over"));
     this.node.addEventListener("drop", (event) => this.drop(event));
-    repainted(this.node, () => this.source && this.stage.draw());
+    repainted(this.node, () => this.source && this.mapPanel.draw());
     this.adaptForm();
   }
 
   // the result that is shown, or null
   get source() {
-    return this.stage.source;
+    return this.mapPanel.source;
   }
 
   get about() {
@@ -113,7 +113,7 @@ class Panel {
     this.node.classList.remove("waiting");
     this.baseline = null;
     for (const node of [this.answer, this.cut]) node.replaceChildren();
-    this.stage.clear();
+    this.mapPanel.clear();
   }
 
   async drop(event) {
@@ -154,15 +154,15 @@ class Panel {
       const body = await this.requestBody();
       const key = JSON.stringify(body);
       const known = this.baseline?.key === key ? this.baseline : null;
-      const baseline = known ?? (disabledHeads.length ? { key, answer: (await new Source(this.model.value, { ...body, disabled_heads: [] }).look()).result.answer } : null);
-      const source = await new Source(this.model.value, { ...body, disabled_heads: disabledHeads }).look();
+      const baseline = known ?? (disabledHeads.length ? { key, answer: (await new LookClient(this.model.value, { ...body, disabled_heads: [] }).look()).result.answer } : null);
+      const source = await new LookClient(this.model.value, { ...body, disabled_heads: disabledHeads }).look();
       return { source, baseline: baseline ?? { key, answer: source.result.answer } };
     });
     if (request !== this.latest) return;
     this.node.classList.remove("waiting");
     if (!response) return this.clear();
     this.baseline = response.baseline;
-    const drawn = this.stage.show(response.source);
+    const drawn = this.mapPanel.show(response.source);
     this.showAnswer();
     return drawn;
   }

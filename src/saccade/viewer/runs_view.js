@@ -26,7 +26,7 @@ export async function runs() {
   const metrics = [...new Set(all.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => (b === "loss") - (a === "loss") || b.startsWith(DEV) - a.startsWith(DEV));
   const selected = new Set(all.slice(0, 4).map((run) => run.name));
   let metric = metrics[0];
-  const stage = make("div", { class: "parts" });
+  const plot = make("div", { class: "parts" });
   const panels = make("div", { class: "panels" });
   const opened = new Map();
   const toggle = async (name, button) => {
@@ -46,8 +46,8 @@ export async function runs() {
   const draw = () => {
     const lines = Object.fromEntries(all.filter((run) => selected.has(run.name) && run.curves[metric]).map((run) => [run.name, run.curves[metric]]));
     const name = displayName(metric);
-    stage.replaceChildren(Object.keys(lines).length ? curves({ title: name, x: "step", y: name, lines, points: metric.startsWith(DEV) }) : make("p", { text: `None of the selected runs has the metric ${name}.` }));
-    stage.dataset.ready = `${metric} ${Object.keys(lines).length}`;
+    plot.replaceChildren(Object.keys(lines).length ? curves({ title: name, x: "step", y: name, lines, points: metric.startsWith(DEV) }) : make("p", { text: `None of the selected runs has the metric ${name}.` }));
+    plot.dataset.ready = `${metric} ${Object.keys(lines).length}`;
   };
   const metricSelect = make("select", { "aria-label": "metric", onchange: (event) => ((metric = event.target.value), draw()) }, ...metrics.map((name) => make("option", { text: displayName(name), value: name })));
   const rows = all.map((run) => {
@@ -59,7 +59,7 @@ export async function runs() {
     return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: run.steps === null ? "" : String(run.steps) }), make("td", { text: loss }), make("td", { class: "held", text: heldOut }), make("td", {}, link(run.has_report, "report", run.name)), make("td", {}, link(run.has_card, "card", run.name)), make("td", {}, button));
   });
   const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "last held-out score", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
-  repainted(stage, draw);
+  repainted(plot, draw);
   draw();
-  return make("section", { "aria-label": "Runs" }, make("div", { class: "row" }, make("label", {}, "metric", metricSelect)), stage, make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "runs and their scores" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))), panels);
+  return make("section", { "aria-label": "Runs" }, make("div", { class: "row" }, make("label", {}, "metric", metricSelect)), plot, make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "runs and their scores" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))), panels);
 }

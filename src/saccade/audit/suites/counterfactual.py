@@ -8,7 +8,7 @@ from typing import Any
 from saccade.audit.disaggregate import disaggregate
 from saccade.audit.stats import estimate_fraction, estimate_mean
 from saccade.audit.suite import AuditSubject, AuditTable, Estimate, Suite, SuiteResult
-from saccade.audit.suites.exchange import format_input, make_task_counterfactual
+from saccade.audit.suites.task_counterfactual import format_input, make_task_counterfactual
 from saccade.data import Example
 from saccade.data.counterfactual import Counterfactual
 from saccade.tasks.base import Task

@@ -41,7 +41,7 @@ def _write_or_check_card(run: str, init: bool, check: bool, as_json: bool) -> in
     from saccade.audit.card import read_card_digest, write_card
     from saccade.audit.run_records import find_model_directory, find_task, open_records
     from saccade.audit.statements import write_template
-    from saccade.cli.drawing import report_missing_fonts
+    from saccade.cli.font_warnings import report_missing_fonts
 
     if init and check:
         raise UsageError("--init writes statements.toml, and --check writes nothing; use one of them.")

@@ -258,7 +258,7 @@ def _write_files(
         write_html_report(maps, Path(outputs.html), extra_sections=sections)
         lines.append(f"wrote {outputs.html}")
     if outputs.png:
-        from saccade.cli.drawing import report_missing_fonts
+        from saccade.cli.font_warnings import report_missing_fonts
         from saccade.explain.plots import save_alignment_plot, save_attention_plot
 
         path = Path(outputs.png)

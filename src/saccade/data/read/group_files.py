@@ -6,7 +6,7 @@ from pathlib import Path
 
 from saccade.data.read import idx
 from saccade.data.read.base import ReadRequest
-from saccade.data.read.folder import find_metadata
+from saccade.data.read.class_folders import find_metadata
 from saccade.data.read.formats import is_plain_text
 from saccade.data.read.open_text import SourceFile, open_source
 from saccade.errors import DataError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.data.example import Example, Records, Role
-from saccade.data.read import folder, idx, plain_text
+from saccade.data.read import class_folders, idx, plain_text
 from saccade.data.read.base import ReadRequest, Record, normalize_column_name
 from saccade.data.read.columns import ID_COLUMNS, MISSING, ColumnMap, get_field, map_columns
 from saccade.data.read.formats import find_format
@@ -114,7 +114,7 @@ def _read_group(file_group: FileGroup, request: ReadRequest) -> Iterator[Example
     """The examples of one file, of two paired files, or of a folder."""
     by_role = ColumnMap({role.name: [role.name] for role in request.roles})
     if file_group[0].is_dir():
-        for path, record in folder.read_class_folders(file_group[0], request):
+        for path, record in class_folders.read_class_folders(file_group[0], request):
             yield make_example(path, record, request, by_role)
         return
     source = open_source(file_group[0])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from saccade.attention import FULL, MECHANISMS, Additive, Mechanism, Sight, Spatial, get_mechanism
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
-from saccade.models import reader_heads as reading
+from saccade.models import encoder_heads as reading
 from saccade.models.capabilities import Capabilities, Generates, Modality
 from saccade.models.family import Family
 from saccade.parts.dropout import Dropout

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade.attention import CAUSAL, FULL, Mechanism, Pattern, get_mechanism
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
-from saccade.models import reader_heads
+from saccade.models import encoder_heads
 from saccade.models.capabilities import DECODER, ENCODER, ENCODER_DECODER
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.family import Family
@@ -163,5 +163,5 @@ ENCODER_FAMILY = Family(
     build=TransformerEncoder,
     capabilities=lambda config: ENCODER,
     short_names=("transformer",),
-    heads=reader_heads.HEADS,
+    heads=encoder_heads.HEADS,
 )

@@ -12,7 +12,7 @@ import { notesOf, rangeOf, withoutSpecial } from "/page/scale.js";
 import { words } from "/page/alignment_list.js";
 import { busy, make, refill, shown } from "/page/dom.js";
 
-export class Stage {
+export class MapPanel {
   // `panel` has the model and its disabled heads
   constructor(panel) {
     this.panel = panel;

@@ -6,7 +6,7 @@ import { ask } from "/page/dom.js";
 
 const GONE = 410; // HTTP status of a result that is no longer cached
 
-export class Source {
+export class LookClient {
   constructor(model, body) {
     this.model = model;
     this.body = body;
