@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test nightly sanitize parity-4 check fix bench recipes wheel clean
+.PHONY: help demo test nightly sanitize parity-4 check fix bench recipes wheel wheel-test docs lock clean
 
 help:
 	@echo "make demo      install into $(VENV) and take the tour"
@@ -13,7 +13,10 @@ help:
 	@echo "make check     lint, format and types       make fix   format and mend what can be mended"
 	@echo "make bench     measure against other packages, in an environment of their own"
 	@echo "make recipes   train what we claim: DATA=DIR has the sets, MODELS=DIR the weights, ONLY=NAME takes one recipe"
-	@echo "make wheel     build dist/*.whl             make clean   remove what was built"
+	@echo "make docs      build the documentation in build/docs"
+	@echo "make wheel     build dist/*.whl             make wheel-test   and import and run it without the source tree"
+	@echo "make lock      write the versions of the development environment to requirements-dev.lock"
+	@echo "make clean     remove what was built"
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
@@ -25,7 +28,7 @@ $(VENV)/.installed: $(VENV)/.made pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed
@@ -102,7 +105,26 @@ recipes: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.recipes page
 
 wheel: $(VENV)/.dev
+	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation
+
+# the wheel by itself, beside the packages it depends on: everything imports, the command answers, and a small model is trained
+wheel-test: wheel
+	rm -rf build/wheel-test
+	$(BIN)/python -m pip install --quiet --no-deps --target build/wheel-test dist/*.whl
+	cd build/wheel-test && PYTHONPATH=. $(abspath $(BIN))/python $(CURDIR)/tools/check_wheel.py
+
+# the pages of docs/ and the reference from the docstrings, in build/docs/index.html; a warning is an error
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group docs
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going --quiet docs build/docs
+
+# the versions with which the tests passed: pip install -r requirements-dev.lock
+lock:
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements-dev.lock
 
 clean:
 	rm -rf dist build demo bench .venv-bench .venv-4 .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The README's figures are those of the record, not typed by hand."""
+"""The figures of docs/benchmarks.md are those of the records, not typed by hand."""
 
 import importlib.util
 import json
@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_table_of_figures_is_made_from_the_record():
     done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "readme_tables.py"], capture_output=True, text=True, check=True
+        [sys.executable, ROOT / "benchmarks" / "figures_table.py"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert done.stdout.strip() in (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
 def figures(monkeypatch, results):
     """The file as a module, with records of our own."""
-    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "readme_tables.py")
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "figures_table.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

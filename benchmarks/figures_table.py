@@ -1,4 +1,4 @@
-"""The README's table of figures, made from the records in docs/results: `python -m benchmarks.readme_tables` prints it."""
+"""The table of docs/benchmarks.md, made from the records in docs/results: `python -m benchmarks.figures_table` prints it."""
 
 import json
 from pathlib import Path
