@@ -110,7 +110,15 @@ def mark_code(app, what, name, obj, options, lines: list[str]) -> None:
     for number, line in enumerate(lines):
         previous = next((text for text in reversed(lines[:number]) if text.strip()), "")
         if line and not line[0].isspace():
-            in_section = line.rstrip() in {"Args:", "Returns:", "Raises:", "Yields:", "Attributes:", "Example:", "Note:"}
+            in_section = line.rstrip() in {
+                "Args:",
+                "Returns:",
+                "Raises:",
+                "Yields:",
+                "Attributes:",
+                "Example:",
+                "Note:",
+            }
         starts = line.startswith("    ") and (number == 0 or not lines[number - 1].strip()) and line.strip()
         if starts and not in_section and not previous.startswith(" ") and not line.strip().startswith(">>>"):
             result += ["::", ""]
