@@ -1,4 +1,4 @@
-"""Check an installed wheel: `make wheel-test` runs this in the directory that the wheel was installed into, without the source tree.
+"""Check an installed wheel: `make wheel-test` runs this in the directory that it was installed into, without the source tree.
 
 Every module imports, no file of the package is missing, the command answers, and a small model is trained and read again.
 """
