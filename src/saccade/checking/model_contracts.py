@@ -37,10 +37,10 @@ from saccade.training.prepare import Job, PreparedRun, prepare
 
 BATCH_SIZE, LENGTH, WIDTH, HEADS, MAX_POSITIONS = 2, 11, 12, 3, 24
 VOCAB = 23
-SMALL_SIZES = {"vocab": VOCAB, "width": 12, "ffn_width": 17, "max_positions": 16, "dropout": 0.0} | dict.fromkeys(
-    ("layers", "decoder_layers"), 2
+SMALL_SIZES = {"vocab": VOCAB, "width": 16, "ffn_width": 17, "max_positions": 16, "dropout": 0.0} | dict.fromkeys(
+    ("layers", "decoder_layers", "heads", "kv_heads", "decoder_heads"), 2
 )
-SMALL_SIZES |= dict.fromkeys(("heads", "kv_heads", "decoder_heads"), 3) | {"head_width": 4, "decoder_ffn_width": 17}
+SMALL_SIZES |= {"head_width": 8, "decoder_ffn_width": 17, "decoder_start_id": 1}
 TASK_SIZES = {"width": 32, "layers": 1, "heads": 2, "ffn_width": 64, "dropout": 0.0}
 WEIGHT_STD = 0.4  # large enough that every part matters
 TRAINING_EXAMPLES, TRAINING_STEPS = 8, 40
@@ -121,14 +121,9 @@ class FamilySubject:
 
     @property
     def config(self) -> Any:
-        """The default config with small sizes, or as it is if these do not fit each other."""
+        """The default config with small sizes."""
         known = {item.name for item in fields(self.family.config_class)}
-        config = self.family.config_class(**{name: size for name, size in SMALL_SIZES.items() if name in known})
-        try:
-            self.family.new_body(config)
-        except ValueError:
-            return self.family.config_class()
-        return config
+        return self.family.config_class(**{name: size for name, size in SMALL_SIZES.items() if name in known})
 
     @property
     def reads_text(self) -> bool:
