@@ -76,11 +76,11 @@ def _insert(table: _Table, entry: Any, names: Sequence[str], registration: Regis
             continue
         first = REGISTRATIONS.get((registration.kind, other.name))
         is_again = first is not None and (other is entry or first.module == registration.module)
-        if not (is_again and other.name == registration.name):
+        if first is None or not (is_again and other.name == registration.name):
             owner = f"registered already, at {first.location}" if first else "one of saccade's own"
             raise UsageError(f"The {table.kind} {min(shared)!r} is {owner}; choose another name.")
         table.entries[index] = entry
-        REGISTRATIONS[key] = registration if other is not entry else first
+        REGISTRATIONS[key] = first if other is entry else registration
         return
     table.entries.insert(len(table.entries) if table.index is None else table.index, entry)
     REGISTRATIONS[key] = registration

@@ -1,6 +1,7 @@
 """The shipped contracts: all of saccade's own entries keep them, and each mistake in a mechanism fails the right requirement."""
 
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ from saccade.checking.model_contracts import check_family, check_position, check
 from saccade.cli import main
 from saccade.models.registry import FAMILIES, get_family
 from saccade.parts.position import POSITIONS, AdditivePosition, PositionEntry
+from saccade.plugins import REGISTRATIONS, load_plugin
 from saccade.tasks.grade import Grade
 from saccade.tasks.registry import task_class
 
@@ -167,8 +169,8 @@ def test_what_is_not_declared_must_not_hold(feature, name):
 def test_what_is_not_declared_must_be_refused(feature):
     supports = ALL_FEATURES - {feature}
     report = check_mechanism(entry_of(lambda w, h, n: ScaledDot(), supports=supports))
-    assert failures(report) == ["refusals"]
-    assert report["refusals"].message == f"{feature} is not declared, and not refused"
+    assert failures(report) == ["unsupported"]
+    assert report["unsupported"].message == f"{feature} is not declared, and not refused"
 
 
 @pytest.mark.parametrize("entry", POSITIONS, ids=lambda entry: entry.name)
@@ -179,7 +181,8 @@ def test_every_position_scheme_of_saccade_keeps_the_contract(entry):
 def test_a_position_scheme_that_counts_padding_fails():
     class FromShape(AdditivePosition):
         def add_to_input(self, x, pos):
-            return x + torch.arange(x.size(1), dtype=x.dtype)[None, :, None] / 7
+            rows, columns = torch.arange(x.size(1), dtype=x.dtype), torch.arange(x.size(2), dtype=x.dtype)
+            return x + torch.sin(rows[:, None] * (columns + 1))
 
     report = check_position(PositionEntry("from_shape", lambda w, h, n: FromShape(), "added to the embeddings"))
     assert failures(report) == ["incremental", "padding"]
@@ -217,6 +220,18 @@ def test_a_mean_instead_of_a_sum_fails():
     assert failures(check_task(MeanGrade)) == ["loss", "answers"]
 
 
+@pytest.mark.parametrize(("file", "lines"), [("tempered.py", 20), ("lab.py", 23)])
+def test_the_plugins_of_the_docs_are_short_and_keep_their_contracts(file, lines, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    text = re.search(rf"```python {re.escape(file)}\n(.*?)```", page, re.S)[1]
+    assert len(text.strip().splitlines()) <= lines
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    load_plugin(str(tmp_path / file))
+    assert REGISTRATIONS
+    for kind, name in list(REGISTRATIONS):
+        assert failures(check_entry(kind, name)) == []
+
+
 PLUGIN = """
 import torch, saccade
 from saccade.attention import MechanismEntry, ScaledDot
@@ -234,7 +249,7 @@ def test_the_command_tests_what_a_plugin_registers(tmp_path, monkeypatch, capsys
     assert main(["check", "--plugin", "right.py"]) == 0
     assert "the mechanism mine" in capsys.readouterr().out
     assert main(["check", "--plugin", "right.py", "--mechanism", "mine", "--json"]) == 0
-    assert main(["check", "--mechanism", "mni"]) == 2
+    assert main(["check", "--mechanism", "minee"]) == 2
     assert "did you mean 'mine'?" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["check", "--position", "rotary", "module:factory"]) or sys.exit(2)

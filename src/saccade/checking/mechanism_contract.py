@@ -47,7 +47,7 @@ class MechanismSubject:
     def supports(self, *features: str) -> bool:
         return set(features) <= self.entry.supports
 
-    def iter_sights(self) -> Iterator["SightCase"]:
+    def iter_cases(self) -> Iterator["SightCase"]:
         """Every combination of pattern, padding and bias that the mechanism declares to support."""
         for pattern in PATTERNS:
             features = {"full": (), "causal": ("causal",)}.get(pattern, ("pattern",))
@@ -112,7 +112,7 @@ def check_formula(subject: MechanismSubject) -> Outcome:
             "fails", f"{subject.entry.name} declares no oracle, so nothing says what its weights should be: {example}"
         )
     module, (q, k, _), outcomes = subject.build(), make_inputs(), []
-    for case in subject.iter_sights():
+    for case in subject.iter_cases():
         weights, keep = module.weights(q, k, case.make_sight()), make_keep(case.side)
         for row in range(BATCH_SIZE):
             real = torch.ones(LENGTH, dtype=torch.bool) if keep is None else keep[row]
@@ -126,7 +126,7 @@ def check_formula(subject: MechanismSubject) -> Outcome:
 def check_fast_path(subject: MechanismSubject) -> Outcome:
     """`attend` equals `weights @ v`, and so do its gradients."""
     module, outcomes = subject.build(), []
-    for case in subject.iter_sights():
+    for case in subject.iter_cases():
         inputs, results = make_inputs(), []
         for is_fast in (True, False):
             q, k, v = (x.clone().requires_grad_() for x in inputs)
@@ -249,12 +249,12 @@ def check_cross_attention(subject: MechanismSubject) -> Outcome:
     """Queries of one sequence and keys of another work, or are refused by name."""
     module, (q, k, v) = subject.build(), make_inputs(queries=7, keys=11)
     if not subject.supports("cross_attention"):
-        return expect_refusal(module, lambda: module.attend(q, k, v, Sight(FULL, cross=True)), "cross_attention")
+        return expect_error(module, lambda: module.attend(q, k, v, Sight(FULL, cross=True)), "cross_attention")
     out = module.attend(q, k, v, Sight(FULL, cross=True))
     return compare(out, module.weights(q, k, Sight(FULL, cross=True)) @ v, "attend between two sequences")
 
 
-def check_refusals(subject: MechanismSubject) -> Outcome:
+def check_unsupported(subject: MechanismSubject) -> Outcome:
     """What the entry does not declare is refused with a ValueError that names the mechanism."""
     module, (q, k, v) = subject.build(), make_inputs()
     sights = {
@@ -266,12 +266,12 @@ def check_refusals(subject: MechanismSubject) -> Outcome:
     if not missing:
         return Outcome("not applicable", "causal, pattern and bias are all declared")
     return join(
-        [expect_refusal(module, lambda name=name: module.attend(q, k, v, sights[name]), name) for name in missing],
+        [expect_error(module, lambda name=name: module.attend(q, k, v, sights[name]), name) for name in missing],
         f"refused by name: {', '.join(missing)}",
     )
 
 
-def expect_refusal(module: Mechanism, call: Callable[[], object], feature: str) -> Outcome:
+def expect_error(module: Mechanism, call: Callable[[], object], feature: str) -> Outcome:
     """The outcome of a call that has to raise a ValueError with the name of the class."""
     try:
         call()
@@ -309,8 +309,10 @@ def check_watching(subject: MechanismSubject) -> Outcome:
     alone = module(q, k, v, Sight(FULL))
     with watch(module) as looks:
         watched = module(q, k, v, Sight(FULL))
+    shown = looks[0].weights
+    assert shown is not None
     same = compare(watched, alone, "the output while it is watched", tolerance=0.0)
-    return join([same, compare(looks[0].weights @ v, watched, "the watched weights times v")], "shows what was used")
+    return join([same, compare(shown @ v, watched, "the watched weights times v")], "shows what was used")
 
 
 def check_half_precision(subject: MechanismSubject) -> Outcome:
@@ -368,8 +370,8 @@ MECHANISM_REQUIREMENTS = [
         "cross-attention", check_cross_attention, "A decoder reads another sequence.", "queries and keys of one length."
     ),
     Requirement(
-        "refusals",
-        check_refusals,
+        "unsupported",
+        check_unsupported,
         "What is ignored silently gives wrong results.",
         "a sight whose pattern is not read.",
     ),

@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the plugins before tests are collected, so that these see their entries too."""
-    for name in config.getoption("--saccade-plugin"):
+    for name in config.getoption("--saccade-plugin") or ():
         try:
             load_plugin(name)
         except ValueError as error:
