@@ -284,6 +284,29 @@ def test_entry_points_of_installed_packages(here, monkeypatch):
     assert plugins.REGISTRATIONS["mechanism", "tempered"].plugin == "tempered"
 
 
+@pytest.mark.nightly
+def test_every_process_of_a_distributed_training_loads_the_plugin(here):
+    command = [
+        sys.executable,
+        "-m",
+        "saccade",
+        *TRAIN,
+        "--plugin",
+        "tempered.py",
+        "--out",
+        "runs/p",
+        "--processes",
+        "2",
+    ]
+    done = subprocess.run([*command, "--train.max-steps", "2"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert '[run.plugins."tempered.py"]' in Path("runs/p/config.toml").read_text(encoding="utf-8")
+
+
+def test_shell_completion_completes_the_entries_of_a_plugin(here, capsys):
+    assert " tempered" in run(capsys, "--plugin", "tempered.py", "--print-completion", "bash")
+
+
 def test_help_loads_no_plugin(here):
     """The file is not even read, and torch is not imported."""
     Path("tempered.py").write_text("raise RuntimeError('loaded')\n", encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -75,12 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == "--print-completion":
         from saccade.cli.shell_completion import print_completion
 
-        return print_completion(rest[0] if rest else "", COMMANDS)
+        return _run_with_plugins(plugins, lambda: print_completion(rest[0] if rest else "", COMMANDS))
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal's encoding lacks is replaced
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        code = _load_plugins_and_dispatch(name, rest, plugins)
+        code = _run_with_plugins(plugins, lambda: _dispatch(name, rest))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -118,8 +118,8 @@ def split_plugin_flags(args: Sequence[str]) -> tuple[list[str], list[str]]:
     return others, plugins
 
 
-def _load_plugins_and_dispatch(name: str, rest: list[str], plugins: Sequence[str]) -> int:
-    """Load the plugins, in child processes too, and run the command; an error in a plugin is a usage error."""
+def _run_with_plugins(plugins: Sequence[str], work: Callable[[], int]) -> int:
+    """Load the plugins, in child processes too, and run a command; an error in a plugin is a usage error."""
     from saccade.errors import UsageError
     from saccade.plugins import load_plugins, request_plugins
 
@@ -132,7 +132,7 @@ def _load_plugins_and_dispatch(name: str, rest: list[str], plugins: Sequence[str
         except UsageError as error:
             print(f"saccade: {error}", file=sys.stderr)
             return 2
-        return _dispatch(name, rest)
+        return work()
 
 
 def find_flag_without_value(args: Sequence[str]) -> str | None:
