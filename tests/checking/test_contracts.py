@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from saccade.attention import ALL_FEATURES, MECHANISMS, Mechanism, MechanismEntr
 from saccade.checking.entries import REQUIREMENTS, check_entry
 from saccade.checking.mechanism_contract import check_mechanism
 from saccade.checking.model_contracts import check_family, check_position, check_task
+from saccade.checking.pytest_plugin import pytest_configure
 from saccade.cli import main
 from saccade.models.registry import FAMILIES, get_family
 from saccade.parts.position import POSITIONS, AdditivePosition, PositionEntry
@@ -201,7 +203,9 @@ def test_a_family_that_declares_a_wrong_path_fails():
     assert "the body has no blocks" in report["capabilities"].message
 
 
-@pytest.mark.parametrize("name", ["grade", "label", "tag", "translate"])
+@pytest.mark.parametrize(
+    "name", ["grade", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("label", "tag", "translate"))]
+)
 def test_tasks_of_saccade_keep_the_contract(name):
     assert failures(check_task(task_class(name))) == []
 
@@ -263,6 +267,5 @@ def test_the_pytest_plugin_has_a_test_for_each_requirement(tmp_path):
     assert f"1 failed, {len(REQUIREMENTS['mechanism']) - 2} passed, 1 skipped" in done.stdout
     assert "weights of the oracle, full pattern, padding none, no bias (deviation" in done.stdout
     assert "mechanism mine::formula" in done.stdout
-    missing = subprocess.run([*command, "--saccade-plugin", "nowhere.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert missing.returncode == 4
-    assert "there is no file nowhere.py" in missing.stderr
+    with pytest.raises(pytest.UsageError, match=r"there is no file nowhere\.py"):
+        pytest_configure(SimpleNamespace(getoption=lambda name: ["nowhere.py"]))

@@ -4,7 +4,9 @@ A position scheme is tested inside of a decoder; a family by its default config 
 """
 
 import json
-from dataclasses import dataclass, fields
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +34,7 @@ from saccade.parts.position import PositionEntry
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 from saccade.tasks.base import Task
+from saccade.tasks.needs import find_family
 from saccade.tasks.predict import evaluate, predict
 from saccade.training.prepare import Job, PreparedRun, prepare
 
@@ -246,14 +249,18 @@ class TaskSubject:
 
     task_class: type[Task]
 
-    def prepare(self) -> PreparedRun:
-        from saccade.tasks.needs import find_family
-
+    @cached_property
+    def prepared(self) -> PreparedRun:
+        """The task fitted to its sample, and a new model."""
         task = self.task_class()
         task.roles(())
         config_class = find_family(task.default_family(), task).config_class
         known = {item.name for item in fields(config_class)}
         return prepare(Job(task.name, model_fields={k: v for k, v in TASK_SIZES.items() if k in known}))
+
+    def prepare(self) -> PreparedRun:
+        """The same with a copy of the model, which may be trained."""
+        return replace(self.prepared, model=deepcopy(self.prepared.model))
 
     def first_examples(self, prepared: PreparedRun) -> list[Example]:
         return list(prepared.splits.train.examples[:TRAINING_EXAMPLES])
