@@ -21,6 +21,7 @@ _LAZY_IMPORTS = {
     "look": "saccade.explain.look",
     "watch": "saccade.attention",
     "check": "saccade.checking",
+    "register": "saccade.registration",
     "fast": "saccade.engine",
     "Run": "saccade.api.run",
     "Predictions": "saccade.tasks.interface.predictions",
@@ -34,6 +35,8 @@ _LAZY_IMPORTS = {
     "ResourceError": "saccade.errors",
     "DivergedError": "saccade.errors",
 }
+
+_NEED_NO_PLUGINS = ("saccade.errors", "saccade.registration", "saccade.checking", "saccade.attention")
 
 if TYPE_CHECKING:
     from saccade.api.generate import generate as generate
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from saccade.models.embed_texts import embed as embed
     from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
+    from saccade.registration import register as register
     from saccade.tasks.interface.predictions import Predictions as Predictions
     from saccade.training.config import Config as TrainConfig  # noqa: F401
     from saccade.training.evaluation import Evaluation as Evaluation
@@ -64,6 +68,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str):
     if name in _LAZY_IMPORTS:
+        if _LAZY_IMPORTS[name] not in _NEED_NO_PLUGINS:
+            import_module("saccade.plugins").load_plugins()  # those of SACCADE_PLUGINS and of installed packages
         return getattr(import_module(_LAZY_IMPORTS[name]), "Config" if name == "TrainConfig" else name)
     raise AttributeError(f"module 'saccade' has no attribute {name!r}; it has {', '.join(sorted(_LAZY_IMPORTS))}")
 

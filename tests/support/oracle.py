@@ -1,12 +1,14 @@
 """Attention written again from the formulas, one pair at a time in plain Python: what the mechanisms are checked against.
 
 Nothing of `saccade` computes here: scores, masks and normalisation are loops over numbers. Only the parameters of a
-mechanism are read.
+mechanism are read, and the oracle that the entry of a plugin declares.
 """
 
 import math
 
 import torch
+
+from saccade.attention import MECHANISMS
 
 
 def dot(a, b):
@@ -166,8 +168,31 @@ def own_pattern(name, m, ahead):
     return lambda h, q, k, last: True
 
 
+def weights_of_oracle(oracle, m, q, k, allows, keep=None, bias=None):
+    """All weights, (B, H, Q, K), by the oracle that an entry declares: one head of one text without its padding at a time."""
+    b, h, n, _ = q.shape
+    out = torch.zeros(b, h, n, k.size(2), dtype=q.dtype)
+    for row in range(b):
+        real = torch.ones(k.size(2), dtype=torch.bool) if keep is None else keep[row]
+        place = (real.cumsum(0) - 1).tolist()
+        for head in range(h):
+            mask = torch.full((n, k.size(2)), -math.inf, dtype=q.dtype)
+            for i, j in ((i, j) for i in range(n) for j in range(k.size(2)) if allows(place[i], place[j])):
+                mask[i, j] = bias(head, place[i], place[j]) if bias else 0.0
+            seeing = ~(mask[:, real] == -math.inf).all(1)
+            if seeing.any():
+                found = oracle(m, q[row, head, seeing], k[row, head, real], mask[seeing][:, real], head)
+                out[row, head, seeing] = torch.zeros(int(seeing.sum()), k.size(2), dtype=q.dtype).masked_scatter(
+                    real.expand(int(seeing.sum()), -1), found
+                )
+    return out
+
+
 def weights(name, m, q, k, allows, keep=None, bias=None, ahead=True):
     """All weights, (B, H, Q, K): `allows(i, j)` and `bias(h, i, j)` are functions of positions; self-attention, fresh."""
+    oracle = next((entry.oracle for entry in MECHANISMS if entry.name == name), None)
+    if oracle is not None:  # a mechanism of a plugin brings its formula along
+        return weights_of_oracle(oracle, m, q, k, allows, keep, bias)
     assert name in SCORES, (
         f"{name} has no line in SCORES of {__file__}: write its formula there, so that it can be checked"
     )

@@ -293,7 +293,7 @@ class PositionEntry:
     name: str
     make: Callable[[int, int, int], Position]  # (width, heads, max. positions)
     where: str
-    paper: str
+    paper: str = ""
 
     @property
     def is_added_to_input(self) -> bool:

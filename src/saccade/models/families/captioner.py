@@ -186,6 +186,10 @@ def rnn_capabilities(config: Config) -> Capabilities:
     )
 
 
+def vit_capabilities(config: Config) -> Capabilities:
+    return replace(capabilities(config), layers=ENCODER_DECODER.layers)  # one embedding of patches, no convolutions
+
+
 FAMILY = Family(
     name="captioner_rnn",
     description="image captioner: CNN encoder, recurrent decoder, soft or hard attention over the grid",
@@ -207,6 +211,6 @@ VIT_FAMILY = Family(
     description="image captioner: transformer on patches",
     config_class=Config,
     build=build_vit_captioner,
-    capabilities=capabilities,
+    capabilities=vit_capabilities,
     short_names=("vit",),
 )

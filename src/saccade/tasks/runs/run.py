@@ -14,6 +14,7 @@ from saccade.metrics import Score
 from saccade.models.io.model_dir import read_json
 from saccade.models.load import load
 from saccade.models.model import Model
+from saccade.plugins import is_from_plugin
 from saccade.tasks.base import Task
 from saccade.tasks.registry import TASKS, task_class
 from saccade.tasks.runs.read_data import read_splits
@@ -203,7 +204,8 @@ def task_from_model(model: Model, requested: str | None = None) -> Task | None:
         task = task_class(requested)(labels=model.labels)
         if task.accepts_model(model):
             return task
-    return next((task for task in (task_type.from_head(model) for task_type in TASKS) if task is not None), None)
+    own_first = sorted(TASKS, key=lambda task_type: is_from_plugin("task", task_type.name))
+    return next((task for task in (task_type.from_head(model) for task_type in own_first) if task is not None), None)
 
 
 def _parse_score(stored: Mapping[str, Any]) -> Score:
