@@ -8,7 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from saccade.api.inputs import read_prediction_input
+from saccade.api.inputs import as_paths, read_prediction_input
+from saccade.audit.audit_data import AuditInputs
+from saccade.audit.audit_report import AuditReport
+from saccade.audit.card import Card, make_card
+from saccade.audit.export import ExportFormat, export_model
+from saccade.audit.gate import GateHints
+from saccade.audit.run_audit import run_audit
 from saccade.data import Example
 from saccade.decoding.batch_generate import sorting_windows
 from saccade.decoding.config import GenerationConfig
@@ -121,6 +127,74 @@ class Run(StoredRun):
     def look(self, input: Any, **selection: Any) -> AttentionMaps:
         """Attention maps for one input, exact for any layer and head; see `saccade.look`."""
         return look(str(self.path), input, **selection) if self.settings else look(self.model, input, **selection)
+
+    def card(self, *, init: bool = False, check: bool = False, force: bool = False) -> Card:
+        """Write the model card of the run, with all that the run knows, and return it.
+
+        Args:
+            init: Also write statements.toml, with the questions that only a person can answer.
+            check: Write nothing; `missing` of the card says what it still lacks for an export.
+            force: Overwrite a card or statements that a person has edited.
+        """
+        return make_card(self.path, init=init, check=check, force=force)
+
+    def audit(
+        self,
+        suite: str | Sequence[str] = (),
+        *,
+        data: str | Path | Sequence[str | Path] = (),
+        columns: Mapping[str, str] | None = None,
+        group_by: str = "",
+        test_sentences: str | Path | Sequence[str | Path] = (),
+        bad_words: str | Path = "",
+        regard_classifier: str | Path = "",
+        compare_to: str | Path = "",
+        progress: bool = True,
+    ) -> AuditReport:
+        """Run the bias and fairness audits that apply to the task, and write the results to audit.json of the run.
+
+        Args:
+            suite: Suites to run, such as "data" or "counterfactual"; default: all that apply.
+            data: Your own labeled data; default: the data of the run.
+            columns: Columns of the data by role, such as {"text": "review"}; default: those that training used.
+            group_by: Column for a disaggregated evaluation.
+            test_sentences: Your own test sentences, in the format of the suite, such as CrowS-Pairs or StereoSet.
+            bad_words: File of words that are never generated, in suites of generated text.
+            regard_classifier: A run with the labels negative, neutral and positive; default: the built-in classifier.
+            compare_to: An earlier audit to compare with: an audited run or its audit.json.
+            progress: Show a progress bar if a suite takes longer than two seconds.
+        """
+        inputs = AuditInputs(
+            as_paths(data),
+            columns or {},
+            group_by,
+            as_paths(test_sentences),
+            str(bad_words),
+            str(regard_classifier),
+            str(compare_to),
+        )
+        return run_audit(self.path, (suite,) if isinstance(suite, str) else suite, inputs, progress=progress)
+
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        format: ExportFormat = "auto",
+        head: str | None = None,
+        unaudited: str | None = None,
+    ) -> Path:
+        """Export the model with its card as a directory that other programs load, and return the directory.
+
+        Without statements and current audits, `ExportRefused` says what is missing and which calls satisfy it.
+
+        Args:
+            directory: Output directory, which must not exist yet.
+            format: "hf" requires the published format, which transformers loads; "auto" takes saccade's own where there is none.
+            head: Head to export with the body: lm, label, tag or span; body exports none. Default: the head of the model.
+            unaudited: Reason to export without audit or statements; the model card states it.
+        """
+        hints = GateHints.for_python(directory)
+        return export_model(self.path, directory, format=format, head=head, unaudited=unaudited, hints=hints).directory
 
     def prepare_model(self, engine: str = "auto", device: str = "cpu") -> Model:
         """The model on a device, optimized for inference unless the engine is "off"; each optimized model is cached."""

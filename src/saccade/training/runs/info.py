@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from saccade.errors import ResourceError
 from saccade.metrics import Score
-from saccade.models.io.model_dir import find_tensor_files, read_json
+from saccade.models.io.model_dir import find_tensor_files
 from saccade.models.io.safetensors_header import read_header
 from saccade.notebook import html_table
+from saccade.tasks.runs.checkpoint_facts import read_checkpoint_facts, training_minutes
 from saccade.tasks.runs.run import RESULT_FILE, Run
 from saccade.tasks.runs.stored_config import CONFIG_FILE
 from saccade.training.checkpoint.run_lock import check_unlocked
@@ -21,7 +22,6 @@ from saccade.training.runs.curves import (
     METRICS_FILE,
     find_last_scores,
     is_inside_run,
-    is_number,
     is_step,
     read_metrics,
 )
@@ -135,7 +135,7 @@ def read_run_info(path: str | Path, name: str = "") -> RunInfo:
         result, scores = run.result, check_scores(run.scores)
     except READ_ERRORS as error:
         problems.append(_shorten(error, path))
-    checkpoint_step, minutes = _read_checkpoint(path)
+    checkpoint_step, facts = read_checkpoint_facts(path)
     weight_bytes, parameters, problem = _read_weights(path, is_required=bool(result))
     problems += [problem] if problem else []
     is_finished = bool(result) and (checkpoint_step or 0) <= _whole_number(result.get("steps"))
@@ -153,7 +153,7 @@ def read_run_info(path: str | Path, name: str = "") -> RunInfo:
         step,
         str(result.get("stop_reason", "")) if is_finished else "",
         scores,
-        minutes,
+        training_minutes(facts),
         _whole_number(result.get("parameters")) or parameters,
         weight_bytes,
         _modified_at(path),
@@ -209,22 +209,6 @@ def _is_running(path: Path) -> bool:
     except ResourceError:
         return True
     return False
-
-
-def _list_checkpoints(path: Path) -> Iterator[tuple[int, Path]]:
-    """The step and the path of each checkpoint, by name, the newest first."""
-    with suppress(OSError):
-        steps = {p.name.removeprefix("step-"): p for p in (path / "checkpoints").iterdir() if p.name[:5] == "step-"}
-        yield from sorted(((int(n), p) for n, p in steps.items() if n.isdecimal()), reverse=True)
-
-
-def _read_checkpoint(path: Path) -> tuple[int | None, float | None]:
-    """The step of the newest checkpoint and the minutes of training until then."""
-    for step, checkpoint in _list_checkpoints(path):
-        with suppress(*READ_ERRORS):
-            minutes = read_json(checkpoint / "facts.json")["progress"]["minutes"]
-            return step, minutes if is_number(minutes) else None
-    return None, None
 
 
 def _read_weights(path: Path, *, is_required: bool) -> tuple[int | None, int | None, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_FOLDER_DEPTH = 4  # levels of folders below the listed one
-RUN_SUBDIRECTORIES = ("checkpoints", "model", "tokens")  # directories of a run that contain no other runs
+RUN_FOLDERS = ("checkpoints", "model", "tokens")  # directories of a run that contain no other runs
 RUN_COLUMNS = ("run", "task", "score", "minutes", "parameters, size", "state", "settings that differ")
 SORT_KEYS = ("date", "score")
 
@@ -146,7 +146,7 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
         entries = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=follow))
     except OSError:  # such as a folder that may not be read
         return
-    inside = RUN_SUBDIRECTORIES if is_run_directory(folder) else ()
+    inside = RUN_FOLDERS if is_run_directory(folder) else ()
     for name in entries:
         if not name.startswith(".") and name not in inside:
             yield folder / name
