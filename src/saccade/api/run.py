@@ -23,10 +23,12 @@ from saccade.engine import FastModel, fast
 from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
+from saccade.keywords import check_keywords, raise_for_unknown_keywords
 from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.notebook import html_table
 from saccade.progress import ProgressBar, track
+from saccade.setting_synonyms import GENERATION_SYNONYMS
 from saccade.suggest import suggest
 from saccade.tasks.base import require_tokenizer
 from saccade.tasks.interface.predictions import Prediction, Predictions, TextPrediction
@@ -38,6 +40,7 @@ from saccade.training.distributed import single_process_world
 from saccade.training.evaluate import ENGINE_OFF, evaluate_run
 from saccade.training.evaluation import Evaluation
 
+PREDICT_KEYWORDS = ("columns", "batch_size", "device", "engine", "progress")
 PREDICTION_ENGINES = ("auto", "int8", "float16", "float32", ENGINE_OFF)
 
 
@@ -104,6 +107,7 @@ class Run(StoredRun):
             return predictions[0]
         return Predictions(predictions, labels=self.task.labels, index=inputs.index)
 
+    @check_keywords
     def evaluate(
         self,
         data: Any = (),
@@ -128,6 +132,7 @@ class Run(StoredRun):
         """Attention maps for one input, exact for any layer and head; see `saccade.look`."""
         return look(str(self.path), input, **selection) if self.settings else look(self.model, input, **selection)
 
+    @check_keywords
     def card(self, *, init: bool = False, check: bool = False, force: bool = False) -> Card:
         """Write the model card of the run, with all that the run knows, and return it.
 
@@ -138,6 +143,7 @@ class Run(StoredRun):
         """
         return make_card(self.path, init=init, check=check, force=force)
 
+    @check_keywords
     def audit(
         self,
         suite: str | Sequence[str] = (),
@@ -175,6 +181,7 @@ class Run(StoredRun):
         )
         return run_audit(self.path, (suite,) if isinstance(suite, str) else suite, inputs, progress=progress)
 
+    @check_keywords
     def export(
         self,
         directory: str | Path,
@@ -296,11 +303,7 @@ def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _make_config(settings: Mapping[str, Any]) -> GenerationConfig | None:
     """Make a generation config from keywords, None without keywords; an unknown keyword raises an error with the nearest name."""
     known = [item.name for item in fields(GenerationConfig)]
-    for name in settings:
-        if name not in known:
-            raise UsageError(
-                f"predict() has no keyword {name!r}; {suggest(name, [*known, 'columns', 'batch_size', 'engine'])}"
-            )
+    raise_for_unknown_keywords("predict", settings, [*PREDICT_KEYWORDS, *known], GENERATION_SYNONYMS)
     return GenerationConfig(**settings).check() if settings else None
 
 
@@ -309,6 +312,7 @@ def _first_change(decoding: GenerationConfig) -> str:
     return next(item.name for item in fields(decoding) if getattr(decoding, item.name) != getattr(default, item.name))
 
 
+@check_keywords
 def open_run(path: str | Path, task: str | None = None) -> Run:
     """Open a run, or any model directory or hub name.
 
@@ -323,6 +327,7 @@ def open_run(path: str | Path, task: str | None = None) -> Run:
     return run
 
 
+@check_keywords
 def evaluate(
     run: str | Path | Run,
     data: Any = (),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from saccade.errors import UsageError
+from saccade.keywords import check_keywords
 from saccade.notebook import html_table
 from saccade.suggest import suggest
 from saccade.tasks.runs.run import RESULT_FILE
@@ -109,6 +110,7 @@ class RunList(Sequence[RunInfo]):
         return html_table(RUN_COLUMNS, self.cells(), caption=f"{len(self):,} runs")
 
 
+@check_keywords
 def list_runs(folder: str | Path = "runs", *, sort: Literal["date", "score"] = "date") -> RunList:
     """List the runs of a folder, also those in folders below it: task, score with confidence interval, time, size and state.
 
