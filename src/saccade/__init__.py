@@ -12,6 +12,7 @@ _LAZY_IMPORTS = {
     "load": "saccade.models.load",
     "new": "saccade.models.build",
     "open_run": "saccade.api.run",
+    "list_runs": "saccade.training.runs",
     "predict": "saccade.api.run",
     "evaluate": "saccade.api.run",
     "train": "saccade.api.train",
@@ -24,6 +25,8 @@ _LAZY_IMPORTS = {
     "register": "saccade.registration",
     "fast": "saccade.engine",
     "Run": "saccade.api.run",
+    "RunInfo": "saccade.training.runs",
+    "RunList": "saccade.training.runs",
     "Predictions": "saccade.tasks.interface.predictions",
     "Evaluation": "saccade.training.evaluation",
     "GenerationConfig": "saccade.decoding.config",
@@ -64,6 +67,9 @@ if TYPE_CHECKING:
     from saccade.tasks.interface.predictions import Predictions as Predictions
     from saccade.training.config import Config as TrainConfig  # noqa: F401
     from saccade.training.evaluation import Evaluation as Evaluation
+    from saccade.training.runs import RunInfo as RunInfo
+    from saccade.training.runs import RunList as RunList
+    from saccade.training.runs import list_runs as list_runs
 
 
 def __getattr__(name: str):

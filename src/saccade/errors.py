@@ -25,6 +25,10 @@ class UsageError(SaccadeError, ValueError):
     http_status = 400
 
 
+class KeywordError(UsageError, TypeError):
+    """A function was called with a keyword that it does not have; also a TypeError, as Python itself would raise."""
+
+
 class DataError(SaccadeError, ValueError):
     """Invalid data: a record, file or text that cannot be used, with its file, line, column and value and a hint.
 

@@ -12,9 +12,10 @@ from saccade.decoding.config import GenerationConfig
 from saccade.decoding.generate_text import StopIds
 from saccade.engine import fast
 from saccade.errors import UsageError
+from saccade.keywords import raise_for_unknown_keywords
 from saccade.models.load import load
 from saccade.models.model import Model
-from saccade.suggest import suggest
+from saccade.setting_synonyms import GENERATION_SYNONYMS
 
 DEFAULT_MAX_NEW_TOKENS = 100
 
@@ -124,11 +125,7 @@ def make_generation_config(decoding: GenerationConfig | None, settings: dict[str
     ('END',)
     """
     known = [item.name for item in fields(GenerationConfig)]
-    for name in settings:
-        if name not in known:
-            raise UsageError(
-                f"generate() has no keyword {name!r}; {suggest(name, [*known, 'stream', 'engine', 'decoding'])}"
-            )
+    raise_for_unknown_keywords("generate", settings, [*known, "stream", "engine", "decoding"], GENERATION_SYNONYMS)
     values = dict(settings)
     for name in ("stop", "bad_words", "choices"):
         if name in values:

@@ -18,6 +18,15 @@ from saccade.tasks.base import Task
 from saccade.tasks.runs.read_data import resolve_columns, stream_task_examples
 
 
+def as_paths(files: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    """One file or several as paths.
+
+    >>> as_paths("a.csv"), as_paths([Path("a.csv"), "b.csv"])
+    (('a.csv',), ('a.csv', 'b.csv'))
+    """
+    return (str(files),) if isinstance(files, str | Path) else tuple(map(str, files))
+
+
 @dataclass(frozen=True)
 class PredictionInput:
     """The examples to predict for, whether the caller passed a single one, and the index of a pandas object."""

@@ -8,7 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from saccade.api.inputs import read_prediction_input
+from saccade.api.inputs import as_paths, read_prediction_input
+from saccade.audit.audit_data import AuditInputs
+from saccade.audit.audit_report import AuditReport
+from saccade.audit.card import Card, make_card
+from saccade.audit.export import ExportFormat, export_model
+from saccade.audit.gate import GateHints
+from saccade.audit.run_audit import run_audit
 from saccade.data import Example
 from saccade.decoding.batch_generate import sorting_windows
 from saccade.decoding.config import GenerationConfig
@@ -17,10 +23,12 @@ from saccade.engine import FastModel, fast
 from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
+from saccade.keywords import check_keywords, raise_for_unknown_keywords
 from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.notebook import html_table
 from saccade.progress import ProgressBar, track
+from saccade.setting_synonyms import GENERATION_SYNONYMS
 from saccade.suggest import suggest
 from saccade.tasks.base import require_tokenizer
 from saccade.tasks.interface.predictions import Prediction, Predictions, TextPrediction
@@ -32,6 +40,7 @@ from saccade.training.distributed import single_process_world
 from saccade.training.evaluate import ENGINE_OFF, evaluate_run
 from saccade.training.evaluation import Evaluation
 
+PREDICT_KEYWORDS = ("columns", "batch_size", "device", "engine", "progress")
 PREDICTION_ENGINES = ("auto", "int8", "float16", "float32", ENGINE_OFF)
 
 
@@ -98,6 +107,7 @@ class Run(StoredRun):
             return predictions[0]
         return Predictions(predictions, labels=self.task.labels, index=inputs.index)
 
+    @check_keywords
     def evaluate(
         self,
         data: Any = (),
@@ -121,6 +131,77 @@ class Run(StoredRun):
     def look(self, input: Any, **selection: Any) -> AttentionMaps:
         """Attention maps for one input, exact for any layer and head; see `saccade.look`."""
         return look(str(self.path), input, **selection) if self.settings else look(self.model, input, **selection)
+
+    @check_keywords
+    def card(self, *, init: bool = False, check: bool = False, force: bool = False) -> Card:
+        """Write the model card of the run, with all that the run knows, and return it.
+
+        Args:
+            init: Also write statements.toml, with the questions that only a person can answer.
+            check: Write nothing; `missing` of the card says what it still lacks for an export.
+            force: Overwrite a card or statements that a person has edited.
+        """
+        return make_card(self.path, init=init, check=check, force=force)
+
+    @check_keywords
+    def audit(
+        self,
+        suite: str | Sequence[str] = (),
+        *,
+        data: str | Path | Sequence[str | Path] = (),
+        columns: Mapping[str, str] | None = None,
+        group_by: str = "",
+        test_sentences: str | Path | Sequence[str | Path] = (),
+        bad_words: str | Path = "",
+        regard_classifier: str | Path = "",
+        compare_to: str | Path = "",
+        progress: bool = True,
+    ) -> AuditReport:
+        """Run the bias and fairness audits that apply to the task, and write the results to audit.json of the run.
+
+        Args:
+            suite: Suites to run, such as "data" or "counterfactual"; default: all that apply.
+            data: Your own labeled data; default: the data of the run.
+            columns: Columns of the data by role, such as {"text": "review"}; default: those that training used.
+            group_by: Column for a disaggregated evaluation.
+            test_sentences: Your own test sentences, in the format of the suite, such as CrowS-Pairs or StereoSet.
+            bad_words: File of words that are never generated, in suites of generated text.
+            regard_classifier: A run with the labels negative, neutral and positive; default: the built-in classifier.
+            compare_to: An earlier audit to compare with: an audited run or its audit.json.
+            progress: Show a progress bar if a suite takes longer than two seconds.
+        """
+        inputs = AuditInputs(
+            as_paths(data),
+            columns or {},
+            group_by,
+            as_paths(test_sentences),
+            str(bad_words),
+            str(regard_classifier),
+            str(compare_to),
+        )
+        return run_audit(self.path, (suite,) if isinstance(suite, str) else suite, inputs, progress=progress)
+
+    @check_keywords
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        format: ExportFormat = "auto",
+        head: str | None = None,
+        unaudited: str | None = None,
+    ) -> Path:
+        """Export the model with its card as a directory that other programs load, and return the directory.
+
+        Without statements and current audits, `ExportRefused` says what is missing and which calls satisfy it.
+
+        Args:
+            directory: Output directory, which must not exist yet.
+            format: "hf" requires the published format, which transformers loads; "auto" takes saccade's own where there is none.
+            head: Head to export with the body: lm, label, tag or span; body exports none. Default: the head of the model.
+            unaudited: Reason to export without audit or statements; the model card states it.
+        """
+        hints = GateHints.for_python(directory)
+        return export_model(self.path, directory, format=format, head=head, unaudited=unaudited, hints=hints).directory
 
     def prepare_model(self, engine: str = "auto", device: str = "cpu") -> Model:
         """The model on a device, optimized for inference unless the engine is "off"; each optimized model is cached."""
@@ -222,11 +303,7 @@ def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _make_config(settings: Mapping[str, Any]) -> GenerationConfig | None:
     """Make a generation config from keywords, None without keywords; an unknown keyword raises an error with the nearest name."""
     known = [item.name for item in fields(GenerationConfig)]
-    for name in settings:
-        if name not in known:
-            raise UsageError(
-                f"predict() has no keyword {name!r}; {suggest(name, [*known, 'columns', 'batch_size', 'engine'])}"
-            )
+    raise_for_unknown_keywords("predict", settings, [*PREDICT_KEYWORDS, *known], GENERATION_SYNONYMS)
     return GenerationConfig(**settings).check() if settings else None
 
 
@@ -235,6 +312,7 @@ def _first_change(decoding: GenerationConfig) -> str:
     return next(item.name for item in fields(decoding) if getattr(decoding, item.name) != getattr(default, item.name))
 
 
+@check_keywords
 def open_run(path: str | Path, task: str | None = None) -> Run:
     """Open a run, or any model directory or hub name.
 
@@ -249,6 +327,7 @@ def open_run(path: str | Path, task: str | None = None) -> Run:
     return run
 
 
+@check_keywords
 def evaluate(
     run: str | Path | Run,
     data: Any = (),

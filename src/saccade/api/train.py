@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 from saccade.api.run import Run
 from saccade.data.tables import is_table, iter_rows
 from saccade.errors import DataError, UsageError
+from saccade.keywords import check_keywords_with
 from saccade.models.published_names import resolve_model_name
 from saccade.notebook import get_notebook_display
+from saccade.setting_synonyms import SYNONYMS, as_keyword
 from saccade.tasks.registry import task_class
+from saccade.tasks.runs.setting_tables import find_setting_flags
+from saccade.training.config import Config
 from saccade.training.notebook import NotebookProgress
 from saccade.training.prepare import Job, prepare
 from saccade.training.run import Event, RunResult, run_training
@@ -21,6 +26,25 @@ from saccade.training.run import Event, RunResult, run_training
 TABLE_FILE = "data.jsonl"  # training data that was passed as a table, saved in the directory of the run
 
 
+def describe_train_argument(name: str) -> str:
+    """The end of an error about an unknown keyword of `train`: a setting of that name, or the name in another tool.
+
+    >>> describe_train_argument("lr"), describe_train_argument("hidden_size"), describe_train_argument("datas")
+    ('; use train={"lr": ...}.', '; use architecture={"width": ...}.', '')
+    """
+    flag = name.replace("_", "-")
+    settings = find_setting_flags() | {
+        item.name.replace("_", "-"): f"--train.{item.name.replace('_', '-')}" for item in fields(Config)
+    }
+    if flag in settings:
+        return f"; use {as_keyword(settings[flag])}."
+    equivalent = SYNONYMS.get(flag, "")
+    return (
+        f"; use {as_keyword(equivalent)}." if equivalent.startswith("--") else f". {equivalent}" if equivalent else ""
+    )
+
+
+@check_keywords_with(describe_train_argument)
 def train(
     name: str,
     /,

@@ -31,6 +31,7 @@ from saccade.attention.hf.modules import (
     list_attention_modules,
     make_unsupported_error,
 )
+from saccade.keywords import check_keywords
 from saccade.notebook import html_heatmap, html_text
 from saccade.system import trim_heap
 
@@ -230,6 +231,7 @@ def _check_foreign_model(model: nn.Module, *, matches_any: bool, is_everything: 
         )
 
 
+@check_keywords
 @contextmanager
 def watch(
     model: nn.Module,

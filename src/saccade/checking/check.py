@@ -17,6 +17,7 @@ from torch import nn
 from saccade.checking.invariants import INVARIANTS, Claims, Outcome, Status, check_repeatability
 from saccade.checking.signatures import Call, CallStyle, CheckSubject, make_subject
 from saccade.errors import UsageError
+from saccade.keywords import check_keywords
 from saccade.notebook import html_table
 
 Padding = Literal["both", "right", "left", "none"]
@@ -87,6 +88,7 @@ class CheckReport:
         return json.dumps(self.to_dict(), indent=2)
 
 
+@check_keywords
 def check(
     module: nn.Module | Callable[..., Any],
     *,

@@ -24,6 +24,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "paint": "text-to-image generation: an image for each text",
     "generate": "continue a text with a language model",
     "look": "attention maps of a model, head by head, as a plot, an HTML page or JSON",
+    "runs": "list the runs of a folder with their scores, time, size and settings",
     "serve": "web viewer for models, on this machine only",
     "recipes": "training recipes with promised and measured results",
     "data": "check data files before training, split them, or get sample data",

@@ -22,6 +22,7 @@ from saccade.engine.packed_linear import Int8TiledLinear
 from saccade.engine.precision import COMPILED, PrecisionChoice, choose_precision
 from saccade.engine.stack import FastStack
 from saccade.errors import UsageError
+from saccade.keywords import check_keywords
 from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.model import Model
 from saccade.parts.heads import LMHead
@@ -145,6 +146,7 @@ class FastModel(Model):
         raise UsageError(f"A fast model cannot be saved; save the original model to {directory}.")
 
 
+@check_keywords
 def fast(model: Model, precision: str = "auto") -> FastModel:
     """Convert a model for fast inference: the same interface and the same results up to the rounding of `precision`.
 

@@ -8,11 +8,13 @@ from torch import Tensor
 
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
+from saccade.keywords import check_keywords
 from saccade.models.model import Model
 
 MAX_BATCH_TOKENS = 8192  # tokens per batch, padding included
 
 
+@check_keywords
 def encode(model: Model, texts: Sequence[str], *, truncate: bool = False) -> list[Tensor]:
     """Return the last hidden states of each text, (tokens, W), with special tokens and without padding."""
     out: list[Tensor | None] = [None] * len(texts)
@@ -23,6 +25,7 @@ def encode(model: Model, texts: Sequence[str], *, truncate: bool = False) -> lis
     return [x for x in out if x is not None]
 
 
+@check_keywords
 def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tensor:
     """Return one sentence embedding per text, (texts, W), pooled as the model's files say; default: mean pooling.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade import text
 from saccade.errors import ModelError
+from saccade.keywords import check_keywords
 from saccade.models.build import new
 from saccade.models.check_weights import check_decoder_start, check_fields, check_memory, check_segments
 from saccade.models.family import Family
@@ -56,6 +57,7 @@ TOKENIZER_FILES = (
 )
 
 
+@check_keywords
 def load(
     name_or_path: str | Path,
     *,

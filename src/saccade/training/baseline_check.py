@@ -29,17 +29,26 @@ def check_example_count(prepared_run: PreparedRun) -> str:
     )
 
 
-def compare_with_baseline(prepared_run: PreparedRun, split: str, score: Score, examples: Sequence[Example]) -> str:
-    """A warning about a score that is not better than a baseline that ignores the input; "" if it is better."""
+def score_baseline(prepared_run: PreparedRun, examples: Sequence[Example]) -> tuple[Score, str] | None:
+    """The main score of a baseline that ignores the input, and its description; None if the task has none."""
     rule = prepared_run.task.baseline(prepared_run.splits.train.examples)
     if rule is None or not examples:
+        return None
+    return prepared_run.task.score([rule.answer(example) for example in examples], examples)[0], rule.description
+
+
+def compare_with_baseline(
+    prepared_run: PreparedRun, split: str, score: Score, baseline: tuple[Score, str] | None
+) -> str:
+    """A warning about a score that is not better than a baseline that ignores the input; "" if it is better."""
+    if baseline is None:
         return ""
-    baseline = prepared_run.task.score([rule.answer(example) for example in examples], examples)[0]
-    if baseline.name != score.name or score.better != "higher" or score.low > baseline.value:
+    reached, description = baseline
+    if reached.name != score.name or score.better != "higher" or score.low > reached.value:
         return ""
     more_data = "use more training examples or a larger published model"
     hint = f"Train longer, or {more_data if prepared_run.job.model else PUBLISHED_MODEL_ADVICE}."
     return (
         f"{split}: {score.name} {score.value:.3f} ({score.low:.3f}–{score.high:.3f}) is not better than a baseline: "
-        f"{rule.description} reaches {baseline.value:.3f}. {hint}"
+        f"{description} reaches {reached.value:.3f}. {hint}"
     )

@@ -9,7 +9,7 @@ from saccade.data import Example
 from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.tasks.predict import predict, score_answers
-from saccade.training.baseline_check import compare_with_baseline
+from saccade.training.baseline_check import compare_with_baseline, score_baseline
 from saccade.training.checkpoint.read import read_checkpoint
 from saccade.training.events import Event, Message, RunResult, StopRequested
 from saccade.training.result import write_result
@@ -73,14 +73,15 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
         shutil.rmtree(leftover)
     write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
     model.save(trainer.out / "model")
-    notes = [compare_with_baseline(prepared_run, name, scores[name][0], answered[name][1]) for name in scores]
+    baselines = {name: score_baseline(prepared_run, answered[name][1]) for name in scores}
+    notes = [compare_with_baseline(prepared_run, name, scores[name][0], baselines[name]) for name in scores]
     result = RunResult(
         trainer.finish_reason() or trainer.pause_reason(),
         trainer.learner.step_count,
         scores,
         notes=tuple(filter(None, notes)),
     )
-    write_result(trainer, model, result)
+    write_result(trainer, model, result, baselines)
     write_run_report(trainer, model, result, answered)
     plain_scores = {name: [vars(score) for score in split_scores] for name, split_scores in scores.items()}
     return {"stop_reason": result.stop_reason, "scores": plain_scores, "notes": list(result.notes)}

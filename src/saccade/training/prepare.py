@@ -12,12 +12,13 @@ from saccade.data import Example, inspect_data
 from saccade.data.splits import Splits
 from saccade.data.streaming.text import StreamedExamples
 from saccade.data.streaming.token_shards import TokenShards
-from saccade.errors import UsageError
+from saccade.errors import KeywordError, UsageError
 from saccade.models.build import new
 from saccade.models.check_weights import copy_weights
 from saccade.models.family import Family
 from saccade.models.load import load, read_family_and_config
 from saccade.models.model import Model
+from saccade.setting_synonyms import find_equivalent
 from saccade.suggest import suggest
 from saccade.tasks.base import Defaults, Task
 from saccade.tasks.batches import BatchSource, make_batches, write_token_shards
@@ -174,7 +175,9 @@ def make_config(config_class: type, values: Mapping[str, Any], config_name: str)
     known = [item.name for item in fields(config_class)]
     for name in values:
         if name not in known:
-            raise UsageError(f"{config_name} has no setting {name!r}; {suggest(name, known)}")
+            equivalent = find_equivalent(name, config_name.split()[0])
+            hint = f"use {equivalent!r}." if equivalent in known else suggest(name, known)
+            raise KeywordError(f"{config_name} has no setting {name!r}; {hint}")
     return config_class(**values)
 
 

@@ -1,8 +1,10 @@
 """result.json, the machine-readable outcome of a run: stop reason, steps and scores. Equal runs write equal files."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from saccade import __version__
+from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.training.checkpoint.serialize import to_json
 from saccade.training.events import RunResult
@@ -11,8 +13,10 @@ if TYPE_CHECKING:
     from saccade.training.run import Trainer
 
 
-def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
-    """Write result.json atomically."""
+def write_result(
+    trainer: "Trainer", model: Model, result: RunResult, baselines: Mapping[str, tuple[Score, str] | None]
+) -> None:
+    """Write result.json atomically; `baselines` are the main score and the description of a baseline, by split."""
     facts = {
         "version": __version__,
         "stop_reason": result.stop_reason,
@@ -21,6 +25,12 @@ def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
         "parameters": sum(p.numel() for p in model.parameters()),
         "processes": trainer.world.size,
         "examples": {name: len(table.examples) for name, table in trainer.prepared_run.splits.as_dict().items()},
+        "baselines": {
+            split: {"name": score.name, "value": score.value, "description": description}
+            for split, baseline in baselines.items()
+            if baseline is not None
+            for score, description in [baseline]
+        },
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
     } | ({"notes": list(result.notes)} if result.notes else {})
     path = trainer.out / "result.json"

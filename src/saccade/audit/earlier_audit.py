@@ -1,4 +1,4 @@
-"""`saccade audit --compare-to` and `--bad-words`: comparison with an earlier audit, and the file of bad words."""
+"""Comparison of an audit with an earlier one, `saccade audit --compare-to`, and the file of bad words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
