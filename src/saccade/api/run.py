@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from saccade.api.inputs import read_prediction_input
-from saccade.data import Example
-from saccade.decoding.batch_generate import sorting_windows
 from saccade.decoding.config import GenerationConfig
-from saccade.decoding.generator import TextGenerator
 from saccade.engine import FastModel, fast
 from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
-from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.notebook import html_table
 from saccade.progress import ProgressBar, track
 from saccade.suggest import suggest
-from saccade.tasks.base import require_tokenizer
-from saccade.tasks.interface.predictions import Prediction, Predictions, TextPrediction
-from saccade.tasks.predict import check_answers
-from saccade.tasks.predict import predict as predict_examples
+from saccade.tasks.interface.predictions import Prediction, Predictions
 from saccade.tasks.registry import task_class
 from saccade.tasks.runs.run import Run as StoredRun
+from saccade.tasks.runs.stream_predictor import StreamPredictor
 from saccade.training.distributed import single_process_world
 from saccade.training.evaluate import ENGINE_OFF, evaluate_run
 from saccade.training.evaluation import Evaluation
@@ -88,7 +82,9 @@ class Run(StoredRun):
             **generation: Fields of `GenerationConfig` for tasks that generate text, such as beams=4.
         """
         inputs = read_prediction_input(self.task, data, columns)
-        predictor = _Predictor(self, self.prepare_model(engine, device), batch_size, _make_config(generation))
+        predictor = StreamPredictor(
+            self.task, self.prepare_model(engine, device), batch_size=batch_size, decoding=_make_config(generation)
+        )
         if inputs.is_lazy:
             return predictor.iterate(inputs.examples)
         predictions = list(
@@ -103,6 +99,7 @@ class Run(StoredRun):
         data: Any = (),
         *,
         columns: Mapping[str, str] | None = None,
+        other: str | Path | Run | None = None,
         engine: str = ENGINE_OFF,
         device: str = "cpu",
         progress: bool = True,
@@ -110,12 +107,31 @@ class Run(StoredRun):
     ) -> Evaluation:
         """Evaluate on labeled data: scores with confidence intervals, the confusion matrix and the mistakes.
 
-        `data` is a file, several files, a DataFrame, an Arrow table or a list of dictionaries; the default is the held-out data
-        of the run. The plain model is evaluated unless `engine` names a precision.
+            evaluation = run.evaluate("test.csv")
+            print(evaluation.report())
+            evaluation.mistakes.save("mistakes.csv")
+
+        Args:
+            data: A file, several files, a DataFrame, an Arrow table or a list of dictionaries. Default: the held-out data of the
+                run.
+            columns: Columns of a table by role, such as {"text": "review"}. Default: the columns that training used.
+            other: Another run for the same task, which is evaluated on the same examples: `comparisons` of the result say by a
+                paired bootstrap which of the two is better, and by how much.
+            engine: "off" evaluates the plain model; "auto", "int8", "float16" or "float32" the optimized one.
+            device: Device of inference: cpu, cuda, mps or auto.
+            progress: Show a progress bar if evaluation takes longer than two seconds.
+            log: Called with notes about recognized columns, unlabeled examples and unknown labels.
         """
+        against = open_run(other) if isinstance(other, str | Path) else other
         with ProgressBar(enabled=progress) as bar:
             return evaluate_run(
-                self, data, columns, model=self.prepare_model(engine, device), log=log, on_progress=bar.update
+                self,
+                data,
+                columns,
+                other=against,
+                prepare=lambda run: cast(Run, run).prepare_model(engine, device),
+                log=log,
+                on_progress=bar.update,
             )
 
     def look(self, input: Any, **selection: Any) -> AttentionMaps:
@@ -160,65 +176,6 @@ class Run(StoredRun):
         return facts + [(split, str(scores[0])) for split, scores in self.scores.items() if scores]
 
 
-class _Predictor:
-    """Streaming prediction: examples are read in windows of some thousands, and each window is sorted by length."""
-
-    def __init__(self, run: Run, model: Model, batch_size: int | None, decoding: GenerationConfig | None):
-        self.task, self.model, self.batch_size = run.task, model, batch_size
-        self.generator: TextGenerator | None = None
-        if decoding is not None:
-            if self.task.needs.generates is not Generates.TARGET:
-                raise UsageError(
-                    f"{self.task.name} generates no text, so {_first_change(decoding)} does not apply; leave it out."
-                )
-            if decoding.n_best > 1:
-                raise UsageError(
-                    "predict returns one text per example; for n_best use saccade.generate or the command line."
-                )
-            self.generator = TextGenerator(decoding, model, require_tokenizer(model).target)
-
-    def iterate(self, examples: Iterator[Example]) -> Iterator[Prediction]:
-        for window in sorting_windows(examples):
-            if self.task.is_text_stream:  # each text by itself, not as part of one concatenated text
-                for example in window:
-                    yield self._predict_stream(example)
-                continue
-            yield from self._predict_window(window)
-
-    def _predict_window(self, examples: Sequence[Example]) -> Iterator[Prediction]:
-        generator = self.generator
-        if generator is None:
-            answers, asked = predict_examples(self.task, self.model, examples, batch_size=self.batch_size)
-            check_answers(answers)
-            yield from (self.task.to_prediction(a, e) for a, e in zip(answers, asked, strict=True))
-            return
-        rows, asked = predict_examples(
-            self.task,
-            self.model,
-            examples,
-            predictor=lambda model, batch: self.task.generate(generator, batch),
-            rows_per_item=generator.decoding.beams,
-            batch_size=self.batch_size,
-        )
-        for (best, *_), _example in zip(rows, asked, strict=True):
-            yield TextPrediction(best.text or "", best.score)
-
-    def _predict_stream(self, example: Example) -> Prediction:
-        answers, _ = predict_examples(self.task, self.model, [example], batch_size=self.batch_size)
-        check_answers(answers)
-        return self.task.to_prediction(_sum_windows(answers), example)
-
-
-def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Sum the measurements over the windows of one text.
-
-    >>> _sum_windows([{"nats": 1.5, "tokens": 2}, {"nats": 0.5, "tokens": 1}])
-    {'nats': 2.0, 'tokens': 3}
-    """
-    names = answers[0] if answers else ()
-    return {name: sum(answer[name] for answer in answers) for name in names}
-
-
 def _make_config(settings: Mapping[str, Any]) -> GenerationConfig | None:
     """Make a generation config from keywords, None without keywords; an unknown keyword raises an error with the nearest name."""
     known = [item.name for item in fields(GenerationConfig)]
@@ -228,11 +185,6 @@ def _make_config(settings: Mapping[str, Any]) -> GenerationConfig | None:
                 f"predict() has no keyword {name!r}; {suggest(name, [*known, 'columns', 'batch_size', 'engine'])}"
             )
     return GenerationConfig(**settings).check() if settings else None
-
-
-def _first_change(decoding: GenerationConfig) -> str:
-    default = GenerationConfig()
-    return next(item.name for item in fields(decoding) if getattr(decoding, item.name) != getattr(default, item.name))
 
 
 def open_run(path: str | Path, task: str | None = None) -> Run:
@@ -254,6 +206,7 @@ def evaluate(
     data: Any = (),
     *,
     columns: Mapping[str, str] | None = None,
+    other: str | Path | Run | None = None,
     settings: Mapping[str, Any] | None = None,
     engine: str = ENGINE_OFF,
     device: str = "cpu",
@@ -267,7 +220,7 @@ def evaluate(
     opened = run if isinstance(run, Run) else open_run(run)
     if settings:
         opened.change_settings(settings)
-    return opened.evaluate(data, columns=columns, engine=engine, device=device, progress=progress, log=log)
+    return opened.evaluate(data, columns=columns, other=other, engine=engine, device=device, progress=progress, log=log)
 
 
 def predict(where: str | Path | Run, data: Any, **settings: Any) -> Prediction | Predictions | Iterator[Prediction]:

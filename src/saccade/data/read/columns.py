@@ -77,6 +77,15 @@ def get_field(fields: Mapping[str, Any], name: str) -> Any:
     return value
 
 
+def find_id(fields: Mapping[str, Any] | None) -> Any:
+    """The id of a record, from a column with one of the usual names; None if it has none.
+
+    >>> find_id({"Example-ID": "a7", "text": "good"}), find_id({"text": "good"})
+    ('a7', None)
+    """
+    return next((value for name, value in (fields or {}).items() if normalize_column_name(name) in ID_COLUMNS), None)
+
+
 def map_columns(source: SourceFile, request: ReadRequest, records: Sequence[Record]) -> ColumnMap:
     """Choose the columns of every role by the first records of a file."""
     names = _list_column_names(records)
