@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, overload
 
 from saccade.api.inputs import read_prediction_input
+from saccade.api.prediction_file import PredictionFile, check_output_file, default_decoding, write_predictions
 from saccade.decoding.config import GenerationConfig
 from saccade.engine import FastModel, fast
 from saccade.errors import ModelError, UsageError
@@ -20,6 +21,7 @@ from saccade.progress import ProgressBar, track
 from saccade.suggest import suggest
 from saccade.tasks.interface.predictions import Prediction, Predictions
 from saccade.tasks.registry import task_class
+from saccade.tasks.runs.read_data import stream_task_examples, without_gold
 from saccade.tasks.runs.run import Run as StoredRun
 from saccade.tasks.runs.stream_predictor import StreamPredictor
 from saccade.training.distributed import single_process_world
@@ -93,6 +95,52 @@ class Run(StoredRun):
         if inputs.is_single:
             return predictions[0]
         return Predictions(predictions, labels=self.task.labels, index=inputs.index)
+
+    def predict_file(
+        self,
+        data: str | Path | Sequence[str | Path],
+        out: str | Path,
+        *,
+        columns: Mapping[str, str] | None = None,
+        batch_size: int | None = None,
+        device: str = "cpu",
+        engine: str = "auto",
+        on_bad_record: str = "error",
+        max_bad_fraction: float = 0.01,
+        progress: bool = True,
+        **generation: Any,
+    ) -> PredictionFile:
+        """Predict for every record of a data file, and write all its columns and the prediction, in order, in constant memory.
+
+            run.predict_file("new.csv", "predictions.csv")     # adds predicted_label and predicted_probability
+
+        Args:
+            data: A data file, or several.
+            out: Output file: .csv, .tsv, .jsonl or .parquet. It is written under another name and renamed when it is complete.
+            columns: Columns of the data by role, such as {"text": "review"}. Default: the columns that training used.
+            batch_size: Batch size in examples. Default: as many examples as fit in 8,192 tokens, sorted by length.
+            device: Device of inference: cpu, cuda, mps or auto.
+            engine: Optimized inference: "auto" picks the precision by measured loss, "off" runs the plain model.
+            on_bad_record: "error" stops at the first bad record, "skip" leaves bad records out.
+            max_bad_fraction: Maximum fraction of bad records that may be skipped.
+            progress: Show a progress bar if prediction takes longer than two seconds.
+            **generation: Fields of `GenerationConfig` for tasks that generate text, such as beams=4.
+        """
+        paths = [str(path) for path in ([data] if isinstance(data, str | Path) else data)]
+        check_output_file(out, paths)
+        decoding = _make_config(generation) or default_decoding(self.task)
+        model, rejects = self.prepare_model(engine, device), []
+        examples = stream_task_examples(
+            self.task,
+            paths,
+            self.task.input_roles(paths),
+            without_gold(self.task, columns),
+            on_bad_record=on_bad_record,
+            max_bad_fraction=max_bad_fraction,
+            rejects=rejects,
+        )
+        predictor = StreamPredictor(self.task, model, batch_size=batch_size, decoding=decoding)
+        return write_predictions(out, predictor, examples, data=paths, rejects=rejects, progress=progress)
 
     def evaluate(
         self,

@@ -16,7 +16,7 @@ from saccade.errors import DataError
 PAIR_ROLES = ("source", "target")
 SPAN_COLUMNS = ("spans", "entities", "labels", "label", "annotations")
 MISSING = object()
-ID_COLUMNS = ("id", "guid", "uid", "idx", "index", "example_id")
+ID_COLUMNS = ("id", "guid", "uid", "idx", "index", "example_id", "record_id", "pair_id", "pairid")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 
 

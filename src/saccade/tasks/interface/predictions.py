@@ -230,7 +230,7 @@ class MeasuredPrediction(Prediction):
 
     def as_dict(self) -> dict[str, Any]:
         location = {name: value for name, value in super().as_dict().items() if name in LOCATION_FIELDS}
-        return location | self.values
+        return location | dict(self.values)
 
     def __str__(self) -> str:
         return self.summary

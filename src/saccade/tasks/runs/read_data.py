@@ -44,6 +44,11 @@ def resolve_columns(task: Task, roles: Sequence[Role], overrides: Mapping[str, s
     return stored | dict(overrides or {})
 
 
+def without_gold(task: Task, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns of the input roles: a prediction does not read the gold."""
+    return {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+
+
 def read_task_examples(
     task: Task,
     data: Sequence[str],

@@ -12,7 +12,7 @@ from saccade.errors import UsageError
 from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.tasks.base import Task, require_tokenizer
-from saccade.tasks.interface.predictions import Prediction, TextPrediction
+from saccade.tasks.interface.predictions import MeasuredPrediction, Prediction, TextPrediction
 from saccade.tasks.predict import check_answers, predict
 
 
@@ -73,7 +73,10 @@ class StreamPredictor:
         for example in examples:
             answers, _ = predict(self.task, self.model, [example], batch_size=self.batch_size)
             check_answers(answers)
-            yield self.task.to_prediction(_sum_windows(answers), example)
+            if answers:
+                yield self.task.to_prediction(_sum_windows(answers), example)
+            else:
+                yield MeasuredPrediction("no tokens to measure")
 
 
 def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
