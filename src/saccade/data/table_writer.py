@@ -64,11 +64,11 @@ class TableWriter:
             self.part_path.unlink(missing_ok=True)
 
 
-def check_table_path(path: str | Path) -> None:
-    """Raise an error for a file that could not be written, before any work is done."""
-    path = Path(path)
-    if path.suffix.lower() not in TABLE_FORMATS:
-        raise UsageError(f"{path}: the suffix says the format of a table; use one of {', '.join(TABLE_FORMATS)}.")
+def check_table_path(path: str | Path, *, other_suffixes: Sequence[str] = ()) -> None:
+    """Raise an error for a file that could not be written, before any work is done; the caller may write other formats, too."""
+    path, suffixes = Path(path), [*other_suffixes, *TABLE_FORMATS]
+    if path.suffix.lower() not in suffixes:
+        raise UsageError(f"{path}: the suffix of the file says its format; use one of {', '.join(suffixes)}.")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no directory {path.parent}; create it, or choose another file.")
     if path.is_dir():
