@@ -54,10 +54,12 @@ class TableWriter:
 
     def __exit__(self, error_type: object, *details: object) -> None:
         try:
-            if error_type is None:
-                self._flush()
-            if self._format is not None:
-                self._format.close()
+            try:
+                if error_type is None:
+                    self._flush()
+            finally:
+                if self._format is not None:
+                    self._format.close()
             if error_type is None:
                 os.replace(self.part_path, self.path)
         finally:
