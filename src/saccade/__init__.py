@@ -18,7 +18,7 @@ _LAZY_IMPORTS = {
     "train": "saccade.api.train",
     "generate": "saccade.api.generate",
     "encode": "saccade.models.embed_texts",
-    "embed": "saccade.models.embed_texts",
+    "embed": "saccade.api.embed",
     "look": "saccade.explain.look",
     "watch": "saccade.attention",
     "check": "saccade.checking",
@@ -42,6 +42,7 @@ _LAZY_IMPORTS = {
 _NEED_NO_PLUGINS = ("saccade.errors", "saccade.registration", "saccade.checking", "saccade.attention")
 
 if TYPE_CHECKING:
+    from saccade.api.embed import embed as embed
     from saccade.api.generate import generate as generate
     from saccade.api.run import Run as Run
     from saccade.api.run import evaluate as evaluate
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from saccade.errors import UsageError as UsageError
     from saccade.explain.look import look as look
     from saccade.models.build import new as new
-    from saccade.models.embed_texts import embed as embed
     from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
     from saccade.registration import register as register

@@ -14,6 +14,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "train": "train a model on a data file; run the same command again to resume",
     "evaluate": "evaluate a model on labeled data, with confidence intervals",
     "predict": "predictions of any trained model",
+    "embed": "sentence embeddings, and the nearest texts by cosine similarity",
     "label": "text or image classification: a label for each input",
     "grade": "text regression: a number for each text",
     "tag": "token classification: tag named entities in each text (NER)",

@@ -1,6 +1,6 @@
 """Text embeddings: one vector per token (`encode`) or one per text (sentence embeddings, `embed`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from tokenizers.normalizers import Lowercase
@@ -26,7 +26,14 @@ def encode(model: Model, texts: Sequence[str], *, truncate: bool = False) -> lis
 
 
 @check_keywords
-def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tensor:
+def embed(
+    model: Model,
+    texts: Sequence[str],
+    *,
+    truncate: bool = True,
+    batch_size: int | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Tensor:
     """Return one sentence embedding per text, (texts, W), pooled as the model's files say; default: mean pooling.
 
     The files of sentence-transformers may also set the maximum length, lowercasing, and a prompt that is put before each text.
@@ -40,8 +47,11 @@ def embed(model: Model, texts: Sequence[str], *, truncate: bool = True) -> Tenso
         texts = [pooling.prompt + text for text in texts]
     out = torch.zeros(len(texts), pooling.output_width(model.width))
     max_tokens = pooling.max_tokens or (model.tokenizer.max_tokens if model.tokenizer else None)
-    for indices, text, x in _encode_batches(model, texts, truncate, max_tokens):
+    done = 0
+    for indices, text, x in _encode_batches(model, texts, truncate, max_tokens, batch_size):
         out[indices] = pooling(x, text.keep).to(out.dtype)
+        done += len(indices)
+        on_progress(done, len(texts))
     return out
 
 
@@ -51,7 +61,11 @@ def _check_is_list(texts: Sequence[str]) -> None:
 
 
 def _encode_batches(
-    model: Model, texts: Sequence[str], truncate: bool, max_tokens: int | None = None
+    model: Model,
+    texts: Sequence[str],
+    truncate: bool,
+    max_tokens: int | None = None,
+    batch_size: int | None = None,
 ) -> Iterator[tuple[list[int], Text, Tensor]]:
     """Yield batches of texts of similar length: their indices, their tokens (at most `max_tokens`), and the body's output."""
     _check_is_list(texts)
@@ -71,7 +85,7 @@ def _encode_batches(
     device = next(model.parameters()).device
     while order:
         longest = len(encoded[order[-1]].ids)
-        count = max(1, MAX_BATCH_TOKENS // max(1, longest))
+        count = batch_size or max(1, MAX_BATCH_TOKENS // max(1, longest))
         order, indices = order[:-count], order[-count:]
         rows = [encoded[i] for i in indices]
         text = Text.pad([row.ids for row in rows], segment_ids=[row.segment_ids for row in rows])

@@ -15,7 +15,7 @@ from saccade.data import Batch, Example, Image, Role
 from saccade.data.example import IMAGE, LABEL, LABELS, TEXT
 from saccade.data.infer_task import are_numbers, has_images
 from saccade.errors import DataError, UsageError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
@@ -56,6 +56,7 @@ class Label(Task):
     metric_names = ("accuracy", "macro_f1", "mcc")
     augment_roles = ("text",)
     description = "text or image classification: one label or several, such as sentiment or topic"
+    has_mistakes = True
     Config = Config
     needs = Needs((Modality.TEXT, Modality.IMAGE), head="label")
     token_template = "bos_eos"
@@ -220,6 +221,12 @@ class Label(Task):
         ]
         return sorted(scores, key=lambda score: score.name != self.config.metric)
 
+    def class_scores(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[ClassScore]:
+        if self.multi_label:
+            gold, predictions = ([row["labels"] for row in rows] for rows in (examples, answers))
+            return metrics.multi_label_class_scores(gold, predictions, self.labels)
+        return label_class_scores(self, answers, examples)
+
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
         return [
             is_unlabeled(example.values.get("labels" if self.multi_label else "label"), self.labels)
@@ -230,12 +237,21 @@ class Label(Task):
         return None if self.multi_label else (example["label"], answer["label"])
 
     def error_row(self, answer: dict[str, Any], example: Example) -> ErrorRow | None:
-        classes = self.confusion_pair(answer, example)
-        if classes is None or classes[0] == classes[1]:
+        gold, predicted = set(self._gold_labels(example)), set(self._predicted_labels(answer))
+        if gold == predicted:
             return None
-        confidence = answer["scores"][answer["label"]]
-        row = {"text": example.values.get("text", f"{example.file}:{example.line}")}
-        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{confidence:.0%}"}, confidence)
+        confidence = self._mistake_confidence(answer, gold)
+        cells = {"text": example.values.get("text", f"{example.file}:{example.line}")}
+        cells |= {name: ", ".join(sorted(labels)) for name, labels in (("gold", gold), ("answer", predicted))}
+        return ErrorRow(cells | {"sure": f"{confidence:.0%}"}, confidence)
+
+    def _mistake_confidence(self, answer: dict[str, Any], gold: set[str]) -> float:
+        """The probability of the wrong label; of several labels, that of the most confident wrong decision."""
+        scores, predicted = answer["scores"], set(self._predicted_labels(answer))
+        if not self.multi_label:
+            return scores[answer["label"]]
+        wrong = gold ^ predicted
+        return max(scores[label] if label in predicted else 1 - scores.get(label, 0.0) for label in wrong)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
         return tuple(sorted(answer["labels"])) if self.multi_label else answer["label"]
@@ -247,6 +263,9 @@ class Label(Task):
 
     def _gold_labels(self, example: Example) -> list[str]:
         return example["labels"] if self.multi_label else [example["label"]]
+
+    def _predicted_labels(self, answer: dict[str, Any]) -> list[str]:
+        return answer["labels"] if self.multi_label else [answer["label"]]
 
     def _encode_gold(self, example: Example, label_ids: dict[str, int]) -> Any:
         """The label as an index, or as a row of zeros and ones (multi-label); None if an example has no gold label."""
@@ -265,6 +284,12 @@ def _have_short_labels(examples: Sequence[Example]) -> bool:
     label_words = sum(len(example["label"].split()) for example in examples)
     text_words = sum(len(example["text"].split()) for example in examples if "text" in example)
     return label_words <= 2 * len(examples) or 2 * label_words <= text_words
+
+
+def label_class_scores(task: Task, answers: Sequence[Any], examples: Sequence[Example]) -> list[ClassScore]:
+    """The scores of each class by the confusion matrix of a task."""
+    confusion = task.confusion_matrix(answers, examples)
+    return [] if confusion is None else metrics.class_scores(confusion)
 
 
 def image_shape(model: Model) -> ImageShape:

@@ -21,13 +21,13 @@ from saccade.data import Batch, Example, Role
 from saccade.data.example import FIRST, PAIR_LABEL, PAIR_SCORE, SECOND
 from saccade.data.infer_task import are_numbers
 from saccade.errors import DataError, UsageError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.suggest import suggest
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
-from saccade.tasks.label import is_pair_model, majority_class_baseline
+from saccade.tasks.label import is_pair_model, label_class_scores, majority_class_baseline
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
 
@@ -92,6 +92,10 @@ class Pair(Task):
 
     @property
     def has_right_answers(self) -> bool:  # type: ignore[override]
+        return not self.is_regression
+
+    @property
+    def has_mistakes(self) -> bool:  # type: ignore[override]
         return not self.is_regression
 
     @property
@@ -245,6 +249,9 @@ class Pair(Task):
             if len(self.labels) == 2:
                 scores.append(metrics.f1(gold, predictions, find_positive_label(self.labels)))
         return sorted(scores, key=lambda score: score.name != self.config.metric)
+
+    def class_scores(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[ClassScore]:
+        return label_class_scores(self, answers, examples)
 
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
         """Whether each example is unlabeled; as a number, -1 is a gold value unless all values are -1."""

@@ -20,7 +20,7 @@ from saccade import metrics
 from saccade.data import Batch, Example, Role
 from saccade.data.example import TAGS, WORDS
 from saccade.errors import DataError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.base import (
@@ -78,6 +78,7 @@ class Tag(Task):
     hub_pipeline = "token-classification"
     augment_roles = ("words",)
     description = "token classification: a tag for each word, such as names of people and places (NER)"
+    has_mistakes = True
     Config = Config
     needs = Needs(Modality.TEXT, head="tag")
     token_template = "bos_eos"
@@ -218,6 +219,9 @@ class Tag(Task):
         gold = [example["tags"] for example in examples]
         return [metrics.span_f1(gold, answers), metrics.accuracy(list(chain(*gold)), list(chain(*answers)))]
 
+    def class_scores(self, answers: Sequence[list[str]], examples: Sequence[Example]) -> list[ClassScore]:
+        return metrics.span_class_scores(metrics.count_spans([example["tags"] for example in examples], answers))
+
     def to_prediction(self, answer: Sequence[str], example: Example) -> EntitiesPrediction:
         words = example["words"]
         ends = np.cumsum([len(word) + 1 for word in words]).tolist()
@@ -231,7 +235,11 @@ class Tag(Task):
         if answer == example["tags"]:
             return None
         gold, predicted = (str(self.to_prediction(tags, example)) for tags in (example["tags"], answer))
-        return ErrorRow({"text": " ".join(example["words"]), "gold": gold, "answer": predicted})
+        cells = {"text": " ".join(example["words"]), "gold": gold, "answer": predicted}
+        if not isinstance(answer, PredictedTags):
+            return ErrorRow(cells)
+        rows = zip(answer, example["tags"], answer.probabilities, strict=True)
+        return ErrorRow(cells, max(probability for tag, true, probability in rows if tag != true))
 
 
 def check_bio_tags(example: Example) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from saccade.data import Example
 from saccade.explain.look import collect_attention_maps
 from saccade.explain.maps import AttentionMap
-from saccade.metrics import confusion_matrix
 from saccade.models.model import Model
 from saccade.tasks.base import Item, Task
 from saccade.training.report import HeatmapData, write_report
@@ -65,12 +64,8 @@ def _count_confusions(
     task: Task, answers: Sequence[Any], examples: Sequence[Example]
 ) -> tuple[list[str], list[list[int]]] | None:
     """Class names and confusion counts; None if the predictions are not classes."""
-    pairs = [task.confusion_pair(answer, example) for answer, example in zip(answers, examples, strict=True)]
-    classes = [pair for pair in pairs if pair is not None]
-    if not classes:
-        return None
-    counts = confusion_matrix([gold for gold, _ in classes], [predicted for _, predicted in classes])
-    return [str(name) for name in counts.labels], [list(map(int, row)) for row in counts.counts]
+    confusion = task.confusion_matrix(answers, examples)
+    return None if confusion is None else ([str(name) for name in confusion.labels], confusion.counts.tolist())
 
 
 def _worst_examples(task: Task, answers: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:

@@ -29,6 +29,7 @@ class ReadRequest:
     roles: tuple[Role, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    keep_fields: bool = False  # examples keep the values of all columns, not only those of the roles
     is_preview: bool = False  # only the first megabyte of each text file is read, to infer the task
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from saccade.data import Example, Records, Role, open_data, read_examples, stream_examples
 from saccade.data.samples import get_sample
@@ -43,12 +44,21 @@ def resolve_columns(task: Task, roles: Sequence[Role], overrides: Mapping[str, s
     return stored | dict(overrides or {})
 
 
+def without_gold(task: Task, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns of the input roles: a prediction does not read the gold."""
+    return {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+
+
 def read_task_examples(
-    task: Task, data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str] | None = None
+    task: Task,
+    data: Sequence[str],
+    roles: Sequence[Role],
+    columns: Mapping[str, str] | None = None,
+    **policy: Any,
 ) -> Records:
-    """All records of the files."""
+    """All records of the files, with the values of all their columns; `policy` is that of `read_examples`."""
     try:
-        return read_examples(data, roles, columns=resolve_columns(task, roles, columns))
+        return read_examples(data, roles, columns=resolve_columns(task, roles, columns), keep_fields=True, **policy)
     except DataError as error:
         raise _explain_stored_column(error, task, columns) from None
 
@@ -59,10 +69,15 @@ def stream_task_examples(
     roles: Sequence[Role],
     columns: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
+    **policy: Any,
 ) -> Iterator[Example]:
-    """The examples of the files one by one; remarks about the files are appended to `notes`."""
+    """The examples of the files one by one, with the values of all their columns; remarks are appended to `notes`.
+
+    `policy` is that of `stream_examples` for bad records: on_bad_record, max_bad_fraction and rejects.
+    """
+    resolved = resolve_columns(task, roles, columns)
     try:
-        yield from stream_examples(data, roles, columns=resolve_columns(task, roles, columns), notes=notes)
+        yield from stream_examples(data, roles, columns=resolved, notes=notes, keep_fields=True, **policy)
     except DataError as error:
         raise _explain_stored_column(error, task, columns) from None
 
