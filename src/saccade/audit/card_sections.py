@@ -125,6 +125,8 @@ def _score_blocks(records: RunRecords) -> Iterator[CardBlock]:
     )
     yield AuditTable("", ("data", "score", "value", "95 % CI", "examples"), rows)
     yield "Confidence intervals (CI) are bootstrapped over the held-out examples; they do not extend to other data."
+    if note := records.run.selection_note:
+        yield note
 
 
 def _audit_blocks(records: RunRecords, task: Task | None) -> Iterator[CardBlock]:

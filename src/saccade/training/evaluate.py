@@ -40,6 +40,8 @@ def evaluate_run(
     baseline = None
     if _is_empty(data):
         examples, baseline = run.held_out, _make_baseline(run)
+        if run.selection_note:
+            log(run.selection_note)
     else:
         table = _read_labeled_data(task, data, columns)
         for line in table.notes:

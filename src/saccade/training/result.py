@@ -20,6 +20,7 @@ def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
         "family": model.family.name,
         "parameters": sum(p.numel() for p in model.parameters()),
         "processes": trainer.world.size,
+        "evaluations": result.evaluations,
         "examples": {name: len(table.examples) for name, table in trainer.prepared_run.splits.as_dict().items()},
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
     } | ({"notes": list(result.notes)} if result.notes else {})

@@ -28,7 +28,8 @@ saccade train translate --data train.en train.de --family rnn --model.width 128
 saccade train tag --data wnut17/ --model minilm --train.epochs 5 --train.lr 2e-4
 
 Without --data, a task trains on its built-in sample. A file named dev, valid or test is held out; without one, a tenth of the
-data is. --model names a pretrained model (a run, a directory, a hub name), --family the architecture of a new one (saccade
+records is held out as dev, which chooses the checkpoint, and of 2,000 records or more another tenth as test, which is scored once
+at the end. --model names a pretrained model (a run, a directory, a hub name), --family the architecture of a new one (saccade
 models). Settings of the model, the task and training have flags, too: saccade train TASK --help lists them with their values."""
 
 
