@@ -16,6 +16,7 @@ _LAZY_IMPORTS = {
     "predict": "saccade.api.run",
     "evaluate": "saccade.api.run",
     "train": "saccade.api.train",
+    "cross_validate": "saccade.api.train",
     "generate": "saccade.api.generate",
     "encode": "saccade.models.embed_texts",
     "embed": "saccade.api.embed",
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from saccade.api.run import evaluate as evaluate
     from saccade.api.run import open_run as open_run
     from saccade.api.run import predict as predict
+    from saccade.api.train import cross_validate as cross_validate
     from saccade.api.train import train as train
     from saccade.attention import watch as watch
     from saccade.checking import check as check

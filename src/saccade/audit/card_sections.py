@@ -138,6 +138,8 @@ def _score_blocks(records: RunRecords) -> Iterator[CardBlock]:
         yield f"Baseline on {split}: {baseline['description']} reaches {baseline['name']} {baseline['value']:.4g}."
     yield from records.result.get("notes", ())
     yield "Confidence intervals (CI) are bootstrapped over the held-out examples; they do not extend to other data."
+    if note := records.run.selection_note:
+        yield note
 
 
 def _audit_blocks(records: RunRecords, task: Task | None) -> Iterator[CardBlock]:

@@ -14,11 +14,13 @@ from saccade import metrics
 from saccade.data import Batch, Example, Image, Role
 from saccade.data.example import IMAGE, LABEL, LABELS, TEXT
 from saccade.data.infer_task import are_numbers, has_images
+from saccade.data.label_checks import check_label_count
 from saccade.errors import DataError, UsageError
 from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
+from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
@@ -43,6 +45,10 @@ class Config:
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
     augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
     """Data augmentation: flip, crop or flip_crop (images), or counterfactual copies about the other group (texts)."""
+    class_weights: str = ""
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn) or label=weight,...; default: none."""
+    max_labels: int = 0
+    """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
 
 class Label(Task):
@@ -129,6 +135,12 @@ class Label(Task):
                 f"all {count} examples have the label {self.labels[0]!r}" if self.labels else "there are no labels"
             )
             raise DataError(f"{problem}, so there is nothing to learn", hint="give examples of at least two labels")
+        column = "labels" if self.multi_label else "label"
+        check_label_count(counts, self.config.max_labels, examples, column, number_task="grade")
+        if self.multi_label:
+            self.class_weights = make_positive_weights(self.config.class_weights, self.labels, counts, len(examples))
+        else:
+            self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
 
     def default_family(self) -> str:
         return "vit" if self.reads_images else "transformer_encoder"
@@ -189,8 +201,11 @@ class Label(Task):
         logits, gold = model(batch), batch.gold
         assert gold is not None
         if self.multi_label:
-            return F.binary_cross_entropy_with_logits(logits, gold.to(logits.dtype), reduction="sum")
-        return F.cross_entropy(logits, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
+            return F.binary_cross_entropy_with_logits(
+                logits, gold.to(logits.dtype), reduction="sum", pos_weight=as_tensor(self.class_weights, logits)
+            )
+        weights = as_tensor(self.class_weights, logits)
+        return F.cross_entropy(logits, gold, weights, reduction="sum", label_smoothing=self.config.label_smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         logits = model(batch).float()

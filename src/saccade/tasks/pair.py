@@ -6,6 +6,7 @@ training data become part of the settings, so that a loaded run predicts in the 
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
@@ -20,12 +21,14 @@ from saccade import metrics
 from saccade.data import Batch, Example, Role
 from saccade.data.example import FIRST, PAIR_LABEL, PAIR_SCORE, SECOND
 from saccade.data.infer_task import are_numbers
+from saccade.data.label_checks import check_label_count
 from saccade.errors import DataError, UsageError
 from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.suggest import suggest
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
+from saccade.tasks.classification.class_weights import as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
 from saccade.tasks.label import is_pair_model, label_class_scores, majority_class_baseline
 from saccade.tasks.needs import Needs
@@ -58,6 +61,10 @@ class Config:
     """Standard deviation of the target numbers, measured on the training data."""
     augment: Literal["none", "counterfactual", "swap_order"] = "none"
     """Data augmentation: counterfactual adds copies about the other group, swap_order each pair in reverse order."""
+    class_weights: str = ""
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn) or label=weight,...; default: none."""
+    max_labels: int = 0
+    """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
 
 class Pair(Task):
@@ -134,11 +141,14 @@ class Pair(Task):
             self._fit_labels(examples)
 
     def _fit_labels(self, examples: Sequence[Example]) -> None:
-        self.labels = tuple(sorted({str(example["label"]) for example in examples}, key=_label_sort_key))
+        counts = Counter(str(example["label"]) for example in examples)
+        self.labels = tuple(sorted(counts, key=_label_sort_key))
         if len(self.labels) < 2:
             count = len(examples)
             problem = f"all {count} pairs have the label {self.labels[0]!r}" if self.labels else "there are no pairs"
             raise DataError(f"{problem}, so there is nothing to learn", hint="give pairs of at least two labels")
+        check_label_count(counts, self.config.max_labels, examples, "label")
+        self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
         if self.config.threshold is not None and len(self.labels) != 2:
             raise UsageError(f"task.threshold needs two labels, got {len(self.labels)}; leave it out.")
         if self.config.metric == "f1" and len(self.labels) != 2:
@@ -147,6 +157,8 @@ class Pair(Task):
     def _fit_numbers(self, examples: Sequence[Example]) -> None:
         if self.config.threshold is not None:
             raise UsageError("task.threshold needs two labels, but the gold is a number; leave it out.")
+        if self.config.class_weights:
+            raise UsageError("task.class_weights needs labels, but the gold is a number; leave it out.")
         values = [_parse_number(example) for example in examples]
         mean, std = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
         if not std > 1e-12 * max(1.0, abs(mean)):
@@ -199,7 +211,8 @@ class Pair(Task):
         assert gold is not None
         if self.is_regression:
             return (logits.squeeze(-1) - gold).square().sum()
-        return F.cross_entropy(logits, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
+        weights = as_tensor(self.class_weights, logits)
+        return F.cross_entropy(logits, gold, weights, reduction="sum", label_smoothing=self.config.label_smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         logits = model(batch).float()

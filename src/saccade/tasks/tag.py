@@ -33,6 +33,7 @@ from saccade.tasks.base import (
     pad_sources,
     require_tokenizer,
 )
+from saccade.tasks.classification.class_weights import as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import EntitiesPrediction, Entity
 from saccade.tasks.needs import Needs
 
@@ -50,6 +51,8 @@ class Config:
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.0
     """Label smoothing of the cross-entropy loss; 0 disables it."""
+    class_weights: str = ""
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn) or tag=weight,...; default: none."""
     augment: Literal["none", "counterfactual"] = "none"
     """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 
@@ -120,6 +123,8 @@ class Tag(Task):
                 "all words have the tag O, so there is nothing to learn", hint="give texts with tagged words"
             )
         self.labels = ("O", *(f"{prefix}-{entity_type}" for entity_type in types for prefix in "BI"))
+        counts = Counter(tag for example in examples for tag in example["tags"])
+        self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
 
     def default_family(self) -> str:
         return "transformer_encoder"
@@ -182,6 +187,7 @@ class Tag(Task):
         return F.cross_entropy(
             scores.flatten(0, 1),
             batch.gold.flatten(),
+            as_tensor(self.class_weights, scores),
             reduction="sum",
             ignore_index=IGNORE_INDEX,
             label_smoothing=self.config.label_smoothing,

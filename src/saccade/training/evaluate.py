@@ -65,6 +65,8 @@ def read_evaluation_data(
     task, baseline = run.task, None
     if _is_empty(data):
         examples, baseline = run.held_out, _make_baseline(run)
+        if run.selection_note:
+            log(run.selection_note)
     else:
         table = _read_labeled_data(task, data, columns)
         for line in table.notes:

@@ -44,7 +44,8 @@ class RunResult:
     steps: int
     scores: dict[str, list[Score]]  # by split
     signal: int | None = None
-    notes: tuple[str, ...] = ()  # warnings about the scores
+    notes: tuple[str, ...] = ()  # remarks on the scores
+    evaluations: int = 0  # evaluations on dev, of which the best chose the checkpoint
 
     def __str__(self) -> str:
         lines = [f"{split:<5} {score}" for split, scores in self.scores.items() for score in scores]

@@ -9,6 +9,7 @@ from saccade.data import Example
 from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.tasks.predict import predict, score_answers
+from saccade.tasks.runs.run import describe_selection
 from saccade.training.baseline_check import compare_with_baseline, score_baseline
 from saccade.training.checkpoint.read import read_checkpoint
 from saccade.training.events import Event, Message, RunResult, StopRequested
@@ -75,11 +76,14 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
     model.save(trainer.out / "model")
     baselines = {name: score_baseline(prepared_run, answered[name][1]) for name in scores}
     notes = [compare_with_baseline(prepared_run, name, scores[name][0], baselines[name]) for name in scores]
+    evaluations = sum("dev" in row for row in trainer.metrics_log.read())
+    notes.append(describe_selection(scores, evaluations))
     result = RunResult(
         trainer.finish_reason() or trainer.pause_reason(),
         trainer.learner.step_count,
         scores,
         notes=tuple(filter(None, notes)),
+        evaluations=evaluations,
     )
     write_result(trainer, model, result, baselines)
     write_run_report(trainer, model, result, answered)

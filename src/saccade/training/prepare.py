@@ -120,13 +120,17 @@ def prepare(job: Job) -> PreparedRun:
     task: Task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
     is_stored = bool(job.model)
     _check_model(job, task)
-    splits = read_splits(task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction)
+    held_out = make_config(Config, job.train_fields, "train").held_out
+    splits = read_splits(
+        task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction, held_out=held_out
+    )
     task.fit(splits.train.examples)
     splits = drop_unlabeled(task, splits)
     _check_model(job, task)  # again, since the data decide whether the inputs are texts or images
     augmented = augment_examples(task, splits.train.examples)
     defaults = task.defaults(splits.train.examples, is_stored)
-    config = resolve_precision(make_config(Config, {**defaults.train, **job.train_fields}, "train"))
+    fields_given = {**defaults.train, **job.train_fields, "test_size": splits.test_size}
+    config = resolve_precision(make_config(Config, fields_given, "train"))
     if task.needs_unsplit_batch and config.micro_batches > 1:
         raise UsageError(
             f"{task.name} cannot split a step into micro-batches; drop train.micro_batches, or lower train.batch_size instead."

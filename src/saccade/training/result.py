@@ -24,6 +24,7 @@ def write_result(
         "family": model.family.name,
         "parameters": sum(p.numel() for p in model.parameters()),
         "processes": trainer.world.size,
+        "evaluations": result.evaluations,
         "examples": {name: len(table.examples) for name, table in trainer.prepared_run.splits.as_dict().items()},
         "baselines": {
             split: {"name": score.name, "value": score.value, "description": description}

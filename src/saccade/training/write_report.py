@@ -44,7 +44,14 @@ def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tu
         ("task", prepared_run.task.name),
         ("data", ", ".join(job.data) or f"sample dataset {prepared_run.task.sample}"),
         ("training examples", f"{len(prepared_run.splits.train.examples):,}"),
-        ("held-out examples", f"{len(prepared_run.splits.dev.examples):,}"),
+        (
+            "held-out examples",
+            ", ".join(
+                f"{len(table.examples):,} {name}"
+                for name, table in prepared_run.splits.as_dict().items()
+                if name != "train"
+            ),
+        ),
         ("model", f"{model.family.name}, {count:,} parameters"),
         ("initial weights", job.model or "random"),
         ("steps", f"{result.steps:,} of {trainer.learner.total_steps:,}"),

@@ -33,6 +33,7 @@ class TaskLearning:
     min_examples: ClassVar[int] = (
         0  # training examples that a model trained from scratch needs to beat the baseline clearly
     )
+    class_weights: Sequence[float] = ()  # weight of each label in the loss, set by `fit`; empty if all weigh the same
     augment_roles: ClassVar[tuple[str, ...]] = ()  # roles whose words `task.augment counterfactual` swaps
     no_augment_reason: ClassVar[str] = ""  # why the task has no `task.augment counterfactual`
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from saccade.data import Example, Records, Role, open_data, read_examples, stream_examples
+from saccade.data.held_out import DEV_ONLY, HeldOut
 from saccade.data.samples import get_sample
 from saccade.data.splits import Splits, split_records
-from saccade.errors import DataError
+from saccade.errors import DataError, UsageError
 from saccade.tasks.base import Task
 
 
@@ -19,8 +20,12 @@ def read_splits(
     extra_roles: Sequence[Role] = (),
     on_bad: str = "error",
     max_bad_fraction: float = 0.01,
+    held_out: HeldOut = DEV_ONLY,
 ) -> Splits:
-    """Training, dev and test data of a task from files, with optional extra roles; without files, its built-in sample."""
+    """Training, dev and test data of a task from files, with optional extra roles; without files, its built-in sample.
+
+    Of a sample only dev is held out: its records are generated, and thousands of dev records are hardly selected by.
+    """
     if paths:
         task.column_names = columns
         return open_data(
@@ -30,10 +35,16 @@ def read_splits(
             on_bad_record=on_bad,
             max_bad_fraction=max_bad_fraction,
             contiguous=task.is_text_stream,
+            held_out=held_out,
+        )
+    if held_out.group_by:
+        raise UsageError(
+            "--train.group-by names a column of a data file, and the built-in sample has none; give --data."
         )
     sample = get_sample(task.sample)
     records = Records(sample.make(sample.default_count, 0), digest=f"sample {sample.name}")
-    splits = split_records(records, task.roles(()), contiguous=task.is_text_stream)
+    plan = replace(held_out, test_size=0.0)
+    splits = split_records(records, task.roles(()), contiguous=task.is_text_stream, held_out=plan)
     return replace(splits, notes=[f"no --data: built-in sample {sample.name} ({sample.description})", *splits.notes])
 
 
