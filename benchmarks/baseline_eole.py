@@ -144,8 +144,8 @@ def _collect_checkpoints(job: Any, process: subprocess.Popen[bytes], log: Path) 
             continue
         now = (time.monotonic() - start) / 60
         newest = max((job.out / "model").glob("step_*"), key=_step_of, default=None)
-        is_new = newest is not None and (not checkpoints or newest != checkpoints[-1][1])
-        if is_new and (newest / "vocab.json").is_file():
+        known = [path for _, path in checkpoints]
+        if newest is not None and newest not in known and (newest / "vocab.json").is_file():
             checkpoints = remove_unneeded([*checkpoints, (now, newest)], job.minutes)
         if now >= job.minutes[-1]:
             return checkpoints

