@@ -117,7 +117,7 @@ def test_every_mechanism_has_a_formula_to_be_checked_against():
 def test_a_forgotten_formula_fails_and_is_named():
     """A copy of scaled dot product under another name is not taken for one."""
     q, k, _ = inputs(n=3)
-    with pytest.raises(AssertionError, match=r"my_dot has no line in SCORES of .*oracle\.py"):
+    with pytest.raises(AssertionError, match=r"my_dot is missing from SCORES in .*oracle\.py"):
         by_hand("my_dot", build("scaled_dot"), q, k, lambda i, j: True)
 
 
