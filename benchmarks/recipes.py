@@ -153,9 +153,7 @@ def table(known: dict[str, Recipe], measured: dict[str, Record]) -> str:
         promise, record = recipe.promise, measured.get(name)
         bound = f"{promise.bound} within {promise.minutes:g}" if promise is not None else "-"
         took = f"{record['minutes']:g}" if record is not None else "-"
-        rows.append(
-            f"| [`{name}`](#{name}) | {recipe.description} | {bound} | {reached(recipe, record)} | {took} |"
-        )
+        rows.append(f"| [`{name}`](#{name}) | {recipe.description} | {bound} | {reached(recipe, record)} | {took} |")
     return "\n".join(rows)
 
 
