@@ -228,7 +228,7 @@ def test_a_mean_instead_of_a_sum_fails():
 def test_the_plugins_of_the_docs_are_short_and_keep_their_contracts(file, lines, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
     text = re.search(rf"```python {re.escape(file)}\n(.*?)```", page, re.S)[1]
-    assert len(text.strip().splitlines()) <= lines
+    assert len([line for line in text.splitlines() if line.strip()]) <= lines
     (tmp_path / file).write_text(text, encoding="utf-8")
     load_plugin(str(tmp_path / file))
     assert REGISTRATIONS

@@ -250,7 +250,7 @@ class TaskSubject:
     task_class: type[Task]
 
     @cached_property
-    def prepared(self) -> PreparedRun:
+    def prepared_run(self) -> PreparedRun:
         """The task fitted to its sample, and a new model."""
         task = self.task_class()
         task.roles(())
@@ -260,7 +260,7 @@ class TaskSubject:
 
     def prepare(self) -> PreparedRun:
         """The same with a copy of the model, which may be trained."""
-        return replace(self.prepared, model=deepcopy(self.prepared.model))
+        return replace(self.prepared_run, model=deepcopy(self.prepared_run.model))
 
     def first_examples(self, prepared: PreparedRun) -> list[Example]:
         return list(prepared.splits.train.examples[:TRAINING_EXAMPLES])
