@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 import saccade
-from saccade.cli import main
 from saccade.attention import Downsample, TopK
+from saccade.cli import main
 from saccade.explain.head_stats import find_strongest_links
 from saccade.explain.maps import AttentionMaps
 from saccade.explain.serialize import TABLE_COLUMNS, make_columns
