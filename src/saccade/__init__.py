@@ -4,7 +4,7 @@ The top level is lazy: a name is imported when it is first used, so the command 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from saccade.training.runs import list_runs as list_runs
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _LAZY_IMPORTS:
         return getattr(import_module(_LAZY_IMPORTS[name]), "Config" if name == "TrainConfig" else name)
     raise AttributeError(f"module 'saccade' has no attribute {name!r}; it has {', '.join(sorted(_LAZY_IMPORTS))}")

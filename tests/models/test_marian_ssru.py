@@ -420,7 +420,7 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path, pieces, capsys):
     found["Wemb"], found["decoder_ff_logit_out_b"] = found["Wemb"][:17], found["decoder_ff_logit_out_b"][:, :17]
     path = whole_file(tmp_path / "model.bin", found, SETTINGS.replace("- 19", "- 17"))
     assert main(["import", str(path), str(tmp_path / "run"), "--tokenizer", str(pieces)]) == 4
-    assert "has 19 pieces" in capsys.readouterr().err
+    assert "has 19 tokens" in capsys.readouterr().err
     assert main(["import", str(path), str(tmp_path / "run"), "--tokenizer", str(path)]) == 4
     assert "not a SentencePiece model" in capsys.readouterr().err
 
