@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
     from saccade.tasks.interface.predictions import Predictions as Predictions
-    from saccade.training.config import Config as TrainConfig  # noqa: F401
+    from saccade.training.config import Config as TrainConfig  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from saccade.training.evaluation import Evaluation as Evaluation
     from saccade.training.runs import RunInfo as RunInfo
     from saccade.training.runs import RunList as RunList
