@@ -15,6 +15,7 @@ DEEPER = {
     "saccade.models.families.gpt2",
     "saccade.models.families.transformer",
     "saccade.tasks.predict",
+    "saccade.tasks.runs.run",
     "saccade.text.counterfactual_words",
     "saccade.training.prepare",
 }
