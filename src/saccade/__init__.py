@@ -4,7 +4,7 @@ The top level is lazy: a name is imported when it is first used, so the command 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -67,14 +67,14 @@ if TYPE_CHECKING:
     from saccade.models.load import load as load
     from saccade.registration import register as register
     from saccade.tasks.interface.predictions import Predictions as Predictions
-    from saccade.training.config import Config as TrainConfig  # noqa: F401
+    from saccade.training.config import Config as TrainConfig  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from saccade.training.evaluation import Evaluation as Evaluation
     from saccade.training.runs import RunInfo as RunInfo
     from saccade.training.runs import RunList as RunList
     from saccade.training.runs import list_runs as list_runs
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _LAZY_IMPORTS:
         if _LAZY_IMPORTS[name] not in _NEED_NO_PLUGINS:
             import_module("saccade.plugins").load_plugins()  # those of SACCADE_PLUGINS and of installed packages

@@ -36,6 +36,13 @@ class DataError(SaccadeError, ValueError):
     reviews.tsv:7: a label is missing; column stars is ''. Fill it in.
     """
 
+    problem: str
+    file: str
+    line: int
+    column: str
+    value: object
+    hint: str
+
     exit_code = 3
     http_status = 422
 

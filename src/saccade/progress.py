@@ -16,10 +16,13 @@ T = TypeVar("T")
 class ProgressBar(ExitStack):
     """A context manager; `update(done, total)` advances the bar, and a total of None is unknown."""
 
+    stream: TextIO | Any
+    enabled: bool
+
     def __init__(self, stream: TextIO | None = None, *, enabled: bool = True):
         super().__init__()
         self.stream, self.enabled = stream or sys.stderr, enabled
-        self.started_at = time.monotonic()
+        self.started_at: float = time.monotonic()
         self.bar: Any = None
 
     def update(self, done: int, total: int | None = None) -> None:

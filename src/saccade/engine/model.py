@@ -9,6 +9,7 @@ The fast model copies the weights that it needs; delete the original model to fr
 
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,8 @@ from saccade.engine.stack import FastStack
 from saccade.errors import UsageError
 from saccade.keywords import check_keywords
 from saccade.models.encoder_decoder import EncoderDecoder
-from saccade.models.model import Model
+from saccade.models.model import LoadReport, Model
+from saccade.models.pooling import Pooling
 from saccade.parts.heads import LMHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
@@ -47,7 +49,9 @@ class FastModel(Model):
             multi_label=original.multi_label,
         )
         self.precision_choice = precision_choice
-        self.tokenizer, self.pooling, self.report = original.tokenizer, original.pooling, original.report
+        self.tokenizer: Any = original.tokenizer
+        self.pooling: Pooling = original.pooling
+        self.report: LoadReport = original.report
         self.eval()
 
     def start(self, batch: Batch) -> tuple[State, Text]:

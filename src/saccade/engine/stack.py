@@ -30,17 +30,17 @@ class FastStack(Stack):
         others = [part for layer in layers for part in (layer.across, layer.feedforward) if part is not None]
         fast_attentions = all(isinstance(part, FastSublayer) for part in attentions)
         self.can_unpad = fast_attentions and all(isinstance(part, FastSublayer) for part in others)
-        self.can_unpad = self.can_unpad and all(layer.across is None for layer in layers)
-        self.has_fast_step = ops.is_available() and bool(layers) and all(_has_fast_step(part) for part in others)
-        self.has_fast_self_attention = fast_attentions and all(_has_fast_step(part) for part in attentions)
+        self.can_unpad: bool = self.can_unpad and all(layer.across is None for layer in layers)
+        self.has_fast_step: bool = ops.is_available() and bool(layers) and all(_has_fast_step(part) for part in others)
+        self.has_fast_self_attention: bool = fast_attentions and all(_has_fast_step(part) for part in attentions)
         # the native int8 operator quantizes each row by itself, so a result does not depend on the other rows at all
-        self.rows_are_independent = all(
+        self.rows_are_independent: bool = all(
             isinstance(part, Int8TiledLinear) for part in self.layers.modules() if isinstance(part, PackedLinear)
         )
         self.program = (
             compile_layers(layers, original.position) if self.has_fast_step and self.has_fast_self_attention else None
         )
-        self.mechanisms = [part for part in self.layers.modules() if isinstance(part, Mechanism)]
+        self.mechanisms: list[Mechanism] = [part for part in self.layers.modules() if isinstance(part, Mechanism)]
 
     def forward(
         self,

@@ -70,8 +70,10 @@ def _override(kind: Family, config: Any, settings: Mapping[str, Any]) -> Any:
 def _default_heads(kind: Family, settings: Mapping[str, Any]) -> dict[str, int]:
     """A number of heads for a width that the default number does not divide; the heads are about as wide as by default."""
     defaults = {item.name: item.default for item in fields(kind.config_class)}
-    width, heads = settings.get("width"), defaults.get("heads")
-    if not isinstance(width, int) or not isinstance(heads, int) or width % heads == 0 or defaults.get("head_width"):
+    width, heads, default_width = settings.get("width"), defaults.get("heads"), defaults.get("width")
+    if not (isinstance(width, int) and isinstance(heads, int) and isinstance(default_width, int)):
         return {}
-    largest = max(1, round(heads * width / defaults["width"]))
+    if "heads" in settings or width % heads == 0 or defaults.get("head_width"):
+        return {}
+    largest = max(1, round(heads * width / default_width))
     return {"heads": next(count for count in range(largest, 0, -1) if width % count == 0)}

@@ -121,11 +121,11 @@ class Tokenizer:
         passthrough: PassthroughConfig | None = None,
     ):
         self.backend = backend
-        self.passthrough = passthrough or PassthroughConfig()
-        self.role_ids = {role: role_ids[role] for role in ROLE_KEYS if role in role_ids}
+        self.passthrough: PassthroughConfig = passthrough or PassthroughConfig()
+        self.role_ids: dict[str, int] = {role: role_ids[role] for role in ROLE_KEYS if role in role_ids}
         self.max_tokens = max_tokens
         self.target: Tokenizer = target or self
-        self.notes = tuple(notes)
+        self.notes: tuple[str, ...] = tuple(notes)
 
     def __repr__(self) -> str:
         roles = "".join(f", {role}={id}" for role, id in self.role_ids.items())

@@ -47,10 +47,12 @@ class Bert(nn.Module):
 
     def __init__(self, config: Config, position: Learned | None = None, make_attention: AttentionFactory | None = None):
         super().__init__()
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, config.width)
-        self.segments = SegmentEmbedding(config.segments, config.width)
-        self.stack = make_encoder_stack(config, position or Learned(config.max_positions, config.width), make_attention)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width)
+        self.segments: SegmentEmbedding = SegmentEmbedding(config.segments, config.width)
+        self.stack: Stack = make_encoder_stack(
+            config, position or Learned(config.max_positions, config.width), make_attention
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source

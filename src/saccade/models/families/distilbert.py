@@ -38,8 +38,8 @@ class DistilBert(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, config.width)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width)
         self.stack = make_encoder_stack(config, Learned(config.max_positions, config.width))
 
     def forward(self, batch: Batch) -> Tensor:

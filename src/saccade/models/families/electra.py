@@ -36,9 +36,9 @@ class Electra(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         narrow = config.embedding_width
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, narrow)
-        self.segments = SegmentEmbedding(config.segments, narrow)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, narrow)
+        self.segments: SegmentEmbedding = SegmentEmbedding(config.segments, narrow)
         self.stack = make_encoder_stack(config, make_position(config))
         widen = [] if narrow == config.width else [nn.Linear(narrow, config.width)]
         self.stack.enter = nn.Sequential(nn.LayerNorm(narrow, eps=config.eps), Dropout(config.dropout), *widen)
@@ -67,8 +67,8 @@ class ReplacedTokenHead(nn.Module):
 
     def __init__(self, width: int, activation: str):
         super().__init__()
-        self.between = nn.Sequential(nn.Linear(width, width), Activation(activation))
-        self.score = nn.Linear(width, 1)
+        self.between: nn.Sequential = nn.Sequential(nn.Linear(width, width), Activation(activation))
+        self.score: nn.Linear = nn.Linear(width, 1)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.score(self.between(x)).squeeze(-1)

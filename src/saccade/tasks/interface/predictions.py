@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -249,7 +249,9 @@ class Predictions(Sequence[Prediction]):
 
     def __init__(self, predictions: Iterable[Prediction], *, labels: Sequence[str] = (), index: Any = None):
         self._items = list(predictions)
-        self.labels = tuple(labels)  # the labels of the model, in the order of the columns of `probabilities`
+        self.labels: tuple[str, ...] = tuple(
+            labels
+        )  # the labels of the model, in the order of the columns of `probabilities`
         self.row_index = index  # the index of the pandas object that the examples came in
 
     def __len__(self) -> int:
@@ -271,7 +273,7 @@ class Predictions(Sequence[Prediction]):
     def __eq__(self, other: object) -> bool:
         return self._items == list(other) if isinstance(other, Sequence) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     @property
     def probabilities(self) -> np.ndarray:

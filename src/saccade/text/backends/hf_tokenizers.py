@@ -36,9 +36,9 @@ class HFBackend:
             self._safe_tokenizer = _build_tokenizer(_hide_special_tokens(spec, hidden))
         self._original: tokenizers.Tokenizer | None = None
         ids = {name: self._safe_tokenizer.token_to_id(secret) for name, secret in hidden.items()}
-        self.special_tokens = {name: id for name, id in ids.items() if id is not None}
+        self.special_tokens: dict[str, int] = {name: id for name, id in ids.items() if id is not None}
         self._special_by_id = {id: name for name, id in self.special_tokens.items()}
-        self.vocab = 1 + max(
+        self.vocab: int = 1 + max(
             _find_max_id(spec), *self.special_tokens.values(), self._safe_tokenizer.get_vocab_size() - 1
         )
         self._check_added(hidden)

@@ -36,7 +36,9 @@ class RunList(Sequence[RunInfo]):
 
     def __init__(self, runs: Sequence[RunInfo]):
         self._runs = list(runs)
-        self.settings = compare_settings(self._runs)  # the names of the settings in which the runs differ
+        self.settings: tuple[str, ...] = compare_settings(
+            self._runs
+        )  # the names of the settings in which the runs differ
 
     def __len__(self) -> int:
         return len(self._runs)
