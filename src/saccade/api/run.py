@@ -105,7 +105,6 @@ class Run(StoredRun):
             return predictions[0]
         return Predictions(predictions, labels=self.task.labels, index=inputs.index)
 
-    @check_keywords
     def predict_file(
         self,
         data: str | Path | Sequence[str | Path],
