@@ -9,13 +9,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from saccade.api.cross_validation import CrossValidation, make_folds
 from saccade.api.run import Run
 from saccade.data.tables import is_table, iter_rows
 from saccade.errors import DataError, UsageError
 from saccade.models.published_names import resolve_model_name
 from saccade.notebook import get_notebook_display
 from saccade.tasks.registry import task_class
-from saccade.training.cross_validation import CrossValidation, make_folds
 from saccade.training.notebook import NotebookProgress
 from saccade.training.prepare import Job, prepare
 from saccade.training.run import Event, RunResult, run_training

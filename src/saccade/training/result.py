@@ -1,6 +1,6 @@
 """result.json, the machine-readable outcome of a run: stop reason, steps and scores. Equal runs write equal files."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from saccade import __version__
 from saccade.models.model import Model
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
     """Write result.json atomically."""
-    facts = {
+    facts: dict[str, Any] = {
         "version": __version__,
         "stop_reason": result.stop_reason,
         "steps": result.steps,
@@ -23,7 +23,10 @@ def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
         "evaluations": result.evaluations,
         "examples": {name: len(table.examples) for name, table in trainer.prepared_run.splits.as_dict().items()},
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
-    } | ({"notes": list(result.notes)} if result.notes else {})
+    }
+    if result.calibration is not None:
+        facts["calibration"] = result.calibration.as_dict()
+    facts |= {"notes": list(result.notes)} if result.notes else {}
     path = trainer.out / "result.json"
     temporary = path.with_suffix(".part")
     temporary.write_text(to_json(facts) + "\n", encoding="utf-8")
