@@ -16,7 +16,7 @@ from saccade.tasks.classification.calibration import (
     BINS,
     calibrate_classes,
     calibrate_several,
-    measure_reliability,
+    measure_calibration,
     scaled_logits,
 )
 from saccade.tasks.label import Config, Label
@@ -76,7 +76,7 @@ def test_the_expected_calibration_error_is_a_loop_over_bins():
         if inside:
             gap = sum(right for _, right in inside) / len(inside) - sum(c for c, _ in inside) / len(inside)
             expected += len(inside) / len(confidence) * abs(gap)
-    found = measure_reliability(np.array(confidence), np.array(correct))
+    found = measure_calibration(np.array(confidence), np.array(correct))
     assert found.expected_calibration_error == pytest.approx(expected)
     assert found.counts.sum() == 503
 

@@ -44,7 +44,7 @@ def write_report(
     facts: Sequence[tuple[str, str]],
     metrics: Sequence[Mapping[str, Any]],
     scores: Sequence[str],
-    reliability: Mapping[str, Sequence[Point]] = MappingProxyType({}),
+    calibration_curves: Mapping[str, Sequence[Point]] = MappingProxyType({}),
     confusion: tuple[Sequence[str], Sequence[Sequence[int]]] | None = None,
     examples: Sequence[Mapping[str, str]] = (),
     maps: Sequence[HeatmapData] = (),
@@ -52,14 +52,14 @@ def write_report(
     """Write the report as one self-contained HTML file, which loads nothing from other hosts.
 
     `metrics` are the rows of metrics.jsonl: `step` with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or
-    numbers by name. `reliability` holds named curves of accuracy over confidence; `confusion` the class names and, for each gold
-    class, how often each class was predicted.
+    numbers by name. `calibration_curves` holds named curves of accuracy over confidence; `confusion` the class names and, for
+    each gold class, how often each class was predicted.
     """
     sections = [
         Section("Run", [FactList(facts)] if facts else []),
         Section("Scores", [ScoreList(scores)] if scores else []),
         Section("Training curves", _curve_blocks(metrics)),
-        Section("Calibration", _reliability_blocks(reliability)),
+        Section("Calibration", _calibration_blocks(calibration_curves)),
         Section("Classes", _class_blocks(*confusion) if confusion and confusion[0] else []),
         Section("Worst examples", _example_blocks(examples)),
         Section("Attention maps", _map_blocks(maps)),
@@ -145,7 +145,7 @@ def _has_drawable_point(points: list[Point]) -> bool:
     return any(abs(value) < 1e300 for _, value in points)
 
 
-def _reliability_blocks(curves: Mapping[str, Sequence[Point]]) -> list[Block]:
+def _calibration_blocks(curves: Mapping[str, Sequence[Point]]) -> list[Block]:
     """The reliability diagram: on the diagonal, a probability is the share of predictions that are right."""
     if not any(curves.values()):
         return []

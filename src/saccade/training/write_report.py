@@ -35,7 +35,7 @@ def write_run_report(
         facts=_run_facts(trainer, model, result),
         metrics=[*trainer.metrics_log.read(), *_throughput_rows(trainer.speed_log.read())],
         scores=[*(f"{name}: {score}" for name, scores in result.scores.items() for score in scores), *result.notes],
-        reliability=_reliability_curves(result.calibration),
+        calibration_curves=_calibration_curves(result.calibration),
         confusion=_count_confusions(prepared_run.task, answers, examples),
         examples=_worst_examples(prepared_run.task, answers, examples),
         maps=_attention_heatmaps(prepared_run.task, model, examples),
@@ -66,7 +66,7 @@ def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tu
     ]
 
 
-def _reliability_curves(calibration: Calibration | None) -> dict[str, list[Point]]:
+def _calibration_curves(calibration: Calibration | None) -> dict[str, list[Point]]:
     """The accuracy by confidence before and after calibration."""
     if calibration is None:
         return {}

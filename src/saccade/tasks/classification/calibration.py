@@ -19,12 +19,12 @@ from saccade.models.model import Model
 BINS = 15  # of the expected calibration error, equally wide
 MIN_EXAMPLES = 100  # fewer cannot determine a temperature
 TEMPERATURE_RANGE = (0.05, 20.0)
-GOLDEN = (math.sqrt(5) - 1) / 2
+
 MAX_LOGIT = 80.0  # of a probability that was rounded to 0
 
 
 @dataclass(frozen=True)
-class Reliability:
+class CalibrationCurve:
     """How often predictions are right by their confidence: count, mean confidence and accuracy of each of 15 bins."""
 
     counts: np.ndarray
@@ -43,8 +43,8 @@ class Calibration:
 
     temperature: float
     examples: int
-    before: Reliability
-    after: Reliability
+    before: CalibrationCurve
+    after: CalibrationCurve
 
     def __str__(self) -> str:
         before, after = (one.expected_calibration_error for one in (self.before, self.after))
@@ -73,12 +73,12 @@ def calibrate_classes(probabilities: np.ndarray, gold: np.ndarray) -> Calibratio
         scaled = logits / temperature
         return float((np.logaddexp.reduce(scaled, axis=1) - scaled[rows, gold]).mean())
 
-    def reliability(temperature: float) -> Reliability:
+    def curve(temperature: float) -> CalibrationCurve:
         scaled = logits / temperature
         shares = np.exp(scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True))
-        return measure_reliability(shares.max(1), shares.argmax(1) == gold)
+        return measure_calibration(shares.max(1), shares.argmax(1) == gold)
 
-    return _calibrate(mean_nll, reliability, len(gold), has_mistakes=bool((logits.argmax(1) != gold).any()))
+    return _calibrate(mean_nll, curve, len(gold), has_mistakes=bool((logits.argmax(1) != gold).any()))
 
 
 def calibrate_answers(
@@ -100,16 +100,16 @@ def calibrate_several(probabilities: np.ndarray, gold: np.ndarray) -> Calibratio
     def mean_nll(temperature: float) -> float:
         return float(np.logaddexp(0.0, -signs * logits / temperature).mean())
 
-    def reliability(temperature: float) -> Reliability:
+    def curve(temperature: float) -> CalibrationCurve:
         confidence = 1 / (1 + np.exp(-abs(logits) / temperature))
-        return measure_reliability(confidence.ravel(), ((logits >= 0) == (gold > 0.5)).ravel())
+        return measure_calibration(confidence.ravel(), ((logits >= 0) == (gold > 0.5)).ravel())
 
-    return _calibrate(mean_nll, reliability, len(gold), has_mistakes=bool(((logits >= 0) != (gold > 0.5)).any()))
+    return _calibrate(mean_nll, curve, len(gold), has_mistakes=bool(((logits >= 0) != (gold > 0.5)).any()))
 
 
 def _calibrate(
     mean_nll: Callable[[float], float],
-    reliability: Callable[[float], Reliability],
+    curve: Callable[[float], CalibrationCurve],
     examples: int,
     *,
     has_mistakes: bool,
@@ -118,7 +118,7 @@ def _calibrate(
     if examples < MIN_EXAMPLES or not has_mistakes:
         return None
     temperature = fit_temperature(mean_nll)
-    return Calibration(temperature, examples, reliability(1.0), reliability(temperature))
+    return Calibration(temperature, examples, curve(1.0), curve(temperature))
 
 
 def fit_temperature(mean_nll: Callable[[float], float]) -> float:
@@ -128,7 +128,7 @@ def fit_temperature(mean_nll: Callable[[float], float]) -> float:
     """
     low, high = map(math.log, TEMPERATURE_RANGE)
     while high - low > 1e-6:
-        step = GOLDEN * (high - low)
+        step = (math.sqrt(5) - 1) / 2 * (high - low)
         if mean_nll(math.exp(high - step)) < mean_nll(math.exp(low + step)):
             high = low + step
         else:
@@ -136,12 +136,12 @@ def fit_temperature(mean_nll: Callable[[float], float]) -> float:
     return math.exp((low + high) / 2)
 
 
-def measure_reliability(confidence: np.ndarray, correct: np.ndarray) -> Reliability:
+def measure_calibration(confidence: np.ndarray, correct: np.ndarray) -> CalibrationCurve:
     """Count, mean confidence and accuracy of the predictions in each of 15 equally wide bins of confidence."""
     index = np.minimum((confidence * BINS).astype(int), BINS - 1)
     counts = np.bincount(index, minlength=BINS)
     means = [np.bincount(index, values, BINS) / np.maximum(1, counts) for values in (confidence, correct)]
-    return Reliability(counts, *means)
+    return CalibrationCurve(counts, *means)
 
 
 @contextmanager
