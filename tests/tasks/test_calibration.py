@@ -15,7 +15,7 @@ from saccade.cli import main
 from saccade.tasks.classification.calibration import (
     BINS,
     calibrate_classes,
-    calibrate_several,
+    calibrate_multi_label,
     measure_calibration,
     scaled_logits,
 )
@@ -54,7 +54,7 @@ def test_independent_labels_have_one_temperature_too():
     logits = draw.normal(size=(300, 4)) * 2
     gold = (draw.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype(float)
     sharp = 2.5 * logits
-    found = calibrate_several(1 / (1 + np.exp(-sharp)), gold)
+    found = calibrate_multi_label(1 / (1 + np.exp(-sharp)), gold)
     theirs = minimize_scalar(
         lambda t: np.logaddexp(0, -(2 * gold - 1) * sharp / t).mean(), bounds=(0.05, 20), method="bounded"
     )
@@ -86,7 +86,7 @@ def test_too_few_examples_and_predictions_without_a_mistake_are_left_alone():
     assert calibrate_classes(softmax(logits, axis=1), gold) is None
     logits, _ = draw_logits(3.0)
     assert calibrate_classes(softmax(logits, axis=1), logits.argmax(1)) is None
-    assert calibrate_several(np.full((200, 2), 0.9), np.ones((200, 2))) is None
+    assert calibrate_multi_label(np.full((200, 2), 0.9), np.ones((200, 2))) is None
 
 
 def test_probabilities_that_were_rounded_to_0_and_1_do_not_disturb():

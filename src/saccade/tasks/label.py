@@ -20,7 +20,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
-from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_several
+from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_multi_label
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
@@ -233,7 +233,7 @@ class Label(Task):
             return calibrate_answers(answers, [example["label"] for example in examples], self.labels)
         probabilities = np.array([[answer["scores"][label] for label in self.labels] for answer in answers])
         gold = np.array([[label in example["labels"] for label in self.labels] for example in examples])
-        return calibrate_several(probabilities, gold)
+        return calibrate_multi_label(probabilities, gold)
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.multi_label:

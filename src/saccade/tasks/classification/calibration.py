@@ -92,7 +92,7 @@ def calibrate_answers(
     return calibrate_classes(probabilities, np.array([labels.index(label) for _, label in known]))
 
 
-def calibrate_several(probabilities: np.ndarray, gold: np.ndarray) -> Calibration | None:
+def calibrate_multi_label(probabilities: np.ndarray, gold: np.ndarray) -> Calibration | None:
     """Calibration of (N, K) probabilities of independent labels against (N, K) zeros and ones."""
     inside = np.clip(probabilities.astype(np.float64), 1e-7, 1 - 1e-7)  # float32 cannot tell more from 1
     logits, signs = np.log(inside / (1 - inside)), 2.0 * gold - 1.0
