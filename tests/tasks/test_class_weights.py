@@ -113,11 +113,11 @@ def test_training_with_balanced_weights_finds_the_rare_label(tmp_path):
     """By eye: with 3 % of a label that no word tells apart, only weights make a model predict it at all."""
     rows = [{"text": f"red {i % 40}", "label": "rare" if i % 33 == 0 else "common"} for i in range(330)]
     found = []
-    for setting in ("", "balanced"):
+    for setting in ("none", "balanced"):
         run = saccade.train(
             "label",
             data=rows,
-            out=tmp_path / (setting or "plain"),
+            out=tmp_path / setting,
             task={"class_weights": setting},
             train={"epochs": 6, "lr": 3e-3},
             architecture={"width": 8, "layers": 1, "heads": 2},

@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from saccade.api.cross_validation import CrossValidation, make_folds
 from saccade.api.run import Run
 from saccade.data.tables import is_table, iter_rows
 from saccade.errors import DataError, UsageError
@@ -19,7 +20,6 @@ from saccade.setting_synonyms import SYNONYMS, as_keyword
 from saccade.tasks.registry import task_class
 from saccade.tasks.runs.setting_tables import find_setting_flags
 from saccade.training.config import Config
-from saccade.training.cross_validation import CrossValidation, make_folds
 from saccade.training.notebook import NotebookProgress
 from saccade.training.prepare import Job, prepare
 from saccade.training.run import Event, RunResult, run_training

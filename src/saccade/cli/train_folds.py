@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from saccade.api.cross_validation import CrossValidation, Fold, make_folds
 from saccade.cli.train_flags import TrainRequest
 from saccade.cli.train_progress import TrainProgress
-from saccade.training.cross_validation import CrossValidation, Fold, make_folds
 from saccade.training.events import RunResult
 from saccade.training.run import run_training
 

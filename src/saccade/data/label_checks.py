@@ -67,7 +67,6 @@ def check_label_count(
     raise DataError(
         f"{question} At most {allowed} are expected{rule}",
         file=examples[0].file,
-        column=column,
         hint=f"name the column of the labels with --columns {column}=COLUMN,{number} "
         f"or allow them with --task.max-labels {len(counts)}",
     )

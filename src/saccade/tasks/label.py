@@ -20,6 +20,7 @@ from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
+from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_multi_label
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
@@ -45,8 +46,10 @@ class Config:
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
     augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
     """Data augmentation: flip, crop or flip_crop (images), or counterfactual copies about the other group (texts)."""
-    class_weights: str = ""
-    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn) or label=weight,...; default: none."""
+    class_weights: str = "none"
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
+    calibrate: Literal["temperature", "off"] = "temperature"
+    """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
     max_labels: int = 0
     """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
@@ -223,6 +226,15 @@ class Label(Task):
                 }
             )
         return answers
+
+    def calibrate(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> Calibration | None:
+        if self.config.calibrate == "off":
+            return None
+        if not self.multi_label:
+            return calibrate_answers(answers, [example["label"] for example in examples], self.labels)
+        probabilities = np.array([[answer["scores"][label] for label in self.labels] for answer in answers])
+        gold = np.array([[label in example["labels"] for label in self.labels] for example in examples])
+        return calibrate_multi_label(probabilities, gold)
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.multi_label:

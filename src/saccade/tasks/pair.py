@@ -28,7 +28,8 @@ from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.suggest import suggest
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
-from saccade.tasks.classification.class_weights import as_tensor, make_class_weights
+from saccade.tasks.classification.calibration import Calibration, calibrate_answers
+from saccade.tasks.classification.class_weights import UNWEIGHTED, as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
 from saccade.tasks.label import is_pair_model, label_class_scores, majority_class_baseline
 from saccade.tasks.needs import Needs
@@ -61,8 +62,10 @@ class Config:
     """Standard deviation of the target numbers, measured on the training data."""
     augment: Literal["none", "counterfactual", "swap_order"] = "none"
     """Data augmentation: counterfactual adds copies about the other group, swap_order each pair in reverse order."""
-    class_weights: str = ""
-    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn) or label=weight,...; default: none."""
+    class_weights: str = "none"
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
+    calibrate: Literal["temperature", "off"] = "temperature"
+    """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
     max_labels: int = 0
     """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
@@ -157,7 +160,7 @@ class Pair(Task):
     def _fit_numbers(self, examples: Sequence[Example]) -> None:
         if self.config.threshold is not None:
             raise UsageError("task.threshold needs two labels, but the gold is a number; leave it out.")
-        if self.config.class_weights:
+        if self.config.class_weights != UNWEIGHTED:
             raise UsageError("task.class_weights needs labels, but the gold is a number; leave it out.")
         values = [_parse_number(example) for example in examples]
         mean, std = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
@@ -222,6 +225,11 @@ class Pair(Task):
             sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in logits.softmax(-1).tolist()
         ]
         return [{"label": self._choose_label(dict(ranking)), "scores": dict(ranking)} for ranking in ranked]
+
+    def calibrate(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> Calibration | None:
+        if self.is_regression or self.config.calibrate == "off":
+            return None
+        return calibrate_answers(answers, [str(example["label"]) for example in examples], self.labels)
 
     def tune(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> None:
         """Choose the decision threshold with the highest F1, if F1 is the metric and `task.threshold` is not set."""

@@ -51,8 +51,8 @@ class Config:
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.0
     """Label smoothing of the cross-entropy loss; 0 disables it."""
-    class_weights: str = ""
-    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn) or tag=weight,...; default: none."""
+    class_weights: str = "none"
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), tag=weight,... or none."""
     augment: Literal["none", "counterfactual"] = "none"
     """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 

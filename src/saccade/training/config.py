@@ -56,10 +56,10 @@ class Config:
     max_eval_examples: int = 1000
     """Maximum number of held-out examples per evaluation; the final evaluation uses all of them."""
     test_size: float = 0.1
-    """Fraction of a data file held out as the test set, if dev and test have 200 records each; 0 holds out dev alone."""
-    group_by: str = ""
+    """Fraction of the records held out as test: 0.1 if dev and test then have 200 records each; 0 holds out dev alone."""
+    group_by: str | None = None
     """Column whose equal values, such as a person, stay in one split; default: equal inputs stay together."""
-    fold: str = ""
+    fold: str | None = None
     """Fold of a cross-validation that is the test set, such as 2/5; default: no cross-validation."""
     max_steps: int = 0
     """Stop after this many steps; 0 runs to the end of the schedule."""
@@ -118,7 +118,7 @@ class Config:
     @property
     def held_out(self) -> HeldOut:
         """What is held out of the training data where no dev or test file is given."""
-        return HeldOut(self.test_size, self.group_by, self.fold)
+        return HeldOut(self.test_size, self.group_by or "", self.fold or "")
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")

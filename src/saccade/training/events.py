@@ -9,6 +9,7 @@ from saccade.errors import UsageError
 from saccade.metrics import Score
 from saccade.metrics.score import SCORE_COLUMNS
 from saccade.notebook import html_table
+from saccade.tasks.classification.calibration import Calibration
 from saccade.training.loop import TrainStep
 
 
@@ -46,6 +47,7 @@ class RunResult:
     signal: int | None = None
     notes: tuple[str, ...] = ()  # remarks on the scores
     evaluations: int = 0  # evaluations on dev, of which the best chose the checkpoint
+    calibration: Calibration | None = None  # of the probabilities, fitted on dev
 
     def __str__(self) -> str:
         lines = [f"{split:<5} {score}" for split, scores in self.scores.items() for score in scores]

@@ -1,7 +1,7 @@
 """result.json, the machine-readable outcome of a run: stop reason, steps and scores. Equal runs write equal files."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from saccade import __version__
 from saccade.metrics import Score
@@ -17,7 +17,7 @@ def write_result(
     trainer: "Trainer", model: Model, result: RunResult, baselines: Mapping[str, tuple[Score, str] | None]
 ) -> None:
     """Write result.json atomically; `baselines` are the main score and the description of a baseline, by split."""
-    facts = {
+    facts: dict[str, Any] = {
         "version": __version__,
         "stop_reason": result.stop_reason,
         "steps": result.steps,
@@ -33,7 +33,10 @@ def write_result(
             for score, description in [baseline]
         },
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
-    } | ({"notes": list(result.notes)} if result.notes else {})
+    }
+    if result.calibration is not None:
+        facts["calibration"] = result.calibration.as_dict()
+    facts |= {"notes": list(result.notes)} if result.notes else {}
     path = trainer.out / "result.json"
     temporary = path.with_suffix(".part")
     temporary.write_text(to_json(facts) + "\n", encoding="utf-8")

@@ -7,13 +7,16 @@ from saccade.data import Example
 from saccade.explain.look import collect_attention_maps
 from saccade.explain.maps import AttentionMap
 from saccade.models.model import Model
+from saccade.render.charts import Point
 from saccade.tasks.base import Item, Task
+from saccade.tasks.classification.calibration import Calibration
 from saccade.training.report import HeatmapData, write_report
 
 if TYPE_CHECKING:
     from saccade.training.run import RunResult, Trainer
 
 MAX_WORST_EXAMPLES = 20
+MIN_BIN_EXAMPLES = 5  # predictions in a bin of the reliability diagram; the accuracy of fewer says nothing
 MAX_MAP_EXAMPLES = 3
 MAX_WINDOW_TOKENS = 32  # tokens of a window of running text in an attention map
 
@@ -31,6 +34,7 @@ def write_run_report(
         facts=_run_facts(trainer, model, result),
         metrics=[*trainer.metrics_log.read(), *_throughput_rows(trainer.speed_log.read())],
         scores=[*(f"{name}: {score}" for name, scores in result.scores.items() for score in scores), *result.notes],
+        calibration_curves=_calibration_curves(result.calibration),
         confusion=_count_confusions(prepared_run.task, answers, examples),
         examples=_worst_examples(prepared_run.task, answers, examples),
         maps=_attention_heatmaps(prepared_run.task, model, examples),
@@ -59,6 +63,21 @@ def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tu
         ("minutes", f"{trainer.progress.minutes:.1f}"),
         ("seed", str(prepared_run.config.seed)),
     ]
+
+
+def _calibration_curves(calibration: Calibration | None) -> dict[str, list[Point]]:
+    """The accuracy by confidence before and after calibration."""
+    if calibration is None:
+        return {}
+    curves = {"before calibration": calibration.before, "after calibration": calibration.after}
+    return {
+        name: [
+            (float(x), float(y))
+            for x, y, count in zip(one.confidence, one.accuracy, one.counts, strict=True)
+            if count >= MIN_BIN_EXAMPLES
+        ]
+        for name, one in curves.items()
+    }
 
 
 def _throughput_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

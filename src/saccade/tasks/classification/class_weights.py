@@ -9,11 +9,11 @@ from torch import Tensor
 from saccade.errors import UsageError
 from saccade.suggest import suggest
 
-BALANCED = "balanced"
+BALANCED, UNWEIGHTED = "balanced", "none"
 
 
 def make_class_weights(setting: str, labels: Sequence[str], counts: Mapping[str, int]) -> tuple[float, ...]:
-    """The weight of each label for `task.class_weights`; empty if it is "".
+    """The weight of each label for `task.class_weights`; empty if it is "none".
 
     Balanced weights are n / (k count) for n examples and k labels (King and Zeng 2001), so their mean over the examples is 1.
 
@@ -22,7 +22,7 @@ def make_class_weights(setting: str, labels: Sequence[str], counts: Mapping[str,
     >>> make_class_weights("spam=5", ["ham", "spam"], {})
     (1.0, 5.0)
     """
-    if not setting:
+    if setting == UNWEIGHTED:
         return ()
     if setting == BALANCED:
         known = [label for label in labels if counts.get(label)]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from saccade.data import Batch, Example
 from saccade.models.model import Model
+from saccade.tasks.classification.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,10 @@ class TaskLearning:
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The summed loss of a batch."""
         raise NotImplementedError
+
+    def calibrate(self, answers: Sequence[Any], examples: Sequence[Example]) -> Calibration | None:
+        """The calibration of the probabilities by the answers to held-out data; most tasks have none."""
+        return None
 
     def baseline(self, train: Sequence[Example]) -> Baseline | None:
         """The best rule that ignores the input, by counts of the training examples; None if there is none."""

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import saccade
+from saccade.api.cross_validation import CrossValidation, make_folds
 from saccade.cli import main
 from saccade.errors import DataError, UsageError
 from saccade.metrics import Score
 from saccade.tasks.runs.run import Run
-from saccade.training.cross_validation import CrossValidation, make_folds
 from saccade.training.events import DevEvaluation
 from saccade.training.prepare import Job
 
