@@ -14,6 +14,7 @@ from saccade.decoding.batch_generate import sorting_windows
 from saccade.decoding.config import GenerationConfig
 from saccade.decoding.generator import TextGenerator
 from saccade.engine import FastModel, fast
+from saccade.engine.precision import PRECISIONS
 from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
@@ -32,7 +33,7 @@ from saccade.training.distributed import single_process_world
 from saccade.training.evaluate import ENGINE_OFF, evaluate_run
 from saccade.training.evaluation import Evaluation
 
-PREDICTION_ENGINES = ("auto", "int8", "float16", "float32", ENGINE_OFF)
+PREDICTION_ENGINES = ("auto", *PRECISIONS, ENGINE_OFF)
 
 
 class Run(StoredRun):

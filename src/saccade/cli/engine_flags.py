@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class EngineFlags:
     """Engine and device of inference."""
 
-    engine: Literal["auto", "int8", "float16", "float32", "off"] = "auto"
+    engine: Literal["auto", "int8", "bfloat16", "float16", "float32", "off"] = "auto"
     """Optimized inference: `auto` picks the precision by measured loss, the others force one, `off` runs plain PyTorch."""
     device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
     """Device of inference; auto: the best available. Devices other than the CPU run the compiled PyTorch model."""

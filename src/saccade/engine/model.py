@@ -7,7 +7,9 @@
 The fast model copies the weights that it needs; delete the original model to free its memory.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -17,6 +19,8 @@ from saccade.attention import Layout
 from saccade.data import Batch, Text
 from saccade.decoding.candidates import TopKTokens, topk_tokens
 from saccade.engine.convert import ModuleConverter
+from saccade.engine.kernels.compile_encoder import compile_text_encoder
+from saccade.engine.kernels.encoder_program import EncoderProgram
 from saccade.engine.kv_cache import KVCache
 from saccade.engine.packed_linear import Int8TiledLinear
 from saccade.engine.precision import COMPILED, PrecisionChoice, choose_precision
@@ -29,6 +33,8 @@ from saccade.parts.stack import Stack
 from saccade.parts.state import State
 from saccade.system import cpu_count, trim_heap
 
+# pooling modes that an encoder program computes itself
+NATIVE_POOLS: dict[tuple[str, ...], str] = {("mean",): "mean", ("cls",): "first"}
 MIN_TOKENS_TO_TRIM = 512  # tokens of a batch; prefill of as many leaves megabytes of free heap, which are given back
 
 
@@ -47,7 +53,44 @@ class FastModel(Model):
         )
         self.precision_choice = precision_choice
         self.tokenizer, self.pooling, self.report = original.tokenizer, original.pooling, original.report
+        self.text_program: EncoderProgram | None = None  # from token ids to hidden states
         self.eval()
+
+    @torch.no_grad()
+    def encode(self, batch: Batch) -> Tensor:
+        text = batch.source
+        if self.text_program is None or not isinstance(text, Text) or not self._is_plain(text):
+            return super().encode(batch)
+        program, tokens, segments = self.text_program, text.tokens, text.segment_ids
+        keep = text.keep_mask
+        rows = program.encode(
+            keep.sum(1),
+            tokens=tokens[keep].int(),
+            segments=None if segments is None else segments[keep].int(),
+        )
+        if text.keep is None:
+            return rows.unflatten(0, tokens.shape)
+        return rows.new_zeros(*tokens.shape, program.width).index_put_((keep,), rows)
+
+    @torch.no_grad()
+    def embed_tokens(self, token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]]) -> Tensor:
+        pool = NATIVE_POOLS.get(self.pooling.modes)
+        if self.text_program is None or pool is None or self._is_watched():
+            return super().embed_tokens(token_ids, segment_ids)
+        lengths = torch.tensor([len(ids) for ids in token_ids], dtype=torch.int64)
+        tokens = torch.tensor(list(chain.from_iterable(token_ids)), dtype=torch.int32)
+        segments = None
+        if any(map(any, segment_ids)):
+            segments = torch.tensor(list(chain.from_iterable(segment_ids)), dtype=torch.int32)
+        x = self.text_program.encode(lengths, tokens=tokens, segments=segments, pool=pool)
+        return self.pooling.apply_layers(x)
+
+    def _is_plain(self, text: Text) -> bool:
+        """Whether a batch has texts that are encoded by themselves, and nobody records attention weights."""
+        return text.document_ids is None and text.global_mask is None and text.tokens.is_cpu and not self._is_watched()
+
+    def _is_watched(self) -> bool:
+        return any(stack.is_watched for stack in self.modules() if isinstance(stack, FastStack))
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         state, text = super().start(batch)
@@ -148,8 +191,8 @@ class FastModel(Model):
 def fast(model: Model, precision: str = "auto") -> FastModel:
     """Convert a model for fast inference: the same interface and the same results up to the rounding of `precision`.
 
-    `precision` is "auto" (see `choose_precision`), "int8", "float16" or "float32". On devices other than the CPU the model is
-    compiled with `torch.compile` instead.
+    `precision` is "auto" (see `choose_precision`), "int8", "bfloat16", "float16" or "float32". On devices other than the
+    CPU the model is compiled with `torch.compile` instead.
     """
     choice = choose_precision(model, precision)
     body, head = _copy_model(model)
@@ -165,7 +208,9 @@ def fast(model: Model, precision: str = "auto") -> FastModel:
     with torch.no_grad():
         ModuleConverter(choice.precision).convert_model(modules)  # in place
         _clone_tensors(modules)
-    return FastModel(model, modules["body"], None if head is None else modules["head"], choice)
+    converted = FastModel(model, modules["body"], None if head is None else modules["head"], choice)
+    converted.text_program = compile_text_encoder(converted.body, converted.capabilities.text_encoder)
+    return converted
 
 
 def _copy_model(model: Model) -> tuple[nn.Module, nn.Module | None]:

@@ -1,4 +1,4 @@
-"""Choice of the precision for inference (int8, float16, float32) from a table of measured quality losses of real models."""
+"""Choice of the precision for inference (int8, bfloat16, float16, float32) from measured quality losses of real models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from saccade.engine.native import ops
 from saccade.errors import UsageError
 from saccade.models.model import Model
 
-PRECISIONS = ("int8", "float16", "float32")  # from the fastest to the most precise
+PRECISIONS = ("int8", "bfloat16", "float16", "float32")  # from the fastest to the most precise
 AUTO, COMPILED = "auto", "compiled"
 MIN_QUANTIZED_WIDTH = 128  # narrower models gain no speed from quantized weights
 MAX_PERPLEXITY_INCREASE = 0.01  # largest relative increase in perplexity that a precision may cause
