@@ -48,6 +48,8 @@ class EngineFlags:
         self.log(
             f"engine {optimized.precision_choice}; {operators}; ready in {total:.1f} s ({compile_time:.1f} s to compile)"
         )
+        for note in optimized.encoder_notes:
+            self.log(f"encoder {note}")
         return optimized
 
     def log(self, line: str) -> None:

@@ -15,12 +15,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import Layout
+from saccade.attention import Layout, Mechanism
 from saccade.data import Batch, Text
 from saccade.decoding.candidates import TopKTokens, topk_tokens
 from saccade.engine.convert import ModuleConverter
 from saccade.engine.kernels.compile_encoder import compile_text_encoder
 from saccade.engine.kernels.encoder_program import EncoderProgram
+from saccade.engine.kernels.library import instruction_set
 from saccade.engine.kv_cache import KVCache
 from saccade.engine.packed_linear import Int8TiledLinear
 from saccade.engine.precision import COMPILED, PrecisionChoice, choose_precision
@@ -54,6 +55,7 @@ class FastModel(Model):
         self.precision_choice = precision_choice
         self.tokenizer, self.pooling, self.report = original.tokenizer, original.pooling, original.report
         self.text_program: EncoderProgram | None = None  # from token ids to hidden states
+        self._mechanisms = tuple(part for part in body.modules() if isinstance(part, Mechanism))
         self.eval()
 
     @torch.no_grad()
@@ -64,7 +66,7 @@ class FastModel(Model):
         program, tokens, segments = self.text_program, text.tokens, text.segment_ids
         keep = text.keep_mask
         rows = program.encode(
-            keep.sum(1),
+            keep.sum(1).tolist(),
             tokens=tokens[keep].int(),
             segments=None if segments is None else segments[keep].int(),
         )
@@ -77,7 +79,7 @@ class FastModel(Model):
         pool = NATIVE_POOLS.get(self.pooling.modes)
         if self.text_program is None or pool is None or self._is_watched():
             return super().embed_tokens(token_ids, segment_ids)
-        lengths = torch.tensor([len(ids) for ids in token_ids], dtype=torch.int64)
+        lengths = [len(ids) for ids in token_ids]
         tokens = torch.tensor(list(chain.from_iterable(token_ids)), dtype=torch.int32)
         segments = None
         if any(map(any, segment_ids)):
@@ -85,12 +87,27 @@ class FastModel(Model):
         x = self.text_program.encode(lengths, tokens=tokens, segments=segments, pool=pool)
         return self.pooling.apply_layers(x)
 
+    @property
+    def encoder_notes(self) -> list[str]:
+        """How each stack that is not a decoder is computed: as one encoder program, or layer by layer and why."""
+        stacks = [(name, part) for name, part in self.body.named_modules() if isinstance(part, FastStack)]
+        return [
+            f"{name}: "
+            + (
+                f"layer by layer, since {s.program_reason}"
+                if s.encoder_program is None
+                else f"one program, {instruction_set()}"
+            )
+            for name, s in stacks
+            if self.capabilities.side_of(f"{name}.") != "decoder" and not self.capabilities.is_decoder_only
+        ]
+
     def _is_plain(self, text: Text) -> bool:
         """Whether a batch has texts that are encoded by themselves, and nobody records attention weights."""
         return text.document_ids is None and text.global_mask is None and text.tokens.is_cpu and not self._is_watched()
 
     def _is_watched(self) -> bool:
-        return any(stack.is_watched for stack in self.modules() if isinstance(stack, FastStack))
+        return any(mechanism.watcher is not None for mechanism in self._mechanisms)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         state, text = super().start(batch)

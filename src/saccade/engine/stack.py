@@ -89,10 +89,9 @@ class FastStack(Stack):
         """Encode the real tokens of a batch in one native call, (B, L, W) to (B, L, W') with zeros at padding."""
         x, _ = self._enter_tokens(x, keep, State())
         if keep is None:
-            lengths = torch.full((x.size(0),), x.size(1), dtype=torch.int64)
-            return program.encode(lengths, rows=x.flatten(0, 1)).unflatten(0, x.shape[:2])
+            return program.encode([x.size(1)] * x.size(0), rows=x.flatten(0, 1)).unflatten(0, x.shape[:2])
         out = x.new_zeros(*x.shape[:2], program.width)
-        out[keep] = program.encode(keep.sum(1), rows=x[keep])
+        out[keep] = program.encode(keep.sum(1).tolist(), rows=x[keep])
         return out
 
     def _can_step_fast(self, x: Tensor, memory: Tensor | None, state: KVCache) -> bool:

@@ -87,7 +87,7 @@ PROGRAMS = {
 
 
 def expect(program, rows, lengths):
-    texts = rows.split(lengths.tolist()) if len(lengths) else []
+    texts = rows.split(lengths) if len(lengths) else []
     return torch.cat([rows[:0], *(reference.encode_rows(program, text) for text in texts)])
 
 
@@ -103,8 +103,8 @@ def assert_near(found, expected, precision):
 @pytest.mark.parametrize("lengths", [[1, 17, 4, 0, 33], [40] * 3, []], ids=str)
 def test_a_program_is_its_definition(name, precision, lengths):
     torch.manual_seed(len(lengths))
-    program, lengths = PROGRAMS[name](precision), torch.tensor(lengths, dtype=torch.int64)
-    rows = torch.randn(int(lengths.sum()), program.width)
+    program = PROGRAMS[name](precision)
+    rows = torch.randn(sum(lengths), program.width)
     assert_near(program.encode(lengths, rows=rows), expect(program, rows, lengths), precision)
 
 
@@ -124,7 +124,7 @@ def test_embeddings_are_the_definitions(name, precision, narrow):
     torch.manual_seed(1)
     program = PROGRAMS[name](precision)
     program = program.with_embedding(make_embedding(precision, program.width, narrow))
-    lengths = torch.tensor([7, 1, 30])
+    lengths = [7, 1, 30]
     tokens, segments = torch.randint(50, (38,), dtype=torch.int32), torch.randint(2, (38,), dtype=torch.int32)
     for types in (segments, None):
         texts = [(tokens[a:b], None if types is None else types[a:b]) for a, b in ((0, 7), (7, 8), (8, 38))]
@@ -136,9 +136,9 @@ def test_embeddings_are_the_definitions(name, precision, narrow):
 
 def test_pooling_is_the_mean_or_the_first_row():
     torch.manual_seed(2)
-    program, lengths = PROGRAMS["BERT"]("float32"), torch.tensor([7, 1, 0, 30])
+    program, lengths = PROGRAMS["BERT"]("float32"), [7, 1, 0, 30]
     rows = torch.randn(38, 64)
-    hidden = program.encode(lengths, rows=rows).split(lengths.tolist())
+    hidden = program.encode(lengths, rows=rows).split(lengths)
     means = torch.stack([text.mean(0) if len(text) else torch.zeros(64) for text in hidden])
     firsts = torch.stack([text[0] if len(text) else torch.zeros(64) for text in hidden])
     torch.testing.assert_close(program.encode(lengths, rows=rows, pool="mean"), means)
@@ -151,7 +151,7 @@ def test_threads_that_share_a_text_compute_the_same(two_threads, precision, gate
     """A text that is large enough to be shared; in int8 each thread quantizes its own part."""
     torch.manual_seed(3)
     layers = [make_layer(precision, 256, 4, 2 if grouped else 4, 64, 512, is_gated=gated) for _ in range(2)]
-    program, lengths = EncoderProgram(layers, 256, precision), torch.tensor([37])
+    program, lengths = EncoderProgram(layers, 256, precision), [37]
     rows = torch.randn(37, 256)
     expected = expect(program, rows, lengths)
     shared = library.library().saccade_shared_texts()
@@ -163,19 +163,19 @@ def test_threads_that_share_a_text_compute_the_same(two_threads, precision, gate
 @pytest.mark.parametrize("precision", PER_BLOCK)
 def test_a_text_does_not_depend_on_its_batch(precision):
     program = PROGRAMS["BERT"](precision)
-    lengths = torch.tensor([3, 50, 1, 20] * 5)
-    rows = torch.randn(int(lengths.sum()), 64)
-    together = program.encode(lengths, rows=rows).split(lengths.tolist())
-    for text, hidden in zip(rows.split(lengths.tolist()), together, strict=True):
-        assert_near(program.encode(torch.tensor([len(text)]), rows=text), hidden, precision)
+    lengths = [3, 50, 1, 20] * 5
+    rows = torch.randn(sum(lengths), 64)
+    together = program.encode(lengths, rows=rows).split(lengths)
+    for text, hidden in zip(rows.split(lengths), together, strict=True):
+        assert_near(program.encode([len(text)], rows=text), hidden, precision)
 
 
 def test_a_copy_of_a_program_has_its_own_memory():
     program, rows = PROGRAMS["odd sizes"]("int8"), torch.randn(4, 37)
-    expected = program.encode(torch.tensor([4]), rows=rows)
+    expected = program.encode([4], rows=rows)
     other = copy.deepcopy(program)
     del program
-    assert other.encode(torch.tensor([4]), rows=rows).equal(expected)
+    assert other.encode([4], rows=rows).equal(expected)
 
 
 def test_bad_input_is_refused():
@@ -183,24 +183,23 @@ def test_bad_input_is_refused():
     program = plain.with_embedding(make_embedding("float32", 64))
     tokens = torch.tensor([3, 50, 4], dtype=torch.int32)
     with pytest.raises(ModelError, match=r"Token 1 has the id 50; the ids of this model are 0 to 49\."):
-        program.encode(torch.tensor([3]), tokens=tokens)
+        program.encode([3], tokens=tokens)
     segments = torch.tensor([0, 1, 2], dtype=torch.int32)
     with pytest.raises(ModelError, match="Token 2 has the segment 2"):
-        program.encode(torch.tensor([3]), tokens=tokens.clamp(max=9), segments=segments)
+        program.encode([3], tokens=tokens.clamp(max=9), segments=segments)
     with pytest.raises(ModelError, match="0 to 40 tokens; got 41 to 41"):
-        program.encode(torch.tensor([41]), tokens=torch.zeros(41, dtype=torch.int32))
+        program.encode([41], tokens=torch.zeros(41, dtype=torch.int32))
     for call in (
-        lambda: program.encode(torch.tensor([3]), tokens=tokens.long()),
-        lambda: program.encode(torch.tensor([2]), tokens=tokens),
-        lambda: program.encode(torch.tensor([3.0]), tokens=tokens),
-        lambda: plain.encode(torch.tensor([3]), tokens=tokens),
-        lambda: plain.encode(torch.tensor([3]), rows=torch.randn(2, 64)),
-        lambda: plain.encode(torch.tensor([3]), rows=torch.randn(3, 64).double()),
+        lambda: program.encode([3], tokens=tokens.long()),
+        lambda: program.encode([2], tokens=tokens),
+        lambda: plain.encode([3], tokens=tokens),
+        lambda: plain.encode([3], rows=torch.randn(2, 64)),
+        lambda: plain.encode([3], rows=torch.randn(3, 64).double()),
     ):
         with pytest.raises(ValueError, match=r"must be|need|encodes|take float32"):
             call()
     with pytest.raises(ModelError, match="got -1"):
-        plain.encode(torch.tensor([4, -1]), rows=torch.randn(3, 64))
+        plain.encode([4, -1], rows=torch.randn(3, 64))
 
 
 @pytest.mark.parametrize(

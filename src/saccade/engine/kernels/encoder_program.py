@@ -2,13 +2,14 @@
 in between.
 
 program = EncoderProgram(layers, width=384, embedding=tables)
-hidden = program.encode(lengths=torch.tensor([3, 2]), tokens=torch.tensor([5, 6, 7, 5, 8]))     # (5, 384), text after text
+hidden = program.encode(lengths=[3, 2], tokens=torch.tensor([5, 6, 7, 5, 8]))     # (5, 384), text after text
 vectors = program.encode(lengths=lengths, tokens=tokens, pool="mean")                            # (2, 384)
 """
 
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -238,7 +239,7 @@ class EncoderProgram:
 
     def encode(
         self,
-        lengths: Tensor,
+        lengths: Sequence[int],
         *,
         tokens: Tensor | None = None,
         segments: Tensor | None = None,
@@ -247,23 +248,19 @@ class EncoderProgram:
     ) -> Tensor:
         """Encode texts that lie one behind the other: token ids (N,) or hidden states (N, W) to hidden states (N, W), or pooled
         to (texts, W), where the text i has lengths[i] tokens."""
-        lengths = _check_vector("lengths", lengths, torch.int64)
-        count = len(lengths)
-        total, longest, shortest = (int(lengths.sum()), int(lengths.max()), int(lengths.min())) if count else (0, 0, 0)
+        count, total, shortest, longest = len(lengths), sum(lengths), min(lengths, default=0), max(lengths, default=0)
         if shortest < 0 or (self.max_tokens is not None and longest > self.max_tokens):
             raise ModelError(f"A text of this model has 0 to {self.max_tokens} tokens; got {shortest} to {longest}.")
-        texts = TextsStruct(lengths=lengths.data_ptr(), count=count, pool=POOLS.index(pool))
+        starts = range(count) if pool != "none" else [0, *accumulate(lengths)][:count]
+        out = torch.empty(count if pool != "none" else total, self.width)
+        if pool != "none" and not shortest:
+            out.zero_()  # nothing is written for an empty text
+        c_lengths, c_starts = (INT * count)(*lengths), (INT * count)(*starts)
+        texts = TextsStruct(count=count, out=out.data_ptr(), pool=POOLS.index(pool))
+        texts.lengths, texts.starts = ctypes.addressof(c_lengths), ctypes.addressof(c_starts)
         kept = self._bind_input(texts, total, tokens, segments, rows)
-        if pool == "none":
-            starts = lengths.cumsum(0) - lengths
-            out = torch.empty(total, self.width)
-        else:
-            starts = torch.arange(count)
-            out = torch.zeros(count, self.width) if shortest == 0 else torch.empty(count, self.width)
-        texts.starts, texts.out = starts.data_ptr(), out.data_ptr()
-        struct, _ = self._bind()
         code = library.library().saccade_encode(
-            library.kernels(), ctypes.addressof(struct), ctypes.addressof(texts), thread_count()
+            library.kernels(), ctypes.addressof(self._bind()), ctypes.addressof(texts), thread_count()
         )
         if code < 0:
             raise ResourceError(f"Not enough memory to encode {total:,} tokens; use a smaller batch.")
@@ -305,8 +302,8 @@ class EncoderProgram:
             return f"Token {index} has the segment {int(segments[index])}, which has no embedding."
         return f"Token {index} has the id {int(tokens[index])}; the ids of this model are 0 to {vocab - 1}."
 
-    def _bind(self) -> tuple[EncoderStruct, list[Any]]:
-        """The C structures with addresses, and the objects that must live as long."""
+    def _bind(self) -> EncoderStruct:
+        """The C structure with all addresses; the objects that they point to are kept beside it."""
         if self._bound is None:
             parts = min(thread_count(), MAX_THREADS)
             if not all(layer.can_divide(parts) for layer in self.layers):
@@ -324,7 +321,7 @@ class EncoderProgram:
                 parts,
             )
             self._bound = (encoder, [array, sums])
-        return self._bound
+        return self._bound[0]
 
 
 def check_precision(matrices: Sequence[PackedMatrix], precision: str) -> None:
