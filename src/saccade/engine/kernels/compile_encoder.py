@@ -37,7 +37,7 @@ def encoder_unsupported_reason(stack: Stack, precision: str) -> str:
     if precision not in PER_BLOCK:
         return f"there are no encoder kernels in {precision}"
     if not (library.is_available() and ops.is_available()):
-        return library.unavailable_reason() or ops.unavailable_reason()
+        return library.unavailable_reason() or ops.unavailable_reason() or "the compiled operators are switched off"
     if any(pattern != FULL for pattern in stack.patterns):
         return "not all tokens attend to all others"
     position = stack.position

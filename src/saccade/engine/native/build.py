@@ -47,19 +47,26 @@ def build_units(units: Sequence[CompileUnit], sources: Sequence[Path], *flags: s
         return library_path
     # every process builds in a temporary directory of its own and renames atomically, so concurrent builds are safe
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        objects = [Path(scratch) / f"{number}.o" for number in range(len(units))]
-        commands = [
-            [compiler, *flags, *unit.flags, "-fPIC", "-c", str(unit.source), "-o", str(target)]
-            for unit, target in zip(units, objects, strict=True)
-        ]
-        with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
-            list(pool.map(_run_compiler, commands, [unit.source.name for unit in units]))
+        inputs = [unit.source for unit in units]
+        if any(unit.flags for unit in units):
+            inputs = _compile_objects([compiler, *flags], units, Path(scratch))
         new_path = Path(scratch) / library_path.name
-        _run_compiler(
-            [compiler, *flags, "-shared", "-pthread", *map(str, objects), "-o", str(new_path)], library_path.name
-        )
+        command = [compiler, *flags, "-shared", "-fPIC", "-pthread", *map(str, inputs), "-o", str(new_path)]
+        _run_compiler(command, sources[0].name)
         os.replace(new_path, library_path)
     return library_path
+
+
+def _compile_objects(command: Sequence[str], units: Sequence[CompileUnit], folder: Path) -> list[Path]:
+    """Compile each unit with its own flags into an object file."""
+    objects = [folder / f"{number}.o" for number in range(len(units))]
+    commands = [
+        [*command, *unit.flags, "-fPIC", "-c", str(unit.source), "-o", str(target)]
+        for unit, target in zip(units, objects, strict=True)
+    ]
+    with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
+        list(pool.map(_run_compiler, commands, [unit.source.name for unit in units]))
+    return objects
 
 
 def _run_compiler(command: Sequence[str], name: str) -> None:
