@@ -84,7 +84,7 @@ def main(options: tyro.conf.OmitArgPrefixes[Options]) -> int:
 
 
 def choose_texts(options: Options) -> tuple[list[str], float]:
-    """Lines, and pairs of lines, that have about as many tokens as asked; and their mean number of tokens."""
+    """Lines, or two lines together, that have as many tokens as asked, from all over the file; and their mean number of tokens."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
@@ -93,7 +93,9 @@ def choose_texts(options: Options) -> tuple[list[str], float]:
     lines = [line.split("\t")[0] for line in options.data.read_text(encoding="utf-8").splitlines() if line.strip()]
     least, most = options.tokens
     chosen: dict[str, int] = {}
-    for text in (candidate for pair in pairwise(lines) for candidate in (" ".join(pair), pair[0])):
+    pairs = list(pairwise([*lines, ""]))
+    random.Random(0).shuffle(pairs)
+    for text in (candidate.strip() for pair in pairs for candidate in (" ".join(pair), pair[0])):
         count = len(tokenizer.encode(text).ids)
         if least <= count <= most:
             chosen[text] = count
