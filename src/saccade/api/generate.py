@@ -92,7 +92,7 @@ def generate(
         model: A model or a run, or the path or hub name of one.
         prompt: One text, or a list of texts. A `Batch` of token ids returns new ids; see `saccade.decoding.loop.generate`.
         stream: Yield pieces of text as they are generated; for a single prompt, with greedy decoding or sampling.
-        engine: "off" runs the plain model; "auto", "int8", "float16" or "float32" run the inference engine.
+        engine: "off" runs the plain model; "auto", "int8", "bfloat16", "float16" or "float32" run the inference engine.
         decoding: A `GenerationConfig`; its fields can also be passed as keywords.
         **settings: Any field of `GenerationConfig`, such as max_new_tokens, temperature, top_p, beams, stop or seed.
     """

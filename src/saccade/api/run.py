@@ -18,6 +18,7 @@ from saccade.audit.gate import GateHints
 from saccade.audit.run_audit import run_audit
 from saccade.decoding.config import GenerationConfig
 from saccade.engine import FastModel, fast
+from saccade.engine.precision import PRECISIONS
 from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
@@ -37,7 +38,7 @@ from saccade.training.evaluate import ENGINE_OFF, evaluate_run
 from saccade.training.evaluation import Evaluation
 
 PREDICT_KEYWORDS = ("columns", "batch_size", "device", "engine", "progress")
-PREDICTION_ENGINES = ("auto", "int8", "float16", "float32", ENGINE_OFF)
+PREDICTION_ENGINES = ("auto", *PRECISIONS, ENGINE_OFF)
 
 
 class Run(StoredRun):

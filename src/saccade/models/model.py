@@ -115,8 +115,17 @@ class Model(nn.Module):
             raise ModelError(f"{self.family.name} {self.capabilities.describe()}; it does not generate.")
         return cast(AutoregressiveBody, self.body)
 
+    def encode(self, batch: Batch) -> Tensor:
+        """The hidden states (B, L, W) of the body, before the head."""
+        return self.body(batch)
+
+    def embed_tokens(self, token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]]) -> Tensor:
+        """One sentence embedding per text, (B, W), pooled as the model's files say."""
+        text = Text.pad(token_ids, segment_ids=segment_ids).to(next(self.parameters()).device)
+        return self.pooling(self.encode(Batch(text)), text.keep)
+
     def forward(self, batch: Batch) -> Tensor:
-        x = self.body(batch)
+        x = self.encode(batch)
         keep = batch.source.keep if isinstance(batch.source, Text) else None
         return x if self.head is None else self.head(x, keep)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Text
-from saccade.models.capabilities import ENCODER
+from saccade.models.capabilities import EMBEDDING_ENCODER
 from saccade.models.family import ExtraTensors, Family, HeadSpec
 from saccade.models.init import extra_dense, init_normal
 from saccade.models.weight_map import WeightMap
@@ -156,7 +156,7 @@ FAMILY = Family(
     description="encoder: segment embeddings, learned positions, post-norm",
     config_class=Config,
     build=Bert,
-    capabilities=lambda config: ENCODER,
+    capabilities=lambda config: EMBEDDING_ENCODER,
     weight_map=lambda config: EMBEDDING_WEIGHT_MAP | LAYER_WEIGHT_MAP,  # type: ignore[operator]
     config_keys=CONFIG_KEYS,
     required_values={

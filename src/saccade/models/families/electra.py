@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
-from saccade.models.capabilities import ENCODER
+from saccade.models.capabilities import EMBEDDING_ENCODER
 from saccade.models.families import bert
 from saccade.models.families.bert import Activation, classifier_dropout, make_encoder_stack
 from saccade.models.family import Family, HeadSpec
@@ -108,7 +108,7 @@ FAMILY = Family(
     description="encoder: BERT with narrow token embeddings, pretrained by replaced token detection",
     config_class=Config,
     build=Electra,
-    capabilities=lambda config: ENCODER,
+    capabilities=lambda config: EMBEDDING_ENCODER,
     weight_map=lambda config: {
         **bert.EMBEDDING_WEIGHT_MAP,
         "embeddings_project": "stack.enter.2",

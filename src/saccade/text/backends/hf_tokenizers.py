@@ -20,6 +20,7 @@ from saccade.text.loading.safe_files import abbreviate, as_model_error
 from saccade.text.loading.validate_tokenizer_json import check_tokenizer_json
 from saccade.text.tokenizer import Encoding
 
+MIN_TEXTS_FOR_THREADS = 64  # fewer texts are encoded one by one: threads would compete with those of the model
 MAX_TEMPLATE_TOKENS = 64  # maximum for one letter with its special tokens; published files have up to six
 
 
@@ -88,6 +89,15 @@ class HFBackend:
             else:
                 encodings = self._safe_tokenizer.encode_batch(rows, add_special_tokens=add_special_tokens)
         return [Encoding(e.ids, e.offsets, e.type_ids, e.sequence_ids) for e in encodings]
+
+    def encode_ids(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        """The token ids and the segment ids of each text, with special tokens."""
+        with as_model_error(f"{self.where} failed on a text"):
+            if len(texts) < MIN_TEXTS_FOR_THREADS:
+                encodings = [encoding for text in texts for encoding in self._safe_tokenizer.encode_batch_fast([text])]
+            else:
+                encodings = self._safe_tokenizer.encode_batch_fast(list(texts))
+        return [(e.ids, e.type_ids) for e in encodings]
 
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str:
         with as_model_error(f"{self.where} failed on ids"):

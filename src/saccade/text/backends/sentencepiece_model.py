@@ -89,6 +89,9 @@ class SentencePieceBackend:
             self._encode_text(text, pair, add_special_tokens) for text, pair in zip(texts, pairs_or_none, strict=True)
         ]
 
+    def encode_ids(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        return [(encoding.ids, encoding.segment_ids) for encoding in self.encode(texts, None, True)]
+
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str:
         """Decode the ids between special tokens separately; special tokens are written by name."""
         if not keep_special_tokens:
