@@ -84,7 +84,7 @@ def main(options: tyro.conf.OmitArgPrefixes[Options]) -> int:
 
 
 def choose_texts(options: Options) -> tuple[list[str], float]:
-    """Lines, or two lines together, that have as many tokens as asked, from all over the file; and their mean number of tokens."""
+    """Lines, or two lines together, that have as many tokens as asked, from all over the file, and their mean number."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))

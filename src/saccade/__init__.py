@@ -17,7 +17,7 @@ _LAZY_IMPORTS = {
     "train": "saccade.api.train",
     "generate": "saccade.api.generate",
     "encode": "saccade.models.embed_texts",
-    "embed": "saccade.models.embed_texts",
+    "embed": "saccade.api.embed",
     "look": "saccade.explain.look",
     "watch": "saccade.attention",
     "check": "saccade.checking",
@@ -36,6 +36,7 @@ _LAZY_IMPORTS = {
 }
 
 if TYPE_CHECKING:
+    from saccade.api.embed import embed as embed
     from saccade.api.generate import generate as generate
     from saccade.api.run import Run as Run
     from saccade.api.run import evaluate as evaluate
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from saccade.errors import UsageError as UsageError
     from saccade.explain.look import look as look
     from saccade.models.build import new as new
-    from saccade.models.embed_texts import embed as embed
     from saccade.models.embed_texts import encode as encode
     from saccade.models.load import load as load
     from saccade.tasks.interface.predictions import Predictions as Predictions

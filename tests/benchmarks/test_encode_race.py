@@ -4,8 +4,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-
 from benchmarks.encode import Options, choose_texts, compare_vectors, core_round_trip, summarize_ratios
+
 from saccade import text
 from saccade.errors import DataError
 

@@ -43,7 +43,17 @@ def make_program():
     norm = NormWeights(torch.ones(384), torch.zeros(384), 1e-5)
     layers = [
         EncoderLayer(
-            matrix(1152, 384), matrix(384, 384), matrix(1536, 384), matrix(384, 1536), norm, norm, 12, 12, 32, 0.2, "gelu"
+            matrix(1152, 384),
+            matrix(384, 384),
+            matrix(1536, 384),
+            matrix(384, 1536),
+            norm,
+            norm,
+            12,
+            12,
+            32,
+            0.2,
+            "gelu",
         )
         for _ in range(6)
     ]
