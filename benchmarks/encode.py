@@ -84,7 +84,7 @@ def main(options: tyro.conf.OmitArgPrefixes[Options]) -> int:
 
 
 def choose_texts(options: Options) -> tuple[list[str], float]:
-    """Lines of the file, or two lines together, with the requested number of tokens, from all over it; and their mean length."""
+    """Lines, or two lines together, that have as many tokens as asked, from all over the file, and their mean number."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
@@ -16,6 +17,9 @@ from saccade.training.evaluate import ENGINE_OFF
 
 EXACT_PRECISION = "float32"  # its vectors equal those of the plain model within 1e-4; MiniLM's within 3e-7
 MIN_TEXTS_TO_CONVERT = 32  # fewer texts are embedded before a model is converted for the fast engine
+WeightVersions = tuple[tuple[int, int], ...]  # address and version of each parameter
+
+_fast_models: WeakKeyDictionary[Model, dict[str, tuple[WeightVersions, FastModel]]] = WeakKeyDictionary()
 
 
 def embed(
@@ -38,8 +42,8 @@ def embed(
         model: A model or a run, or the path or hub name of one.
         texts: The texts. A single string is one text, whose vector (width,) is returned.
         batch_size: Batch size in texts, sorted by length. Default: as many texts as fit in 8,192 tokens.
-        engine: "auto" runs optimized inference in float32, whose vectors equal those of the plain model within 1e-4; "int8" and
-            "float16" are less exact; "off" runs the plain model.
+        engine: "auto" runs optimized inference in float32, whose vectors equal those of the plain model within 1e-4; "int8",
+            "bfloat16" and "float16" are less exact; "off" runs the plain model.
         device: Device of inference: cpu, cuda, mps or auto.
         truncate: Drop the tokens beyond the maximum length; if False, a text that is too long is an error.
         progress: Show a progress bar if it takes longer than two seconds.
@@ -66,4 +70,13 @@ def _prepare_model(model: Model | Run | str | Path, engine: str, device: str, co
         run = Run(".")
         run.model = model
         return run.prepare_model(engine, device)
-    return model if engine == ENGINE_OFF or isinstance(model, FastModel) else fast(model, engine)
+    return model if engine == ENGINE_OFF or isinstance(model, FastModel) else convert_model(model, engine)
+
+
+def convert_model(model: Model, engine: str) -> FastModel:
+    """The optimized form of a model, which is kept as long as the model lives and its weights stay the same."""
+    versions = tuple((p.data_ptr(), p._version) for p in model.parameters())
+    known = _fast_models.setdefault(model, {})
+    if engine not in known or known[engine][0] != versions:
+        known[engine] = (versions, fast(model, engine))
+    return known[engine][1]
