@@ -38,10 +38,12 @@ class EngineFlags:
             self.log("engine off: the plain PyTorch model")
             return model
         from saccade.engine import fast
+        from saccade.engine.kernels import library
         from saccade.engine.native import ops
 
         start = time.perf_counter()
         operators = "compiled operators" if ops.is_available() else ops.unavailable_reason()
+        library.is_available()  # compiles the kernels of encoders
         compile_time = time.perf_counter() - start
         optimized = fast(model, self.engine)
         total = time.perf_counter() - start

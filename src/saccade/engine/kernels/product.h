@@ -26,7 +26,7 @@ struct Int8Product {
         return sum + Ints(low) + Ints(high);
 #else
         UNROLL for (int j = 0; j < 4; ++j)
-            sum += splat(int32_t(uint32_t(x) >> 8 * j & 255u)) * ((w << (24 - 8 * j)) >> 24);
+            sum += splat(int32_t(uint32_t(x) >> 8 * j & 255u)) * (Ints(Unsigned(w) << (24 - 8 * j)) >> 24);
         return sum;
 #endif
     }
@@ -42,7 +42,7 @@ struct Bfloat16Product {
         return _mm512_dpbf16_ps(sum, __m512bh(_mm512_set1_epi32(x)), __m512bh(__m512i(w)));
 #else
         const int32_t upper = int32_t(0xffff0000u);
-        sum += Floats(splat(int32_t(uint32_t(x) << 16))) * Floats(w << 16);
+        sum += Floats(splat(int32_t(uint32_t(x) << 16))) * Floats(Unsigned(w) << 16);
         return sum + Floats(splat(x & upper)) * Floats(w & splat(upper));
 #endif
     }

@@ -24,6 +24,7 @@ void quantize_int8(const float* x, long width, uint8_t* to, float* scale, int32_
     }
     float lowest = least(low), range = most(high) - lowest;
     bool flat = !(range > 1e-30f && range < 3e38f);
+    if (flat) lowest = 0.0f;
     float factor = flat ? 0.0f : 255.0f / range;
     *scale = (flat ? 0.0f : range / 255.0f) + sum(poison) + (range - range);
     Ints offset = rounded(splat(-lowest * factor));

@@ -22,6 +22,7 @@ constexpr int LANES = 4, VECTORS = 2;
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Unsigned __attribute__((vector_size(4 * LANES)));  // whose sums and shifts may overflow
 typedef uint8_t Bytes __attribute__((vector_size(LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
@@ -112,12 +113,12 @@ INLINE float most(Floats x) {
 #endif
 
 // Round to the nearest integer, ties to even, for numbers below 2^22: adding 1.5 * 2^23 leaves it in the lowest bits.
-INLINE Ints rounded(Floats x) { return Ints(x + splat(12582912.0f)) - splat(int32_t(0x4b400000)); }
+// NaN becomes any number.
+INLINE Ints rounded(Floats x) { return Ints(Unsigned(x + splat(12582912.0f)) - 0x4b400000u); }
 INLINE Floats to_floats(Ints x) { return __builtin_convertvector(x, Floats); }
 
 // bfloat16, rounded to the nearest, ties to even; NaN stays NaN.
 INLINE Halves to_bfloat16(Floats x) {
-    typedef uint32_t Unsigned __attribute__((vector_size(4 * LANES)));
     Unsigned bits = Unsigned(x);
     bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     bits = x == x ? bits : bits * 0u + 0x7fc0u;
@@ -136,7 +137,7 @@ INLINE Floats exponential(Floats x) {
     p = p * r + splat(1.6666665459e-1f);
     p = p * r + splat(5.0000001201e-1f);
     Floats y = p * r * r + r + splat(1.0f);
-    return Floats(Ints(y) + (n << 23));
+    return Floats(Unsigned(y) + (Unsigned(n) << 23));
 }
 
 // GELU for rows that are rounded to bfloat16 or int8 next: Φ(t) = 1/2 + t P(t²) within ±4.5, with an error below 5e-5.
