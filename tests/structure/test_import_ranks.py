@@ -16,6 +16,7 @@ RANKS = {
     "checking": 1,
     "models": 2,
     "metrics": 2,
+    "baselines": 3,
     "decoding": 3,
     "engine": 4,
     "tasks": 5,
