@@ -76,15 +76,17 @@ def movie_reviews(data: Path) -> Iterator[Result]:
 
 
 def wnut17(data: Path) -> Iterator[Result]:
-    yield from _tag(*(data / "wnut17" / f"{name}.conll" for name in ("train", "test")))
+    yield from _tag(data / "wnut17" / "train.conll", data / "wnut17" / "test.conll")
 
 
 def conll2002_spanish(data: Path) -> Iterator[Result]:
-    yield from _tag(*(data / "conll2002" / f"esp.{name}.gz" for name in ("train", "testb")), encoding="latin-1")
+    folder = data / "conll2002"
+    yield from _tag(folder / "esp.train.gz", folder / "esp.testb.gz", encoding="latin-1")
 
 
 def conll2002_dutch(data: Path) -> Iterator[Result]:
-    yield from _tag(*(data / "conll2002" / f"ned.{name}.gz" for name in ("train", "testb")), encoding="latin-1")
+    folder = data / "conll2002"
+    yield from _tag(folder / "ned.train.gz", folder / "ned.testb.gz", encoding="latin-1")
 
 
 def shakespeare(data: Path) -> Iterator[Result]:

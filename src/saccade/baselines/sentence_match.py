@@ -1,8 +1,8 @@
 """The best-matching sentence for a question, and in it the words that are most likely the answer.
 
 The sentence shares the most words with the question, each weighted by its inverse document frequency. The answer is the span of
-up to MAX_ANSWER_WORDS words without a word of the question that has the highest mean inverse document frequency, less a penalty for
-its distance from the words that sentence and question share.
+up to MAX_ANSWER_WORDS words without a word of the question that has the highest mean inverse document frequency, less a penalty
+for its distance from the words that sentence and question share.
 """
 
 import re

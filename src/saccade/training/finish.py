@@ -9,9 +9,9 @@ from saccade.data import Example
 from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.tasks.predict import predict, score_answers
-from saccade.training.baseline_check import compare_with_baseline
+from saccade.training.baseline_check import MAX_SECONDS, compare_with_baseline, measure_baselines
 from saccade.training.checkpoint.read import read_checkpoint
-from saccade.training.events import Event, Message, RunResult, StopRequested
+from saccade.training.events import BaselineResult, Event, Message, RunResult, StopRequested
 from saccade.training.result import write_result
 from saccade.training.run_config import write_settings
 from saccade.training.signals import StopSignals
@@ -46,6 +46,7 @@ def finish(trainer: "Trainer", stop_signals: StopSignals) -> Iterator[Event]:
         learner.step_count,
         {name: [Score(**score) for score in scores] for name, scores in outcome["scores"].items()},
         notes=tuple(outcome["notes"]),
+        baselines={name: BaselineResult.from_dict(values) for name, values in outcome["baselines"].items()},
     )
 
 
@@ -73,17 +74,48 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
         shutil.rmtree(leftover)
     write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
     model.save(trainer.out / "model")
-    notes = [compare_with_baseline(prepared_run, name, scores[name][0], answered[name][1]) for name in scores]
+    try:
+        baselines, notes = _compare_with_baselines(trainer, scores, stop_signals)
+    except StopRequested:
+        return None
     result = RunResult(
         trainer.finish_reason() or trainer.pause_reason(),
         trainer.learner.step_count,
         scores,
-        notes=tuple(filter(None, notes)),
+        notes=tuple(notes),
+        baselines=baselines,
     )
     write_result(trainer, model, result)
     write_run_report(trainer, model, result, answered)
     plain_scores = {name: [vars(score) for score in split_scores] for name, split_scores in scores.items()}
-    return {"stop_reason": result.stop_reason, "scores": plain_scores, "notes": list(result.notes)}
+    return {
+        "stop_reason": result.stop_reason,
+        "scores": plain_scores,
+        "notes": list(result.notes),
+        "baselines": {name: baseline.as_dict() for name, baseline in baselines.items()},
+    }
+
+
+def _compare_with_baselines(
+    trainer: "Trainer", scores: dict[str, list[Score]], stop_signals: StopSignals
+) -> tuple[dict[str, BaselineResult], list[str]]:
+    """The best baseline of each split with scores, and warnings where the model is no better."""
+    prepared_run, stop = trainer.prepared_run, stop_callback(stop_signals)
+    splits = {name: table.examples for name, table in prepared_run.splits.as_dict().items() if name in scores}
+    baselines, skipped = measure_baselines(
+        prepared_run.task,
+        prepared_run.splits.train.examples,
+        splits,
+        steps=trainer.learner.step_count,
+        on_method=lambda: stop(0, 0),
+    )
+    is_fine_tuned = bool(prepared_run.job.model)
+    notes = [
+        compare_with_baseline(name, scores[name], baselines.get(name), is_fine_tuned=is_fine_tuned) for name in scores
+    ]
+    if skipped:
+        notes.append(f"baselines skipped, as fitting others took more than {MAX_SECONDS:g} s: {', '.join(skipped)}")
+    return baselines, [note for note in notes if note]
 
 
 def stop_callback(stop_signals: StopSignals) -> Callable[[int, int], None]:

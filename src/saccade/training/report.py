@@ -43,16 +43,19 @@ def write_report(
     facts: Sequence[tuple[str, str]],
     metrics: Sequence[Mapping[str, Any]],
     scores: Sequence[str],
+    warnings: Sequence[str] = (),
     confusion: tuple[Sequence[str], Sequence[Sequence[int]]] | None = None,
     examples: Sequence[Mapping[str, str]] = (),
     maps: Sequence[HeatmapData] = (),
 ) -> None:
     """Write the report as one self-contained HTML file, which loads nothing from other hosts.
 
-    `metrics` are the rows of metrics.jsonl: `step` with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or
-    numbers by name. `confusion` holds the class names and, for each gold class, how often each class was predicted.
+    `warnings`, such as that the model is no better than a baseline, come first. `metrics` are the rows of metrics.jsonl: `step`
+    with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or numbers by name. `confusion` holds the class names and,
+    for each gold class, how often each class was predicted.
     """
     sections = [
+        Section("Warnings", [Paragraph(line) for line in warnings]),
         Section("Run", [FactList(facts)] if facts else []),
         Section("Scores", [ScoreList(scores)] if scores else []),
         Section("Training curves", _curve_blocks(metrics)),

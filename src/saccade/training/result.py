@@ -22,7 +22,11 @@ def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
         "processes": trainer.world.size,
         "examples": {name: len(table.examples) for name, table in trainer.prepared_run.splits.as_dict().items()},
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
-    } | ({"notes": list(result.notes)} if result.notes else {})
+    }
+    if result.baselines:
+        facts["baselines"] = {name: baseline.as_dict() for name, baseline in result.baselines.items()}
+    if result.notes:
+        facts["notes"] = list(result.notes)
     path = trainer.out / "result.json"
     temporary = path.with_suffix(".part")
     temporary.write_text(to_json(facts) + "\n", encoding="utf-8")

@@ -1,0 +1,81 @@
+"""Baselines for labels and numbers of texts: the most frequent label or the mean, and linear models on TF-IDF n-grams."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from saccade.baselines.linear_text import LinearTextModel, fit_linear_classifier, fit_ridge
+from saccade.data import Example
+from saccade.tasks.interface.learning import Baseline, BaselineMethod
+
+MAX_TRAIN_CHARACTERS = 6_000_000  # of texts that a linear model is fitted to; of more, every n-th example is used
+
+GetTexts = Callable[[Example], tuple[str, ...]]  # the text of an example, or both texts of a pair
+
+
+def label_baselines(get_texts: GetTexts, labels: Sequence[str]) -> tuple[BaselineMethod, ...]:
+    """The most frequent label, and the better of two linear classifiers, on words and on characters."""
+
+    def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
+        sample = _sample(train, get_texts)
+        gold, dev_gold = ([str(example["label"]) for example in part] for part in (sample, dev))
+        model = fit_linear_classifier(list(map(get_texts, sample)), gold, list(map(get_texts, dev)), dev_gold)
+
+        def predict(examples: Sequence[Example]) -> list[dict]:
+            return [to_label_answer(str(label), labels) for label in model.predict(list(map(get_texts, examples)))]
+
+        return Baseline(_describe(model, sample, train), predict)
+
+    return majority_class(labels), BaselineMethod("linear classifier on TF-IDF", fit_linear)
+
+
+def majority_class(labels: Sequence[str]) -> BaselineMethod:
+    """Always predict the most frequent label of the training examples."""
+
+    def fit(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
+        common, _ = Counter(str(example["label"]) for example in train).most_common(1)[0]
+        return Baseline.from_rule(f"always predicting {common!r}", lambda example: to_label_answer(common, labels))
+
+    return BaselineMethod("most frequent label", fit, needs_training=False)
+
+
+def to_label_answer(label: str, labels: Sequence[str]) -> dict:
+    """An answer of a classification task that is certain of one label.
+
+    >>> to_label_answer("b", ["a", "b"])
+    {'label': 'b', 'scores': {'a': 0.0, 'b': 1.0}}
+    """
+    return {"label": label, "scores": {name: float(name == label) for name in labels}}
+
+
+def number_baselines(get_texts: GetTexts, get_number: Callable[[Example], float]) -> tuple[BaselineMethod, ...]:
+    """The mean of the training examples, and the better of two ridge regressions, on words and on characters."""
+
+    def fit_mean(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
+        mean = fmean(map(get_number, train))
+        return Baseline.from_rule(f"always predicting the mean, {mean:.3g},", lambda example: {"score": mean})
+
+    def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
+        sample = _sample(train, get_texts)
+        gold, dev_gold = (list(map(get_number, part)) for part in (sample, dev))
+        model = fit_ridge(list(map(get_texts, sample)), gold, list(map(get_texts, dev)), dev_gold)
+
+        def predict(examples: Sequence[Example]) -> list[dict]:
+            return [{"score": float(value)} for value in model.predict(list(map(get_texts, examples)))]
+
+        return Baseline(_describe(model, sample, train), predict)
+
+    return BaselineMethod("mean", fit_mean, needs_training=False), BaselineMethod(
+        "ridge regression on TF-IDF", fit_linear
+    )
+
+
+def _describe(model: LinearTextModel, sample: Sequence[Example], train: Sequence[Example]) -> str:
+    part = "" if len(sample) == len(train) else f", fitted to {len(sample):,} of {len(train):,} examples"
+    return f"{model.name}, TF-IDF{part},"
+
+
+def _sample(train: Sequence[Example], get_texts: GetTexts) -> Sequence[Example]:
+    """All examples or, of very long data, every n-th."""
+    characters = sum(len(text) for example in train for text in get_texts(example))
+    return train[:: -(-characters // MAX_TRAIN_CHARACTERS) or 1]
