@@ -12,6 +12,7 @@ import json
 import random
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -101,13 +102,14 @@ def shakespeare(data: Path) -> Iterator[Result]:
 
 
 def wikitext2(data: Path) -> Iterator[Result]:
-    """Words of the raw text; words that are not in the training part are one word."""
+    """Words of the raw text; all that do not occur twice in the training part are one word."""
     folder = data / "wikitext2"
     train, test = (
         [word for line in _read_lines(_find(folder, name)) for word in [*line.split(), "\n"]]
         for name in ("train", "test")
     )
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(train), 1)}
+    counts = Counter(train)
+    numbers = {word: number for number, word in enumerate((word for word in counts if counts[word] > 1), 1)}
     ids = [np.array([numbers.get(word, 0) for word in words]) for words in (train, test)]
     model = KneserNey.fit(ids[0], order=3, vocab=len(numbers) + 1)
     perplexity = np.exp(-model.log_probabilities(ids[1]).mean())

@@ -53,9 +53,11 @@ def test_naive_bayes_ratios_by_counting():
         assert_allclose(ratios[:, label], expected)
 
 
-def test_softmax_regression_without_scaling_is_that_of_scikit_learn():
-    inputs, gold = random_problem()
-    weights, bias = fit_softmax_regression(inputs, gold, np.ones((7, 3)), c=2.0)
+@pytest.mark.parametrize("labels", [2, 3])
+def test_softmax_regression_without_scaling_is_that_of_scikit_learn(labels):
+    """With two labels, scikit-learn fits the difference d of both columns: |V|² = d² / 2, so that its C is twice ours."""
+    inputs, gold = random_problem(labels)
+    weights, bias = fit_softmax_regression(inputs, gold, np.ones((7, labels)), c=1.0 if labels == 2 else 2.0)
     theirs = LogisticRegression(C=2.0, tol=1e-8, max_iter=1000).fit(inputs, gold)
     ours = np.exp(log_softmax(inputs @ weights + bias))
     assert_allclose(ours, theirs.predict_proba(inputs), atol=2e-3)

@@ -20,7 +20,7 @@ MIN_DF = 1  # as TfidfVectorizer has it
 class LinearTextModel:
     """A linear model and the n-grams that it reads."""
 
-    name: str  # such as "LinearSVC(C=0.3) on words (1-2)"
+    name: str  # such as "LinearSVC(C=0.3) on TF-IDF of words (1-2)"
     dev_score: float
     features: NgramFeatures
     estimator: Any
@@ -93,7 +93,7 @@ def _fit_best(
                 estimator.fit(inputs, train[1])
             value = score(estimator.predict(dev_inputs), dev[1])
             if best is None or value > best.dev_score:
-                best = LinearTextModel(f"{name} on {sizes}", value, features, estimator)
+                best = LinearTextModel(f"{name} on TF-IDF of {sizes}", value, features, estimator)
     assert best is not None
     return best
 

@@ -153,25 +153,33 @@ def _fit_power(
 
 
 def fit_softmax_regression(inputs: Any, gold: np.ndarray, scale: np.ndarray, c: float) -> tuple[np.ndarray, np.ndarray]:
-    """Minimize the mean cross-entropy of x·(scale ∘ V) + b plus |V|² / (2·C·N) by L-BFGS; returns scale ∘ V and b."""
+    """Minimize the mean cross-entropy of x·(scale ∘ V) + b plus |V|² / (2·C·N) by L-BFGS; returns scale ∘ V and b.
+
+    With two labels whose scales are of the same size, the columns of the solution differ only in their sign: one is fitted.
+    """
     from scipy.optimize import minimize
 
-    count, (width, label_count) = len(gold), scale.shape
+    count, label_count = len(gold), scale.shape[1]
+    inputs = inputs.astype(np.float64)
     transposed = inputs.T.tocsr()
     targets = np.eye(label_count)[gold]
+    is_mirrored = label_count == 2 and np.allclose(np.abs(scale[:, 0]), np.abs(scale[:, 1]))
+    signs = np.array([[1.0, -1.0]]) if is_mirrored else np.eye(label_count)  # (fitted columns, K)
+    columns, copies = len(signs), label_count // len(signs)
+    scale = scale[:, :columns]
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        v, bias = flat[:-label_count].reshape(width, label_count), flat[-label_count:]
-        log_probabilities = log_softmax(inputs @ (scale * v) + bias)
-        loss = -(log_probabilities * targets).sum() / count + (v * v).sum() / (2 * c * count)
-        error = (np.exp(log_probabilities) - targets) / count
-        gradient = scale * (transposed @ error) + v / (c * count)
+        v, bias = flat[:-columns].reshape(-1, columns), flat[-columns:]
+        log_probabilities = log_softmax((inputs @ (scale * v) + bias) @ signs)
+        loss = -(log_probabilities * targets).sum() / count + copies * (v * v).sum() / (2 * c * count)
+        error = (np.exp(log_probabilities) - targets) @ signs.T / count
+        gradient = scale * (transposed @ error) + copies * v / (c * count)
         return loss, np.concatenate([gradient.ravel(), error.sum(0)])
 
-    start = np.zeros((width + 1) * label_count)
     options = {"maxiter": MAX_ITERATIONS, "maxcor": LBFGS_HISTORY}
+    start = np.zeros((len(scale) + 1) * columns)
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
-    return scale * found[:-label_count].reshape(width, label_count), found[-label_count:]
+    return (scale * found[:-columns].reshape(-1, columns)) @ signs, found[-columns:] @ signs
 
 
 def _number_labels(gold: Sequence[str], labels: Sequence[str]) -> np.ndarray:

@@ -56,7 +56,7 @@ class SentenceMatcher:
         return Answer(-best[1], best[2], context[-best[1] : best[2]])
 
     def idf(self, word: str) -> float:
-        return log((1 + self.documents) / (1 + self.document_counts[word]))
+        return 1 + log((1 + self.documents) / (1 + self.document_counts[word]))
 
     def _overlap(self, asked: set[str], sentence: str) -> float:
         return sum(self.idf(word) for word in asked & set(WORD.findall(sentence.lower())))

@@ -46,7 +46,7 @@ class BaselineResult:
     scores: list[Score]
 
     def __str__(self) -> str:
-        return f"baseline {self.scores[0]}: {self.description.rstrip(',')}"
+        return f"baseline {self.scores[0]}: {self.description}"
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values that JSON can hold."""

@@ -25,7 +25,7 @@ def image_baselines(labels: Sequence[str]) -> tuple[BaselineMethod, ...]:
         def predict(examples: Sequence[Example]) -> list[dict]:
             return [to_label_answer(label, labels) for label in model.predict(_load(examples, shape))]
 
-        return Baseline(f"the label of the nearest of {len(sample):,} training images, by pixels,", predict)
+        return Baseline(f"the label of the nearest of {len(sample):,} training images by pixels", predict)
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
         sample, shape = _sample(train, MAX_TRAIN_IMAGES), _input_shape(train)

@@ -53,7 +53,7 @@ def number_baselines(get_texts: GetTexts, get_number: Callable[[Example], float]
 
     def fit_mean(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
         mean = fmean(map(get_number, train))
-        return Baseline.from_rule(f"always predicting the mean, {mean:.3g},", lambda example: {"score": mean})
+        return Baseline.from_rule(f"always predicting the mean ({mean:.3g})", lambda example: {"score": mean})
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
         sample = _sample(train, get_texts)
@@ -71,8 +71,8 @@ def number_baselines(get_texts: GetTexts, get_number: Callable[[Example], float]
 
 
 def _describe(model: LinearTextModel, sample: Sequence[Example], train: Sequence[Example]) -> str:
-    part = "" if len(sample) == len(train) else f", fitted to {len(sample):,} of {len(train):,} examples"
-    return f"{model.name}, TF-IDF{part},"
+    part = "" if len(sample) == len(train) else f" of {len(sample):,} of {len(train):,} examples"
+    return f"{model.name}{part}"
 
 
 def _sample(train: Sequence[Example], get_texts: GetTexts) -> Sequence[Example]:
