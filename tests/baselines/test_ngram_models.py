@@ -136,6 +136,13 @@ def test_a_regressor_learns_stores_and_explains():
     assert total + model.bias == pytest.approx(predicted[0])
 
 
+def test_with_many_labels_one_model_is_fitted():
+    rows = [(f"about topic{i % 12} and word{i % 7}",) for i in range(120)]
+    chosen = fit_linear_classifier(rows, [f"label {i % 12}" for i in range(120)])
+    assert chosen.name.startswith("LinearSVC(C=1) on")
+    assert chosen.predict([("topic7",)]).tolist() == ["label 7"]
+
+
 def test_linear_models_are_chosen_on_dev():
     (rows, labels), (dev, dev_labels) = reviews(200, 0), reviews(60, 1)
     chosen = fit_linear_classifier(rows, labels, dev, dev_labels)

@@ -155,7 +155,14 @@ def test_methods_after_the_time_limit_are_skipped_and_named(monkeypatch):
     monkeypatch.setattr("saccade.training.baseline_check.MAX_SECONDS", -1.0)
     measured, skipped = measure_baselines(Label(labels=("no", "yes")), texts(300), {"dev": texts(40, 1)}, steps=1000)
     assert measured["dev"].method == "most frequent label"
-    assert skipped == ["linear classifier on TF-IDF"]
+    assert skipped == ["linear classifier on TF-IDF (more than -1 s)"]
+
+
+def test_a_method_that_fails_does_not_end_the_training():
+    one_label = [Example({"text": f"text {i}", "label": "yes"}) for i in range(300)]
+    measured, skipped = measure_baselines(Label(labels=("no", "yes")), one_label, {"dev": texts(40, 1)}, steps=1000)
+    assert measured["dev"].method == "most frequent label"
+    assert skipped[0].startswith("linear classifier on TF-IDF (ValueError: ")
 
 
 @pytest.mark.parametrize(

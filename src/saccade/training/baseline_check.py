@@ -48,7 +48,7 @@ def measure_baselines(
     steps: int,
     on_method: Callable[[], None] = lambda: None,
 ) -> tuple[dict[str, BaselineResult], list[str]]:
-    """The best baseline on dev, or on the only split, scored on every split; and the names of the methods that were skipped.
+    """The best baseline on dev, or on the only split, scored on every split; and the methods that were skipped, with the reason.
 
     `on_method` is called before each method is fitted, and may raise an error to stop.
     """
@@ -63,11 +63,15 @@ def measure_baselines(
         if method.needs_training and not is_long:
             continue
         if method.needs_training and time.monotonic() - started > MAX_SECONDS:
-            skipped.append(method.name)
+            skipped.append(f"{method.name} (more than {MAX_SECONDS:g} s)")
             continue
         on_method()
-        baseline = method.fit(train, splits.get("dev", ()))
-        result = score_baseline(task, method, baseline, splits[chosen_on])
+        try:
+            baseline = method.fit(train, splits.get("dev", ()))
+            result = score_baseline(task, method, baseline, splits[chosen_on])
+        except (ValueError, ArithmeticError, MemoryError) as error:  # a finished training does not fail by its baseline
+            skipped.append(f"{method.name} ({type(error).__name__}: {error})")
+            continue
         if best is None or _is_better(result.scores[0], best[1].scores[0]):
             best = baseline, result
     if best is None:

@@ -8,6 +8,7 @@ import pytest
 from saccade.baselines.kneser_ney import KneserNey
 from saccade.data import Example
 from saccade.tasks.base import Task
+from saccade.tasks.baselines.sample import sample_by_size, sample_examples
 from saccade.tasks.label import Label
 from saccade.tasks.language import Language
 from saccade.tasks.pair import Pair
@@ -105,3 +106,13 @@ def test_the_bits_of_lines_are_those_of_the_text():
     assert [score.name for score in scores] == ["bits_per_byte"]
     assert scores[0].value == pytest.approx(bits)
     assert task_scores(Language(), found["gzip -9"], examples[50:])[0].value > 0
+
+
+def test_a_sample_keeps_both_of_two_alternating_labels():
+    examples = [Example({"text": "x" * 10, "label": str(i % 2)}) for i in range(1000)]
+    sample = sample_by_size(examples, 1000, lambda example: len(example["text"]))
+    assert len(sample) == 100
+    assert 30 < sum(example["label"] == "1" for example in sample) < 70
+    assert sample_by_size(examples, 1000, lambda example: len(example["text"])) == sample
+    assert sample_by_size(examples, 10_000, lambda example: len(example["text"])) is examples
+    assert len(sample_examples(examples, 0)) == 1

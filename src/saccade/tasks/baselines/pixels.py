@@ -6,12 +6,13 @@ import numpy as np
 
 from saccade.baselines.pixels import NearestNeighbor, fit_linear_pixels
 from saccade.data import Example
+from saccade.tasks.baselines.sample import sample_examples
 from saccade.tasks.baselines.text_features import majority_class, to_label_answer
 from saccade.tasks.interface.learning import Baseline, BaselineMethod
 from saccade.vision.pixels import load_pixels
 
 MAX_SIDE = 32  # pixels per side; larger images are reduced
-MAX_TRAIN_IMAGES = 10_000  # of more, every n-th is used
+MAX_TRAIN_IMAGES = 10_000  # of more, a sample is used
 MAX_DEV_IMAGES = 1_000  # that choose the regularization of the linear model
 
 
@@ -19,7 +20,7 @@ def image_baselines(labels: Sequence[str]) -> tuple[BaselineMethod, ...]:
     """The most frequent label, the label of the nearest image, and logistic regression on pixels."""
 
     def fit_nearest(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        sample, shape = _sample(train, MAX_TRAIN_IMAGES), _input_shape(train)
+        sample, shape = sample_examples(train, MAX_TRAIN_IMAGES), _input_shape(train)
         model = NearestNeighbor.fit(_load(sample, shape), [str(example["label"]) for example in sample])
 
         def predict(examples: Sequence[Example]) -> list[dict]:
@@ -28,8 +29,8 @@ def image_baselines(labels: Sequence[str]) -> tuple[BaselineMethod, ...]:
         return Baseline(f"the label of the nearest of {len(sample):,} training images by pixels", predict)
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        sample, shape = _sample(train, MAX_TRAIN_IMAGES), _input_shape(train)
-        dev_sample = _sample(dev, MAX_DEV_IMAGES)
+        sample, shape = sample_examples(train, MAX_TRAIN_IMAGES), _input_shape(train)
+        dev_sample = sample_examples(dev, MAX_DEV_IMAGES)
         gold, dev_gold = ([str(example["label"]) for example in part] for part in (sample, dev_sample))
         model = fit_linear_pixels(_load(sample, shape), gold, _load(dev_sample, shape), dev_gold)
 
@@ -44,10 +45,6 @@ def image_baselines(labels: Sequence[str]) -> tuple[BaselineMethod, ...]:
         BaselineMethod("nearest neighbor of pixels", fit_nearest),
         BaselineMethod("logistic regression on pixels", fit_linear),
     )
-
-
-def _sample(examples: Sequence[Example], limit: int) -> Sequence[Example]:
-    return examples[:: -(-len(examples) // limit) or 1]
 
 
 def _input_shape(train: Sequence[Example]) -> tuple[int, int, int]:

@@ -8,9 +8,10 @@ from saccade.baselines.lead_sentence import lead_sentence
 from saccade.baselines.sentence_match import SentenceMatcher
 from saccade.baselines.tagger import PerceptronTagger, TagLookup, repair_bio
 from saccade.data import Example
+from saccade.tasks.baselines.sample import sample_by_size
 from saccade.tasks.interface.learning import Baseline, BaselineMethod
 
-MAX_TRAIN_WORDS = 300_000  # that the linear tagger is trained on; of more, every n-th text is used
+MAX_TRAIN_WORDS = 300_000  # that the linear tagger is trained on; of more, a sample is used
 
 
 def tag_baselines() -> tuple[BaselineMethod, ...]:
@@ -23,7 +24,7 @@ def tag_baselines() -> tuple[BaselineMethod, ...]:
         )
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        sample = train[:: -(-sum(len(example["words"]) for example in train) // MAX_TRAIN_WORDS) or 1]
+        sample = sample_by_size(train, MAX_TRAIN_WORDS, lambda example: len(example["words"]))
         tagger = PerceptronTagger.fit(*_words_and_tags(sample))
         part = "" if len(sample) == len(train) else f" of {len(sample):,} of {len(train):,} texts"
         description = f"a linear tagger on word shapes{part} (averaged structured perceptron)"

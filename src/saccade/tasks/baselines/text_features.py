@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from saccade.baselines.linear_text import LinearTextModel, fit_linear_classifier, fit_ridge
+from saccade.baselines.linear_text import MANY_LABELS, LinearTextModel, fit_linear_classifier, fit_ridge
 from saccade.data import Example
+from saccade.tasks.baselines.sample import sample_by_size
 from saccade.tasks.interface.learning import Baseline, BaselineMethod
 
-MAX_TRAIN_CHARACTERS = 6_000_000  # of texts that a linear model is fitted to; of more, every n-th example is used
+# characters of texts that linear models are fitted to, for each label; of more, a sample is used
+MAX_CHARACTERS_OF_A_MODEL = 120_000_000
+MAX_CHARACTERS_OF_MODELS = 12_000_000  # where several models are compared
 
 GetTexts = Callable[[Example], tuple[str, ...]]  # the text of an example, or both texts of a pair
 
@@ -17,7 +20,8 @@ def label_baselines(get_texts: GetTexts, labels: Sequence[str]) -> tuple[Baselin
     """The most frequent label, and the better of two linear classifiers, on words and on characters."""
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        sample = _sample(train, get_texts)
+        limit = MAX_CHARACTERS_OF_A_MODEL if len(labels) > MANY_LABELS else MAX_CHARACTERS_OF_MODELS
+        sample = _sample(train, get_texts, limit // max(1, len(labels)))
         gold, dev_gold = ([str(example["label"]) for example in part] for part in (sample, dev))
         model = fit_linear_classifier(list(map(get_texts, sample)), gold, list(map(get_texts, dev)), dev_gold)
 
@@ -56,7 +60,7 @@ def number_baselines(get_texts: GetTexts, get_number: Callable[[Example], float]
         return Baseline.from_rule(f"always predicting the mean ({mean:.3g})", lambda example: {"score": mean})
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        sample = _sample(train, get_texts)
+        sample = _sample(train, get_texts, MAX_CHARACTERS_OF_MODELS // 2)
         gold, dev_gold = (list(map(get_number, part)) for part in (sample, dev))
         model = fit_ridge(list(map(get_texts, sample)), gold, list(map(get_texts, dev)), dev_gold)
 
@@ -75,7 +79,5 @@ def _describe(model: LinearTextModel, sample: Sequence[Example], train: Sequence
     return f"{model.name}{part}"
 
 
-def _sample(train: Sequence[Example], get_texts: GetTexts) -> Sequence[Example]:
-    """All examples or, of very long data, every n-th."""
-    characters = sum(len(text) for example in train for text in get_texts(example))
-    return train[:: -(-characters // MAX_TRAIN_CHARACTERS) or 1]
+def _sample(train: Sequence[Example], get_texts: GetTexts, limit: int) -> Sequence[Example]:
+    return sample_by_size(train, limit, lambda example: sum(map(len, get_texts(example))))
