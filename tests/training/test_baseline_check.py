@@ -16,6 +16,7 @@ from saccade.tasks.tag import Tag
 from saccade.training.baseline_check import (
     MIN_EXAMPLES,
     MIN_STEPS,
+    advise_training,
     check_example_count,
     compare_with_baseline,
     fit_best_baseline,
@@ -121,7 +122,7 @@ def test_rules_answer_by_the_counts_of_training():
 def test_without_a_method_nothing_is_compared():
     assert Label(Label.Config(multi_label=True)).baselines() == ()
     assert fit_best_baseline(Span(), [Example({"context": "a b"})], ()) is None  # it has no rule, only a method to fit
-    assert compare_with_baseline("dev", [Score("f1", 0.1, 0.0, 0.2, 10)], None, is_fine_tuned=False) == ""
+    assert compare_with_baseline("dev", [Score("f1", 0.1, 0.0, 0.2, 10)], None, "train longer") == ""
 
 
 def texts(count, seed=0):
@@ -179,8 +180,14 @@ def test_a_method_that_fails_does_not_end_the_training():
 def test_a_score_is_better_if_its_whole_interval_is(value, low, high, better, words):
     baseline = BaselineResult("m", "some method", [Score("loss", 0.78, 0.7, 0.8, 100, better=better)])
     score = Score("loss", value, low, high, 100, better=better)
-    note = compare_with_baseline("test", [score], baseline, is_fine_tuned=False)
+    note = compare_with_baseline("test", [score], baseline, "train longer")
     assert (f"is {words} a baseline: some method reaches 0.780" in note) if words else note == ""
+
+
+def test_a_published_model_is_advised_where_one_can_be_used(tmp_path):
+    """A text encoder can start from one; a language model trained from scratch has its own tokenizer and text."""
+    assert "--model minilm" in advise_training(ready(pairs(tmp_path, 20)))
+    assert "--model minilm" not in advise_training(ready((), task="translate"))
 
 
 def test_a_run_ends_with_its_baseline_and_evaluation_finds_it_again(tmp_path, capsys):

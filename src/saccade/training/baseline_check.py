@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from saccade.data import Example
 from saccade.metrics import Score
+from saccade.models.capabilities import Modality
 from saccade.tasks.base import Baseline, BaselineMethod, Task
 from saccade.training.events import BaselineResult
 from saccade.training.prepare import PreparedRun
@@ -102,9 +103,15 @@ def task_scores(task: Task, baseline: Baseline, examples: Sequence[Example]) -> 
     return [score for score in scores if task.baseline_metric in ("", score.name)]
 
 
-def compare_with_baseline(
-    split: str, scores: Sequence[Score], baseline: BaselineResult | None, *, is_fine_tuned: bool
-) -> str:
+def advise_training(prepared_run: PreparedRun) -> str:
+    """What may make the model of a run better than a baseline."""
+    needs = prepared_run.task.needs
+    if not prepared_run.job.model and needs.head is not None and needs.input is Modality.TEXT:
+        return PUBLISHED_MODEL_ADVICE
+    return f"use more training examples or a larger {'published ' if prepared_run.job.model else ''}model"
+
+
+def compare_with_baseline(split: str, scores: Sequence[Score], baseline: BaselineResult | None, advice: str) -> str:
     """A warning about a score that is not better than that of the best baseline; "" if it is better."""
     if baseline is None:
         return ""
@@ -112,12 +119,10 @@ def compare_with_baseline(
     score = next((score for score in scores if score.name == best.name), None)
     if score is None or _is_better(replace(score, value=score.low if score.better == "higher" else score.high), best):
         return ""
-    more_data = "use more training examples or a larger published model"
-    hint = f"Train longer, or {more_data if is_fine_tuned else PUBLISHED_MODEL_ADVICE}."
     verdict = "not clearly better than" if _is_better(score, best) else "not better than"
     return (
         f"{split}: {score.name} {score.value:.3f} ({score.low:.3f}–{score.high:.3f}) is {verdict} a baseline: "
-        f"{baseline.description} reaches {best.value:.3f}. {hint}"
+        f"{baseline.description} reaches {best.value:.3f}. Train longer, or {advice}."
     )
 
 
