@@ -16,10 +16,10 @@ from saccade.tasks.tag import Tag
 from saccade.training.baseline_check import (
     MIN_EXAMPLES,
     MIN_STEPS,
-    advise_training,
     check_example_count,
     compare_with_baseline,
     fit_best_baseline,
+    make_training_hint,
     measure_baselines,
     task_scores,
 )
@@ -186,8 +186,8 @@ def test_a_score_is_better_if_its_whole_interval_is(value, low, high, better, wo
 
 def test_a_published_model_is_advised_where_one_can_be_used(tmp_path):
     """A text encoder can start from one; a language model trained from scratch has its own tokenizer and text."""
-    assert "--model minilm" in advise_training(ready(pairs(tmp_path, 20)))
-    assert "--model minilm" not in advise_training(ready((), task="translate"))
+    assert "--model minilm" in make_training_hint(ready(pairs(tmp_path, 20)))
+    assert "--model minilm" not in make_training_hint(ready((), task="translate"))
 
 
 def test_a_run_ends_with_its_baseline_and_evaluation_finds_it_again(tmp_path, capsys):

@@ -103,7 +103,7 @@ def task_scores(task: Task, baseline: Baseline, examples: Sequence[Example]) -> 
     return [score for score in scores if task.baseline_metric in ("", score.name)]
 
 
-def advise_training(prepared_run: PreparedRun) -> str:
+def make_training_hint(prepared_run: PreparedRun) -> str:
     """What may make the model of a run better than a baseline."""
     needs = prepared_run.task.needs
     if not prepared_run.job.model and needs.head is not None and needs.input is Modality.TEXT:

@@ -9,7 +9,7 @@ from saccade.data import Example
 from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.tasks.predict import predict, score_answers
-from saccade.training.baseline_check import advise_training, compare_with_baseline, measure_baselines
+from saccade.training.baseline_check import compare_with_baseline, make_training_hint, measure_baselines
 from saccade.training.checkpoint.read import read_checkpoint
 from saccade.training.events import BaselineResult, Event, Message, RunResult, StopRequested
 from saccade.training.result import write_result
@@ -109,7 +109,7 @@ def _compare_with_baselines(
         steps=trainer.learner.step_count,
         on_method=lambda: stop(0, 0),
     )
-    advice = advise_training(prepared_run)
+    advice = make_training_hint(prepared_run)
     notes = [compare_with_baseline(name, scores[name], baselines.get(name), advice) for name in scores]
     if skipped:
         notes.append(f"baselines that were not measured: {', '.join(skipped)}")

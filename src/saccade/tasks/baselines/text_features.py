@@ -10,8 +10,8 @@ from saccade.tasks.baselines.sample import sample_by_size
 from saccade.tasks.interface.learning import Baseline, BaselineMethod
 
 # characters of texts that linear models are fitted to, for each label; of more, a sample is used
-MAX_CHARACTERS_OF_A_MODEL = 120_000_000
-MAX_CHARACTERS_OF_MODELS = 12_000_000  # where several models are compared
+MAX_CHARACTERS_ONE_MODEL = 120_000_000
+MAX_CHARACTERS_SEARCH = 12_000_000  # where a grid of models is searched
 
 GetTexts = Callable[[Example], tuple[str, ...]]  # the text of an example, or both texts of a pair
 
@@ -20,7 +20,7 @@ def label_baselines(get_texts: GetTexts, labels: Sequence[str]) -> tuple[Baselin
     """The most frequent label, and the better of two linear classifiers, on words and on characters."""
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        limit = MAX_CHARACTERS_OF_A_MODEL if len(labels) > MANY_LABELS else MAX_CHARACTERS_OF_MODELS
+        limit = MAX_CHARACTERS_ONE_MODEL if len(labels) > MANY_LABELS else MAX_CHARACTERS_SEARCH
         sample = _sample(train, get_texts, limit // max(1, len(labels)))
         gold, dev_gold = ([str(example["label"]) for example in part] for part in (sample, dev))
         model = fit_linear_classifier(list(map(get_texts, sample)), gold, list(map(get_texts, dev)), dev_gold)
@@ -60,7 +60,7 @@ def number_baselines(get_texts: GetTexts, get_number: Callable[[Example], float]
         return Baseline.from_rule(f"always predicting the mean ({mean:.3g})", lambda example: {"score": mean})
 
     def fit_linear(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
-        sample = _sample(train, get_texts, MAX_CHARACTERS_OF_MODELS // 2)
+        sample = _sample(train, get_texts, MAX_CHARACTERS_SEARCH // 2)
         gold, dev_gold = (list(map(get_number, part)) for part in (sample, dev))
         model = fit_ridge(list(map(get_texts, sample)), gold, list(map(get_texts, dev)), dev_gold)
 
