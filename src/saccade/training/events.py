@@ -49,8 +49,9 @@ class BaselineResult:
         return f"baseline {self.scores[0]}: {self.description}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain values that JSON can hold."""
-        return {**vars(self), "scores": [vars(score) for score in self.scores]}
+        """The result as plain values that JSON can hold; `name` and `value` are those of the main score."""
+        main = {"name": self.scores[0].name, "value": self.scores[0].value}
+        return {**vars(self), **main, "scores": [vars(score) for score in self.scores]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BaselineResult":
