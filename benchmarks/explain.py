@@ -1,10 +1,10 @@
-"""What looking costs: beside the plain forward pass, beside BertViz, and in memory at 4,096 tokens.
+"""Cost of attention maps: compared with a plain forward pass, with BertViz, and the memory at 4,096 tokens.
 
     python -m benchmarks.explain            writes docs/results/looking.json
 
-The encoder has BERT's base size (12 layers of 12 heads, 768 wide) and random weights, which cost what trained ones do. BertViz
-gets its weights from the same encoder in `transformers` with eager attention, as it asks for, and its view is the page it makes
-for a notebook; ours is the page that `saccade look --html` writes. They take turns in one process.
+The encoder has the size of BERT base (12 layers of 12 heads, width 768) and random weights, which take as long as trained ones.
+BertViz gets the attention weights from the same encoder in `transformers`, with eager attention as its documentation requires,
+and renders its notebook view; saccade writes the page of `saccade look --html`. The two alternate in one process.
 """
 
 import json
@@ -19,18 +19,18 @@ from pathlib import Path
 from benchmarks.attention import spread
 
 RECORD = Path(__file__).parent.parent / "docs" / "results" / "looking.json"
-TOKENS, LONG, ROUNDS = 128, 4096, 9
-LETTERS = "the eye jumps from one point of interest to the next and rests there "
+TOKENS, LONG_TOKENS, ROUNDS = 128, 4096, 9
+SENTENCE = "the eye jumps from one point of interest to the next and rests there "
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_call(function: Callable[[], object]) -> float:
     start = time.perf_counter()
-    work()
+    function()
     return time.perf_counter() - start
 
 
-def encoder(length: int):
-    """Ours, with a tokenizer of bytes."""
+def make_encoder(max_positions: int):
+    """A saccade encoder with a byte-level tokenizer."""
     import torch
 
     from saccade.models.build import new
@@ -38,19 +38,19 @@ def encoder(length: int):
     from saccade.text.train import train_tokenizer
 
     torch.manual_seed(0)
-    words = train_tokenizer([], "bytes")
-    model = new("bert", bert.Config(vocab=words.vocab, max_positions=length, dropout=0.0)).eval()
-    model.tokenizer = words
+    tokenizer = train_tokenizer([], "bytes")
+    model = new("bert", bert.Config(vocab=tokenizer.vocab, max_positions=max_positions, dropout=0.0)).eval()
+    model.tokenizer = tokenizer
     return model
 
 
-def text_of(tokens: int) -> str:
-    """So many tokens of one byte."""
-    return (LETTERS * (tokens // len(LETTERS) + 1))[:tokens]
+def make_text(tokens: int) -> str:
+    """A text of this number of byte tokens."""
+    return (SENTENCE * (tokens // len(SENTENCE) + 1))[:tokens]
 
 
-def passes() -> dict:
-    """A look at all layers and heads over the plain forward pass, and finished pages beside BertViz."""
+def measure_passes() -> dict:
+    """The time of `look` at all layers and heads relative to a forward pass, and the time to a finished page vs. BertViz."""
     import torch
     from bertviz import head_view
     from transformers import BertConfig, BertModel
@@ -59,74 +59,81 @@ def passes() -> dict:
     from saccade.data import Batch, Text
     from saccade.explain.html_report import write_html_report
 
-    model, text = encoder(512), text_of(TOKENS)
+    model, text = make_encoder(512), make_text(TOKENS)
     ids = model.tokenizer.encode(text).ids
-    names = [model.tokenizer.id_to_token(id) for id in ids]
+    tokens = [model.tokenizer.id_to_token(id) for id in ids]
     batch = Batch(Text.pad([ids]))
     config = BertConfig(vocab_size=model.config.vocab, attn_implementation="eager")
-    theirs = BertModel(config).eval()
+    hf_model = BertModel(config).eval()
 
     def bertviz() -> None:
-        out = theirs(torch.tensor([ids]), output_attentions=True)
-        head_view(out.attentions, names, html_action="return")
+        out = hf_model(torch.tensor([ids]), output_attentions=True)
+        head_view(out.attentions, tokens, html_action="return")
 
-    found: dict[str, list[float]] = {"forward": [], "look": [], "page": [], "bertviz": []}
+    times: dict[str, list[float]] = {"forward": [], "look": [], "page": [], "bertviz": []}
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        work = {
+        functions = {
             "forward": lambda: model(batch),
             "look": lambda: saccade.look(model, text),
             "page": lambda: write_html_report(saccade.look(model, text), Path(folder) / "looks.html"),
             "bertviz": bertviz,
         }
-        for turn in range(ROUNDS + 2):
-            for name in list(work) if turn % 2 else reversed(work):
-                seconds = timed(work[name])
-                if turn > 1:
-                    found[name].append(seconds)
-    ratio = lambda a, b: spread([x / y for x, y in zip(found[a], found[b], strict=True)])
+        for number in range(ROUNDS + 2):
+            for name in list(functions) if number % 2 else reversed(functions):
+                seconds = time_call(functions[name])
+                if number > 1:  # the first two rounds are a warmup
+                    times[name].append(seconds)
+    ratio = lambda a, b: spread([x / y for x, y in zip(times[a], times[b], strict=True)])
     return {
         "tokens": len(ids),
         "a look over the forward pass": ratio("look", "forward"),
         "times as fast as BertViz, to a finished page": ratio("bertviz", "page"),
-        "seconds": {name: spread(times) for name, times in found.items()},
+        "seconds": {name: spread(seconds) for name, seconds in times.items()},
     }
 
 
-def memory() -> dict:
-    """The most memory of a process that looks at one layer of a long text: as it does unasked, and with every weight."""
-    found = {}
-    for how in ("pooled", "every weight"):
+def measure_memory() -> dict:
+    """Peak memory of a process that looks at one layer of a long text: pooled, which is the default, and with every weight."""
+    figures = {}
+    for reduction in ("pooled", "every weight"):
         out = subprocess.run(
-            [sys.executable, "-m", "benchmarks.explain", how], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "benchmarks.explain", reduction], capture_output=True, text=True, check=True
         ).stdout
-        found[how] = json.loads(out.splitlines()[-1])
-    return {"tokens": LONG, "layers": 1, **found}
+        figures[reduction] = json.loads(out.splitlines()[-1])
+    return {"tokens": LONG_TOKENS, "layers": 1, **figures}
 
 
-def child(how: str) -> None:
+def measure_in_child(reduction: str) -> None:
+    """Measure the peak memory of one look in this process and print it."""
     import torch
 
     import saccade
     from saccade.attention.watch import KeepAll
 
-    model, text = encoder(LONG), text_of(LONG)
-    before = peak()
+    model, text = make_encoder(LONG_TOKENS), make_text(LONG_TOKENS)
+    before = peak_mb()
     with torch.no_grad():
-        looks = saccade.look(model, text, layers=[-1], reduce=KeepAll() if how == "every weight" else None)
-    print(json.dumps({"shape": list(looks[0].weights.shape), "peak MB": peak(), "before MB": before}))
+        looks = saccade.look(model, text, layers=[-1], reduce=KeepAll() if reduction == "every weight" else None)
+    print(json.dumps({"shape": list(looks[0].weights.shape), "peak MB": peak_mb(), "before MB": before}))
 
 
-def peak() -> int:
+def peak_mb() -> int:
+    """The peak memory of this process in MB."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) // 1024
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        child(sys.argv[1])
+        measure_in_child(sys.argv[1])
     else:
         from saccade.system import describe_machine
 
-        record = {"machine": describe_machine(), "date": str(date.today()), "passes": passes(), "memory": memory()}
+        record = {
+            "machine": describe_machine(),
+            "date": str(date.today()),
+            "passes": measure_passes(),
+            "memory": measure_memory(),
+        }
         RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(json.dumps(record, indent=1))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.generate`: how fast texts are gone on with, beside the peers, as ratios from one interleaved run."""
+"""`python -m benchmarks.generate`: speed of text generation compared with other libraries, as ratios from an interleaved run."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -7,82 +7,91 @@ from typing import Any
 
 import tyro
 
-from benchmarks.generation.options import Record, Terms, at_least, ended, known, lined, room, told
+from benchmarks.generation.options import (
+    Record,
+    RunOptions,
+    check_length,
+    check_names,
+    check_positive,
+    exit_code,
+    make_log,
+    make_workloads,
+)
 from benchmarks.generation.weights import Shape
 
 START = "start-up"
 CASES: dict[str, dict[str, Any]] = {
-    "batch 1": {"rows": 1},
-    "batch 8": {"rows": 8},
-    "batch 32, mixed lengths": {"rows": 32, "mixed": True},
+    "batch 1": {"batch_size": 1},
+    "batch 8": {"batch_size": 8},
+    "batch 32, mixed lengths": {"batch_size": 32, "mixed_lengths": True},
 }
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is gone on with, beside whom, and with which weights."""
+class GenerateOptions:
+    """The cases, the baselines, the number of tokens and the weights."""
 
     cases: tuple[str, ...] = (*CASES, START)
-    """Batch 1, batch 8, batch 32 with prompts of mixed lengths, start-up (the command, to its first token)."""
-    rivals: tuple[str, ...] = ("transformers", "ctranslate2", "llama.cpp")
-    """Beside whom: transformers, ctranslate2, llama.cpp."""
-    prompt: int = 64
-    """Tokens that each text begins with; where they are mixed, their mean."""
-    new: int = 128
-    """Tokens that are written to each."""
+    """Cases to measure: "batch 1", "batch 8", "batch 32, mixed lengths", and start-up (command line to first token)."""
+    baselines: tuple[str, ...] = ("transformers", "ctranslate2", "llama.cpp")
+    """Libraries to compare with: transformers, ctranslate2, llama.cpp."""
+    prompt_tokens: int = 64
+    """Number of tokens of each prompt or, for mixed lengths, their mean."""
+    new_tokens: int = 128
+    """Number of tokens to generate for each prompt."""
     weights: Path = Path("bench/weights")
-    """Where the random weights are kept, for all rivals and the next run."""
+    """Directory for the random weights, which all libraries and later runs share."""
 
     def check(self, shape: Shape) -> None:
-        """Refuse unknown cases and texts that a model of this shape has no room for."""
-        known(self.cases, [*CASES, START], "case")
+        """Reject unknown cases, and texts that are longer than a model of this shape allows."""
+        check_names(self.cases, [*CASES, START], "case")
         shape.check()
-        at_least(prompt=self.prompt, new=self.new)
-        room(shape.length, 2 * self.prompt + self.new)
+        check_positive(prompt_tokens=self.prompt_tokens, new_tokens=self.new_tokens)
+        check_length(shape.max_positions, 2 * self.prompt_tokens + self.new_tokens)
 
 
 def main(
-    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),
+    options: tyro.conf.OmitArgPrefixes[GenerateOptions] = GenerateOptions(),
     shape: tyro.conf.OmitArgPrefixes[Shape] = Shape(),  # noqa: B008 (frozen)
-    terms: tyro.conf.OmitArgPrefixes[Terms] = Terms(Path("bench/generate.json")),  # noqa: B008 (frozen)
+    run: tyro.conf.OmitArgPrefixes[RunOptions] = RunOptions(Path("bench/generate.json")),  # noqa: B008 (frozen)
 ) -> int:
-    """New tokens a second, greedy: saccade, `transformers`, CTranslate2 and llama.cpp on the same random weights.
+    """New tokens per second with greedy decoding: saccade, `transformers`, CTranslate2 and llama.cpp on the same random weights.
 
-    Each rival is in a process of its own, and they take turns; so does a plain read of memory, whose speed limits them all.
-    Of each rival the best precision counts. A rival that is not installed is left out and named.
+    Each library runs in its own process, and all are measured alternately, together with the memory bandwidth, which limits
+    them all. Each library counts with its fastest precision. A library that is not installed is skipped and listed as missing.
 
     $ python -m benchmarks.generate
 
-    $ python -m benchmarks.generate --cases "batch 1" --rivals llama.cpp --rounds 9
+    $ python -m benchmarks.generate --cases "batch 1" --baselines llama.cpp --rounds 9
 
     Args:
-        asked: What is gone on with, and beside whom.
-        shape: The sizes of GPT-2's architecture; those of the smallest published one, if not given.
-        terms: How the race is run, and where its figures go.
+        options: What to generate, and which libraries to compare with.
+        shape: Sizes of the GPT-2 architecture; by default those of the smallest published model (124 million parameters).
+        run: How the benchmark is run, and where its figures are written.
     """
-    return ended("generate", lambda: _raced(asked, shape, terms))
+    return exit_code("generate", lambda: _run_benchmark(options, shape, run))
 
 
-def _raced(asked: Asked, shape: Shape, terms: Terms) -> int:
-    """Case by case, each written down when it is done."""
-    from benchmarks.generation.race import race
-    from benchmarks.generation.startup import starts
-    from benchmarks.generation.weights import decoder
-    from benchmarks.generation.workload import Work
+def _run_benchmark(options: GenerateOptions, shape: Shape, run: RunOptions) -> int:
+    """Measure case by case, and update the record after each."""
+    from benchmarks.generation.compare import compare
+    from benchmarks.generation.startup import measure_startup
+    from benchmarks.generation.weights import make_decoder
+    from benchmarks.generation.workload import Workload
 
-    asked.check(shape)
-    terms.check("generate", asked.rivals)
-    where, record = decoder(asked.weights, shape), Record(terms.out)
-    base = Work("generate", "", "", str(where), prompt=asked.prompt, new=asked.new, vocab=shape.vocab)
-    base = replace(base, threads=terms.used)
-    for case in asked.cases:
+    options.check(shape)
+    run.check("generate", options.baselines)
+    directory, record = make_decoder(options.weights, shape), Record(run.out)
+    base = Workload("generate", "", "", str(directory), vocab=shape.vocab, threads=run.thread_count)
+    base = replace(base, prompt_tokens=options.prompt_tokens, new_tokens=options.new_tokens)
+    for case in options.cases:
         if case == START:
-            figures = starts(where, asked.rivals, terms.rounds, told(case))
+            figures = measure_startup(directory, options.baselines, run.rounds, make_log(case))
         else:
-            works = lined(replace(base, **CASES[case]), asked.rivals, terms.precision)
-            figures = race(works, terms.rounds, told(case))
-        record.put(case, figures)
-    return record.show(terms.json)
+            workloads = make_workloads(replace(base, **CASES[case]), options.baselines, run.precision)
+            figures = compare(workloads, run.rounds, make_log(case))
+        record.add(case, figures)
+    return record.show(run.json)
 
 
 if __name__ == "__main__":

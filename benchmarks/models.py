@@ -1,10 +1,10 @@
-"""Models in and out against the `transformers` package, each as a ratio from one interleaved run.
+"""Loading and forward passes compared with `transformers`, each as a ratio from an interleaved run.
 
-    python -m benchmarks.models loading [DIR]    a directory of 90 MB (weights, tokenizer, module): time and memory
-    python -m benchmarks.models forward [NAME]   bert, gpt2, t5, vit at base size, float32, against sdpa
+    python -m benchmarks.models loading [DIR]    load a directory of 90 MB (weights and tokenizer): time and memory
+    python -m benchmarks.models forward [NAME]   forward passes of bert, gpt2, t5, vit at base size, in float32, against SDPA
 
-Each writes its part of docs/results/models.json. `loading` runs each load in a process of its own, taking turns; without a
-directory it makes one of the size of all-MiniLM-L6-v2.
+Each writes its part of docs/results/models.json. `loading` runs each load in its own process, the libraries alternately; without
+a directory it creates one of the size of all-MiniLM-L6-v2.
 """
 
 import json
@@ -20,10 +20,10 @@ from benchmarks.attention import spread
 
 RECORD = Path(__file__).parent.parent / "docs" / "results" / "models.json"
 LOADERS = {
-    "saccade": "import saccade, saccade.models.load\nwork = lambda where: saccade.load(where)",
+    "saccade": "import saccade, saccade.models.load\nload = lambda directory: saccade.load(directory)",
     "transformers": (
         "from transformers import AutoModel, AutoTokenizer, BertModel, BertTokenizer\n"
-        "work = lambda where: (AutoModel.from_pretrained(where), AutoTokenizer.from_pretrained(where))"
+        "load = lambda path: (AutoModel.from_pretrained(path), AutoTokenizer.from_pretrained(path))"
     ),
 }
 CHILD = """
@@ -32,96 +32,96 @@ import torch
 {loader}
 peak = lambda: 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 before, start = peak(), time.perf_counter()
-kept = work(sys.argv[1])
+model = load(sys.argv[1])
 print(json.dumps({{"seconds": time.perf_counter() - start, "bytes": peak() - before}}))
 """
 
 
-def loading(where: str | None = None, rounds: int = 9) -> dict:
-    """Time of one load over time of the other, and the memory above the imports as a share of the file."""
+def measure_loading(directory: str | None = None, rounds: int = 9) -> dict:
+    """The time to load relative to `transformers`, and the memory on top of the imports relative to the file size."""
     with tempfile.TemporaryDirectory() as scratch:
-        path = Path(where) if where else made(Path(scratch) / "model")
+        path = Path(directory) if directory else make_directory(Path(scratch) / "model")
         size = (path / "model.safetensors").stat().st_size
-        found: dict[str, list[dict]] = {name: [] for name in LOADERS}
-        for turn in range(rounds + 1):
-            for name in list(LOADERS) if turn % 2 else reversed(LOADERS):
+        runs: dict[str, list[dict]] = {name: [] for name in LOADERS}
+        for number in range(rounds + 1):
+            for name in list(LOADERS) if number % 2 else reversed(LOADERS):
                 child = [sys.executable, "-W", "ignore", "-c", CHILD.format(loader=LOADERS[name]), str(path)]
                 out = subprocess.run(child, capture_output=True, text=True, check=True).stdout
-                if turn:  # the first one fills the file cache
-                    found[name].append(json.loads(out.splitlines()[-1]))
-        ratios = [a["seconds"] / b["seconds"] for a, b in zip(*found.values(), strict=True)]
+                if number:  # the first round fills the file cache
+                    runs[name].append(json.loads(out.splitlines()[-1]))
+        ratios = [a["seconds"] / b["seconds"] for a, b in zip(*runs.values(), strict=True)]
         return {
             "file MB": round(size / 1e6, 1),
             "time, ours over theirs": spread(ratios),
-            "seconds ours": spread([run["seconds"] for run in found["saccade"]]),
-            "seconds theirs": spread([run["seconds"] for run in found["transformers"]]),
-            "memory above imports, times the file": spread([run["bytes"] / size for run in found["saccade"]]),
-            "theirs": spread([run["bytes"] / size for run in found["transformers"]]),
+            "seconds ours": spread([run["seconds"] for run in runs["saccade"]]),
+            "seconds theirs": spread([run["seconds"] for run in runs["transformers"]]),
+            "memory above imports, times the file": spread([run["bytes"] / size for run in runs["saccade"]]),
+            "theirs": spread([run["bytes"] / size for run in runs["transformers"]]),
         }
 
 
-def made(path: Path) -> Path:
-    """A directory of the size of all-MiniLM-L6-v2, with a tokenizer of 30,522 ids."""
+def make_directory(path: Path) -> Path:
+    """A model directory of the size of all-MiniLM-L6-v2, with a tokenizer of 30,522 tokens."""
     import random
 
     from saccade import text
     from saccade.models.build import new
     from saccade.models.families import bert
 
-    draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(40_000)]
-    special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(40_000)]
+    special_tokens = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     tokenizer = text.train_tokenizer(
-        [" ".join(words)], "wordpiece", 30_522, special_tokens=special, token_template="bert"
+        [" ".join(words)], "wordpiece", 30_522, special_tokens=special_tokens, token_template="bert"
     )
     model = new("bert", bert.Config(vocab=30_522, width=384, layers=6, heads=12, ffn_width=1536))
     model.tokenizer = tokenizer
     return model.save(path)
 
 
-def forward(only: str | None = None, rounds: int = 25) -> dict:
-    """Times as fast as the same published architecture in `transformers` with sdpa, and how far the outputs differ."""
+def measure_forward(only: str | None = None, rounds: int = 25) -> dict:
+    """The speedup over the same architecture in `transformers` with SDPA, and the largest difference of the outputs."""
     import torch
     import transformers
 
-    found = {}
+    figures = {}
     for name, make in CASES.items():
         if only and name != only:
             continue
         torch.manual_seed(0)
-        config, kind, ours, theirs = make(transformers, torch)
-        hers = kind._from_config(config, attn_implementation="sdpa").eval()
-        mine = ported(hers, name)
+        config, model_class, ours, theirs = make(transformers, torch)
+        hf_model = model_class._from_config(config, attn_implementation="sdpa").eval()
+        model = convert_model(hf_model)
         with torch.inference_mode():
-            a, b = ours(mine), theirs(hers)
-            ratios = raced(partial(ours, mine), partial(theirs, hers), rounds)
-        found[name] = {"times as fast": spread(ratios), "largest difference": float((a - b).abs().max())}
-        print(name, found[name], flush=True)
-    return found
+            a, b = ours(model), theirs(hf_model)
+            ratios = measure_speedup(partial(ours, model), partial(theirs, hf_model), rounds)
+        figures[name] = {"times as fast": spread(ratios), "largest difference": float((a - b).abs().max())}
+        print(name, figures[name], flush=True)
+    return figures
 
 
-def raced(ours, theirs, rounds: int) -> list[float]:
-    """Their time over ours, from pairs of calls that take turns."""
+def measure_speedup(ours, theirs, rounds: int) -> list[float]:
+    """The time of `transformers` divided by ours, from pairs of calls in alternating order."""
     ratios = []
-    for turn in range(rounds + 3):
+    for number in range(rounds + 3):
         times = {}
-        for call in (ours, theirs) if turn % 2 else (theirs, ours):
+        for call in (ours, theirs) if number % 2 else (theirs, ours):
             start = time.perf_counter()
             call()
             times[call] = time.perf_counter() - start
-        if turn >= 3:
+        if number >= 3:  # the first three rounds are a warmup
             ratios.append(times[theirs] / times[ours])
     return ratios
 
 
-def ported(hers, name: str):
-    """The same weights in our model, through a directory."""
+def convert_model(hf_model):
+    """A saccade model with the same weights, converted by saving and loading."""
     import saccade
 
     with tempfile.TemporaryDirectory() as scratch:
-        hers.save_pretrained(scratch)
+        hf_model.save_pretrained(scratch)
         model = saccade.load(scratch)
-        for parameter in model.parameters():  # off the file, which goes away
+        for parameter in model.parameters():  # the file behind the memory map is deleted
             parameter.data = parameter.data.clone()
         return model.eval()
 
@@ -147,22 +147,22 @@ def _gpt2(transformers, torch):
         state, first = model.start(Batch(text))
         return model.step(first, state)
 
-    kind = transformers.GPT2LMHeadModel
-    return transformers.GPT2Config(), kind, ours, lambda model: model(input_ids=ids, use_cache=True).logits
+    model_class = transformers.GPT2LMHeadModel
+    return transformers.GPT2Config(), model_class, ours, lambda model: model(input_ids=ids, use_cache=True).logits
 
 
 def _t5(transformers, torch):
     from saccade.data import Batch, Text
 
-    ids, words = torch.randint(5, 32_000, (4, 128)), torch.randint(5, 32_000, (4, 128))
+    ids, target_ids = torch.randint(5, 32_000, (4, 128)), torch.randint(5, 32_000, (4, 128))
     sizes = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "decoder_start_token_id": 0}
 
     def ours(model):
         state, _ = model.start(Batch(Text(ids)))
-        return model.step(Text(words), state)
+        return model.step(Text(target_ids), state)
 
     def theirs(model):
-        return model(input_ids=ids, decoder_input_ids=words, use_cache=True).logits
+        return model(input_ids=ids, decoder_input_ids=target_ids, use_cache=True).logits
 
     return transformers.T5Config(**sizes), transformers.T5ForConditionalGeneration, ours, theirs
 
@@ -178,17 +178,17 @@ def _vit(transformers, torch):
 
 
 CASES = {"bert": _bert, "gpt2": _gpt2, "t5": _t5, "vit": _vit}
-PARTS = {"loading": loading, "forward": forward}
+BENCHMARKS = {"loading": measure_loading, "forward": measure_forward}
 
 
 def main() -> None:
     name, *rest = sys.argv[1:] or ["--help"]
-    if name not in PARTS:
+    if name not in BENCHMARKS:
         print(__doc__)
         return
     import torch
 
-    figures = PARTS[name](*rest)
+    figures = BENCHMARKS[name](*rest)
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     before = record.get(name, {}).get("figures", {}) if name == "forward" and rest else {}
     record[name] = {

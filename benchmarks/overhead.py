@@ -1,7 +1,8 @@
-"""What a run costs over its bare forward, backward and step: `python -m benchmarks.overhead` writes docs/results/overhead.json.
+"""Overhead of the training loop over a bare one: `python -m benchmarks.overhead` writes docs/results/overhead.json.
 
-The bare loop has the same batches, made in the same way, the same loss, clipping and optimiser, and nothing else: no lines of
-metrics, no checks, no events. They take turns, a stretch of steps each, on a small model, where a constant cost shows most.
+The bare loop has the same batches, prepared in the same way, and the same loss, gradient clipping and optimizer, and nothing
+else: no metrics, no checks, no events. The two alternate every few steps, on a small model, where a constant cost is most
+visible.
 """
 
 import json
@@ -23,9 +24,9 @@ RECORD = Path(__file__).parent.parent / "docs" / "results" / "overhead.json"
 STEPS = 12
 
 
-def bare(ready, learner, first: int) -> float:
-    """A stretch of steps by hand on a model of the same kind."""
-    model, task, config = learner.model, ready.task, ready.config
+def time_bare_steps(prepared_run, learner, first: int) -> float:
+    """Seconds per step of a handwritten loop on a model of the same kind."""
+    model, task, config = learner.model, prepared_run.task, prepared_run.config
     start = time.perf_counter()
     for number in range(first, first + STEPS):
         model.train()
@@ -39,7 +40,7 @@ def bare(ready, learner, first: int) -> float:
 
 
 def main(rounds: int = 6) -> None:
-    found = {}
+    figures = {}
     for name, job in {
         "dates, transformer of 0.7 M": Job(
             "translate",
@@ -50,26 +51,26 @@ def main(rounds: int = 6) -> None:
         "docs, transformer of 3 M": Job("language", train_fields={"eval_every": 10**6, "batch_tokens": 2048}),
     }.items():
         with tempfile.TemporaryDirectory() as scratch:
-            work, other = (Trainer(prepare(job), Path(scratch) / name, single_process_world()) for name in "ab")
-            work.out.mkdir()
+            trainer, bare = (Trainer(prepare(job), Path(scratch) / name, single_process_world()) for name in "ab")
+            trainer.out.mkdir()
             ratios = []
             with StopSignals() as stops:
-                steps = (event for event in work.train(stops) if isinstance(event, TrainStep))
-                for turn in range(rounds + 1):
+                steps = (event for event in trainer.train(stops) if isinstance(event, TrainStep))
+                for number in range(rounds + 1):
                     times = {}
-                    for who in ("run", "bare") if turn % 2 else ("bare", "run"):
-                        if who == "bare":
-                            times[who] = bare(other.prepared_run, other.learner, turn * STEPS)
+                    for loop in ("run", "bare") if number % 2 else ("bare", "run"):
+                        if loop == "bare":
+                            times[loop] = time_bare_steps(bare.prepared_run, bare.learner, number * STEPS)
                         else:
                             start = time.perf_counter()
                             for _ in range(STEPS):
                                 next(steps)
-                            times[who] = (time.perf_counter() - start) / STEPS
-                    if turn:
+                            times[loop] = (time.perf_counter() - start) / STEPS
+                    if number:  # the first round is a warmup
                         ratios.append(times["run"] / times["bare"])
-            found[name] = spread(ratios)
-            print(name, found[name], flush=True)
-            record = {"date": date.today().isoformat(), "torch": torch.__version__, "figures": found}
+            figures[name] = spread(ratios)
+            print(name, figures[name], flush=True)
+            record = {"date": date.today().isoformat(), "torch": torch.__version__, "figures": figures}
             RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 

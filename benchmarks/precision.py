@@ -1,7 +1,7 @@
-"""What short products are worth: `python -m benchmarks.precision` writes docs/results/precision.json.
+"""Speedup of training with bfloat16 autocast: `python -m benchmarks.precision` writes docs/results/precision.json.
 
-A step of training with train.precision bfloat16 beside the same step with float32: the same model, batches and optimiser, in
-turns of a few steps. Where the processor has no instructions for bfloat16 there is nothing to measure, and it says so.
+Compares training steps with train.precision bfloat16 and float32, on the same model, batches and optimizer; the two alternate
+every few steps. On a CPU without bfloat16 instructions it measures nothing and says so.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.attention import spread
-from benchmarks.training.common import by_length, lines
+from benchmarks.training.common import batch_by_length, make_sentences
 from saccade.data import Example
 from saccade.models.build import new
 from saccade.models.families import bert, gpt2, transformer
@@ -32,16 +32,16 @@ STEPS, ROUNDS = 6, 8
 VOCAB = 6000
 
 
-def translator(config: dict) -> Learner:
-    """As the recipe tatoeba-en-fr."""
+def make_translator(config: dict) -> Learner:
+    """The model and the optimizer of the recipe tatoeba-en-fr."""
     model = new("transformer", transformer.Config(VOCAB, 192, 2, 4, 768, position="rotary"))
-    texts = lines(VOCAB)
+    texts = make_sentences(VOCAB)
     items = [Item(Example({}), a, target=b) for a, b in zip(texts, reversed(texts), strict=True)]
-    return learner(model, Translate(), by_length(Translate(), items, 4096), optimizer="muon", **config)
+    return make_learner(model, Translate(), batch_by_length(Translate(), items, 4096), optimizer="muon", **config)
 
 
-def reader(config: dict) -> Learner:
-    """all-MiniLM-L6-v2's size, on sentences."""
+def make_classifier(config: dict) -> Learner:
+    """An encoder of the size of all-MiniLM-L6-v2, on sentences."""
     task = Label(labels=("no", "yes"))
     model = new(
         "bert",
@@ -49,53 +49,55 @@ def reader(config: dict) -> Learner:
         head="label",
         labels=task.labels,
     )
-    items = [Item(Example({}), text, gold=len(text) % 2) for text in lines(VOCAB)]
-    return learner(model, task, by_length(task, items, 1024), **config)
+    items = [Item(Example({}), text, gold=len(text) % 2) for text in make_sentences(VOCAB)]
+    return make_learner(model, task, batch_by_length(task, items, 1024), **config)
 
 
-def writer(config: dict) -> Learner:
-    """GPT-2's architecture, 4 layers, 256 wide, on windows of 256."""
+def make_language_model(config: dict) -> Learner:
+    """GPT-2's architecture (4 layers, width 256) on windows of 256 tokens."""
     model = new("gpt2", gpt2.Config(vocab=VOCAB, width=256, layers=4, heads=4, max_positions=256))
     ids = np.random.default_rng(0).integers(6, VOCAB, 200_000).astype(np.int32)
-    return learner(model, Language(), window_batches(Language(), ids, 256, batch_tokens=2048), **config)
+    return make_learner(model, Language(), window_batches(Language(), ids, 256, batch_tokens=2048), **config)
 
 
-def learner(model, task, feed, **config) -> Learner:
-    return Learner(model, task, feed, Config(epochs=100, **config))
+def make_learner(model, task, batches, **config) -> Learner:
+    return Learner(model, task, batches, Config(epochs=100, **config))
 
 
+# the names are keys of docs/results/precision.json
 CASES: dict[str, Callable[[dict], Learner]] = {
-    "a translator, 2 + 2 layers, 192 wide, Muon": translator,
-    "a reader, 6 layers, 384 wide": reader,
-    "a language model, 4 layers, 256 wide": writer,
+    "a translator, 2 + 2 layers, 192 wide, Muon": make_translator,
+    "a reader, 6 layers, 384 wide": make_classifier,
+    "a language model, 4 layers, 256 wide": make_language_model,
 }
 
 
-def stretch(one: Learner) -> float:
-    """Seconds of a few steps."""
+def time_steps(learner: Learner) -> float:
+    """Seconds that a few steps take."""
     start = time.perf_counter()
     for _ in range(STEPS):
-        one.step()
+        learner.step()
     return time.perf_counter() - start
 
 
 def main() -> int:
     if not cpu_has_bfloat16():
-        print(
-            "precision: this processor has no instructions for bfloat16, so float32 is what train.precision auto takes."
-        )
+        print("precision: this CPU has no bfloat16 instructions, so train.precision auto chooses float32.")
         return 0
-    found = {}
+    figures = {}
     for name, make in CASES.items():
-        rivals = {kind: make({"precision": kind}) for kind in ("float32", "bfloat16")}
+        learners = {precision: make({"precision": precision}) for precision in ("float32", "bfloat16")}
         ratios = []
-        for turn in range(ROUNDS + 1):
-            took = {kind: stretch(rivals[kind]) for kind in (sorted(rivals) if turn % 2 else sorted(rivals)[::-1])}
-            if turn:  # the first warms up
-                ratios.append(took["float32"] / took["bfloat16"])
-        found[name] = spread(ratios)
-        print(name, found[name], flush=True)
-    RECORD.write_text(json.dumps({"machine": describe_machine(), "figures": found}, indent=1) + "\n", encoding="utf-8")
+        for number in range(ROUNDS + 1):
+            order = sorted(learners) if number % 2 else sorted(learners)[::-1]
+            seconds = {precision: time_steps(learners[precision]) for precision in order}
+            if number:  # the first round is a warmup
+                ratios.append(seconds["float32"] / seconds["bfloat16"])
+        figures[name] = spread(ratios)
+        print(name, figures[name], flush=True)
+    RECORD.write_text(
+        json.dumps({"machine": describe_machine(), "figures": figures}, indent=1) + "\n", encoding="utf-8"
+    )
     return 0
 
 

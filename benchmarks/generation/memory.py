@@ -1,8 +1,8 @@
-"""What a model holds of a machine's memory while it writes, and what it would need at least: two sides that can be compared.
+"""Memory of a model during generation: what the process holds, and the minimum that weights and KV cache need.
 
-Pages of program files, such as torch's own library, are not counted: they are touched when a part of the program runs for the
-first time, whichever model it runs for. Nor are PyTorch's threads and what it takes for its first product, which are there before
-a model is loaded. Weights that a rival maps from a file are counted.
+Pages of program files, such as torch's shared libraries, are not counted: they are loaded when some part of the program first
+runs, whichever model it runs for. PyTorch's threads and the buffers of its first matrix product are not counted either, because
+they exist before a model is loaded. Weights that a library maps from a file are counted.
 """
 
 import json
@@ -11,68 +11,68 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.generation.workload import Work
+from benchmarks.generation.workload import Workload
 from saccade.bench.measure import read_peak_memory
 
-MAPPED = re.compile(
-    r"[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ \S+ *(.*)"
-)  # one mapping of a process: its rights, and its file
-KEPT = {"int8": 2}  # bytes of a number in keys and values, by the precision of our weights; 4 where it is none of these
+MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ \S+ *(.*)")  # a line of smaps: permissions and file name
+CACHE_BYTES = {"int8": 2}  # bytes per number in the KV cache, by the precision of our weights; 4 for all others
 
 
-class Held:
-    """Bytes that this process holds above what it held before its model was there; 0 where the system does not say."""
+class MemoryMeter:
+    """Bytes that this process holds in addition to what it held before the model was loaded; 0 if the system has no smaps."""
 
     def __init__(self) -> None:
-        self.base, self.most = own(pages()), 0
+        self.baseline, self.process_peak = count_data_bytes(read_resident_pages()), 0
 
-    def begin(self) -> None:
-        """Count the most that is held from now on."""
-        self.most = max(self.most, read_peak_memory()[0] or 0)
+    def start(self) -> None:
+        """Start measuring the peak."""
+        self.process_peak = max(self.process_peak, read_peak_memory()[0] or 0)
         read_peak_memory(reset=True)
 
-    def end(self) -> tuple[int, int]:
-        """The most that was held since `begin`, above the base; and the most that the process ever held, program and all."""
-        found, top = pages(), read_peak_memory()[0] or 0
-        code = sum(found.values()) - own(found)
-        self.most = max(self.most, top)
-        return (max(0, top - code - self.base) if found else 0), self.most
+    def stop(self) -> tuple[int, int]:
+        """The peak since `start` above the baseline, and the peak of the whole process so far, program files included."""
+        pages, peak = read_resident_pages(), read_peak_memory()[0] or 0
+        program_bytes = sum(pages.values()) - count_data_bytes(pages)
+        self.process_peak = max(self.process_peak, peak)
+        return (max(0, peak - program_bytes - self.baseline) if pages else 0), self.process_peak
 
 
-def pages(listing: Path = Path("/proc/self/smaps")) -> Counter[tuple[str, bool]]:
-    """Bytes in memory by the file that they were mapped from, "" for none, and whether that is a file of programs."""
-    held: Counter[str] = Counter()
-    programs, name = set[str](), ""
+def read_resident_pages(smaps: Path = Path("/proc/self/smaps")) -> Counter[tuple[str, bool]]:
+    """Resident bytes by (mapped file, whether it is a program file); anonymous memory has an empty file name."""
+    resident: Counter[str] = Counter()
+    program_files, name = set[str](), ""
     lines: list[str] = []
     with suppress(OSError):
-        lines = listing.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = smaps.read_text(encoding="utf-8", errors="replace").splitlines()
     for line in lines:
-        if found := MAPPED.fullmatch(line):
-            rights, name = found.groups()
-            if "x" in rights and name.startswith("/"):
-                programs.add(name)
+        if match := MAPPING.fullmatch(line):
+            permissions, name = match.groups()
+            if "x" in permissions and name.startswith("/"):
+                program_files.add(name)
         elif line.startswith("Rss:"):
-            held[name] += 1024 * int(line.split()[1])
-    return Counter({(name, name in programs): size for name, size in held.items()})
+            resident[name] += 1024 * int(line.split()[1])
+    return Counter({(name, name in program_files): size for name, size in resident.items()})
 
 
-def own(found: Counter[tuple[str, bool]]) -> int:
-    """All but the files of programs."""
-    return sum(size for (_, program), size in found.items() if not program)
+def count_data_bytes(pages: Counter[tuple[str, bool]]) -> int:
+    """Resident bytes without program files."""
+    return sum(size for (_, is_program), size in pages.items() if not is_program)
 
 
-def keys_and_values(work: Work, precision: str) -> int:
-    """Bytes of keys and values when all rows, as long as the longest, are written; 0 where sizes are not known.
+def kv_cache_bytes(workload: Workload, precision: str) -> int:
+    """Bytes of the KV cache once all rows are complete, padded to the longest; 0 if the model's sizes are not known.
 
-    Of an encoder-decoder each beam has its own of what it wrote, and all beams of a sentence share those of the source.
+    In an encoder-decoder each beam has its own cache of generated tokens, and all beams of a sentence share that of the source.
     """
-    path = Path(work.where) / "config.json"
-    sizes = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    longest, each = 0 if work.lines else max(map(len, work.prompts())), KEPT.get(precision, 4)
-    if "n_embd" in sizes:
-        places = work.rows * work.beams * (longest + work.new - 1)  # the last token is not read
-        return 2 * sizes["n_layer"] * sizes["n_embd"] * places * each
-    if "decoder_layers" in sizes and longest:
-        places = work.rows * (longest + work.beams * work.new)
-        return 2 * sizes["decoder_layers"] * sizes["d_model"] * places * each
+    path = Path(workload.directory) / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    longest = 0 if workload.sentences_file else max(map(len, workload.prompts()))
+    number_bytes = CACHE_BYTES.get(precision, 4)
+    if "n_embd" in config:
+        # the last generated token is never fed to the model
+        positions = workload.batch_size * workload.beams * (longest + workload.new_tokens - 1)
+        return 2 * config["n_layer"] * config["n_embd"] * positions * number_bytes
+    if "decoder_layers" in config and longest:
+        positions = workload.batch_size * (longest + workload.beams * workload.new_tokens)
+        return 2 * config["decoder_layers"] * config["d_model"] * positions * number_bytes
     return 0

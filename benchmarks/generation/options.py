@@ -1,4 +1,4 @@
-"""What races in writing share: the terms that all rivals run on, who runs, the record of the figures, and how it is told."""
+"""What `benchmarks.generate` and `benchmarks.translate` share: run options, their checks, and the record of figures."""
 
 import json as json_text
 import sys
@@ -14,131 +14,137 @@ from saccade.errors import UsageError
 from saccade.system import cpu_count
 
 if TYPE_CHECKING:
-    from benchmarks.generation.workload import Work
+    from benchmarks.generation.workload import Workload
 
-SIDES = ("weights MB", "keys and values MB", "allowed MB", "held MB")  # what is held of memory, beside what may be
+MEMORY_FIGURES = ("weights MB", "keys and values MB", "allowed MB", "held MB")  # what may be held, beside what is held
 
 
 @dataclass(frozen=True)
-class Terms:
-    """On what terms a race is run, and where its figures go."""
+class RunOptions:
+    """How the benchmark is run, and where its figures are written."""
 
     out: Path
-    """Where the record goes; what it has of other cases stays."""
+    """JSON file to write the figures to; figures of other cases in it are kept."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the record as JSON and nothing else."""
     precision: str = "auto"
-    """Of our own: auto, int8, float16, float32 or plain (the model as it was loaded)."""
+    """Precision of saccade: auto, int8, float16, float32, or plain for the model without conversion."""
     rounds: int = 5
-    """How often the rivals take turns."""
+    """Number of rounds; in each of them every engine is measured once."""
     threads: int = 0
-    """Of each rival; 0: as many as there are cores."""
+    """Number of threads of each engine; 0 uses one per core."""
 
     @property
-    def used(self) -> int:
-        """The threads of each rival."""
+    def thread_count(self) -> int:
+        """The number of threads of each engine, with the default resolved."""
         return self.threads or cpu_count()
 
-    def check(self, kind: str, rivals: Sequence[str]) -> None:
-        """Refuse who and what is unknown before anything is written or measured."""
-        from benchmarks.generation.ours import WRITERS
+    def check(self, kind: str, baselines: Sequence[str]) -> None:
+        """Reject unknown names and impossible numbers before anything is written or measured."""
+        from benchmarks.generation.engines import ENGINES
         from benchmarks.generation.workload import PLAIN
         from saccade.engine.precision import AUTO, PRECISIONS
 
-        at_least(rounds=self.rounds)
-        known(rivals, [who for who in WRITERS[kind] if not who.startswith("saccade")], "rival")
-        known([self.precision], [AUTO, *PRECISIONS, PLAIN], "precision")
+        check_positive(rounds=self.rounds)
+        check_names(baselines, [name for name in ENGINES[kind] if not name.startswith("saccade")], "baseline")
+        check_names([self.precision], [AUTO, *PRECISIONS, PLAIN], "precision")
         if self.threads < 0:
-            raise UsageError(f"--threads is 1 or more, or 0 for as many as there are cores; got {self.threads}.")
+            raise UsageError(f"--threads must be 1 or more, or 0 for one per core; got {self.threads}.")
 
 
-def ended(kind: str, work: Callable[[], int]) -> int:
-    """The code of a race; what was asked wrongly ends in a sentence."""
+def exit_code(kind: str, benchmark: Callable[[], int]) -> int:
+    """Run a benchmark; invalid options are reported in one line, with exit code 2."""
     try:
-        return work()
+        return benchmark()
     except ValueError as error:
         print(f"benchmarks.{kind}: {error}", file=sys.stderr)
         return 2
 
 
-def lined(base: "Work", rivals: Sequence[str], precision: str) -> "list[Work]":
-    """Ourselves in one precision and the rivals in all of theirs."""
-    from benchmarks.generation.ours import WRITERS, precisions
+def make_workloads(base: "Workload", baselines: Sequence[str], precision: str) -> "list[Workload]":
+    """Saccade in one precision, and each baseline in all precisions that it supports."""
+    from benchmarks.generation.engines import ENGINES, supported_precisions
 
-    writers = WRITERS[base.kind]
-    out = [replace(base, who=who, precision=precision) for who in writers if who.startswith("saccade")]
-    return out + [replace(base, who=who, precision=p) for who in rivals for p in precisions(writers[who])]
+    engines = ENGINES[base.kind]
+    out = [replace(base, engine=name, precision=precision) for name in engines if name.startswith("saccade")]
+    return out + [
+        replace(base, engine=name, precision=p) for name in baselines for p in supported_precisions(engines[name])
+    ]
 
 
-def known(given: Sequence[str], names: Sequence[str], what: str) -> None:
-    """Refuse a name that is not in the list, and say which is near."""
+def check_names(names: Sequence[str], known_names: Sequence[str], what: str) -> None:
+    """Reject a name that is not in the list, and suggest the nearest."""
     from saccade.suggest import suggest
 
-    for name in given:
-        if name not in names:
-            raise UsageError(f"there is no {what} {name!r}; {suggest(name, list(names))}")
+    for name in names:
+        if name not in known_names:
+            raise UsageError(f"unknown {what} {name!r}; {suggest(name, list(known_names))}")
 
 
-def at_least(**numbers: int) -> None:
+def check_positive(**numbers: int) -> None:
     for name, value in numbers.items():
         if value < 1:
-            raise UsageError(f"--{name} is 1 or more; got {value}.")
+            raise UsageError(f"--{name.replace('_', '-')} must be 1 or more; got {value}.")
 
 
-def room(length: int, needed: int) -> None:
-    """Mixed prompts are up to twice as long as their mean."""
-    if needed > length:
-        raise UsageError(f"texts of up to {needed} tokens need a model of that --length or more; got {length}.")
+def check_length(max_positions: int, needed: int) -> None:
+    """Reject texts that are longer than the model's maximum; mixed prompts are up to twice as long as their mean."""
+    if needed > max_positions:
+        raise UsageError(f"texts of up to {needed} tokens need --max-positions {needed} or more; got {max_positions}.")
 
 
-def told(case: str) -> Callable[[str], None]:
-    """Progress, a line at a time on the standard error."""
+def make_log(case: str) -> Callable[[str], None]:
+    """A function that prints progress of a case to standard error."""
     return lambda line: print(f"{case}, {line}", file=sys.stderr, flush=True)
 
 
 class Record:
-    """A file of figures that is written after every case; cases that are not measured again stay as they were."""
+    """A JSON file of figures that is written after every case; cases that are not measured again are kept."""
 
     def __init__(self, path: Path):
         self.path = path
         self.figures: dict[str, Any] = {}
-        self.new: list[str] = []
+        self.measured_cases: list[str] = []
         if path.exists():
             self.figures = json_text.loads(path.read_text(encoding="utf-8"))["figures"]
 
-    def put(self, case: str, figures: dict[str, Any]) -> None:
+    def add(self, case: str, figures: dict[str, Any]) -> None:
+        """Store the figures of a case, with the date and the load of the machine, and write the file."""
         from saccade.system import describe_machine
 
-        facts = describe_machine()
-        self.new.append(case)
-        self.figures[case] = figures | {"date": facts["date"], "load afterwards": facts["load"]}
-        self.text = json_text.dumps({"machine": facts, "figures": self.figures}, indent=1, ensure_ascii=False)
+        machine = describe_machine()
+        self.measured_cases.append(case)
+        self.figures[case] = figures | {"date": machine["date"], "load afterwards": machine["load"]}
+        self.text = json_text.dumps({"machine": machine, "figures": self.figures}, indent=1, ensure_ascii=False)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.text + "\n", encoding="utf-8")
 
     def show(self, json: bool) -> int:
-        """Print it; the code says whether we ourselves fell out of a race, which is a bug of ours."""
-        print(self.text if json else table(self.figures))
-        return int(any(who.startswith("saccade") for case in self.new for who in self.figures[case].get("missing", ())))
+        """Print the record; the exit code is 1 if saccade itself failed in a case, which is a bug."""
+        print(self.text if json else format_figures(self.figures))
+        missing = [name for case in self.measured_cases for name in self.figures[case].get("missing", ())]
+        return int(any(name.startswith("saccade") for name in missing))
 
 
-def table(figures: dict[str, dict[str, Any]]) -> str:
-    """A few lines for each case: how many times as fast, how fast, how near to the limit, and who was not there."""
+def format_figures(figures: dict[str, dict[str, Any]]) -> str:
+    """A few lines for each case: speedup, throughput, share of the memory bandwidth, memory, and what is missing."""
     lines = []
     for case, figure in figures.items():
         lines.append(case)
         for ours, ratios in figure.get("times as fast", {}).items():
-            lines += [f"  {ours}: {spanned(ratio)} times as fast as {who}" for who, ratio in ratios.items()]
+            lines += [f"  {ours}: {format_spread(ratio)} times as fast as {name}" for name, ratio in ratios.items()]
         for kind in ("tokens/s", "sentences/s", "seconds", "share of the memory's speed"):
             if kind in figure:
-                lines.append(f"  {kind}: " + ", ".join(f"{who} {spanned(x)}" for who, x in figure[kind].items()))
-        for kind in ("precision", *SIDES, "peak MB", "missing"):
+                lines.append(
+                    f"  {kind}: " + ", ".join(f"{name} {format_spread(x)}" for name, x in figure[kind].items())
+                )
+        for kind in ("precision", *MEMORY_FIGURES, "peak MB", "missing"):
             if figure.get(kind):
-                lines.append(f"  {kind}: " + "; ".join(f"{who} {x}" for who, x in figure[kind].items()))
+                lines.append(f"  {kind}: " + "; ".join(f"{name} {x}" for name, x in figure[kind].items()))
     return "\n".join(lines)
 
 
-def spanned(figure: dict[str, float]) -> str:
-    """Median and spread, in as many digits as they are worth."""
+def format_spread(figure: dict[str, float]) -> str:
+    """The median and the range, rounded to significant digits."""
     median, low, high = (format_number(figure[part]) for part in ("median", "low", "high"))
     return f"{median} ({low} to {high})"

@@ -1,4 +1,4 @@
-"""Start-up: from the shell's prompt to the first new token, our command beside the pipeline of `transformers`."""
+"""Startup time: from running the command to the first new token, compared with a `pipeline` of transformers."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.generation.summary import OURS, ratio
-from benchmarks.rivals import Found, RivalFailed, spread
+from benchmarks.generation.summary import SACCADE, ratio
+from benchmarks.worker import Response, WorkerFailed, spread
 
 TEXT = "12 13 14"
 PIPELINE = (
@@ -17,42 +17,47 @@ PIPELINE = (
 )
 
 
-def commands(directory: Path, text: str = TEXT) -> dict[str, list[str]]:
-    """What a user types for one new token after a text."""
+def startup_commands(directory: Path, text: str = TEXT) -> dict[str, list[str]]:
+    """What a user runs to generate one token after a text."""
     ours = ["-m", "saccade", "generate", str(directory), text, "--max-new-tokens", "1", "--temperature", "0"]
     theirs = ["-W", "ignore", "-c", PIPELINE, str(directory), text]
-    return {OURS: [sys.executable, *ours], "transformers": [sys.executable, *theirs]}
+    return {SACCADE: [sys.executable, *ours], "transformers": [sys.executable, *theirs]}
 
 
-def starts(
-    directory: Path, rivals: Sequence[str], count: int, told: Callable[[str], None] = lambda line: None
-) -> Found:
-    """Seconds of each, taking turns; the first turn fills the file cache and does not count. Who fails once is missing."""
-    found: dict[str, list[float]] = {who: [] for who in commands(directory) if who == OURS or who in rivals}
+def measure_startup(
+    directory: Path, baselines: Sequence[str], count: int, log: Callable[[str], None] = lambda line: None
+) -> Response:
+    """Seconds of each command, run alternately; the first round, which fills the file cache, is discarded.
+
+    A command that fails is not run again and is listed under `missing`.
+    """
+    commands = startup_commands(directory)
+    times: dict[str, list[float]] = {name: [] for name in commands if name == SACCADE or name in baselines}
     missing: dict[str, str] = {}
     for number in range(count + 1):
-        for who in list(found) if number % 2 else list(reversed(found)):
+        for name in list(times) if number % 2 else list(reversed(times)):
             try:
-                seconds = _ran(who, commands(directory)[who])
-            except RivalFailed as error:
-                del found[who]
-                missing[who] = str(error).removeprefix(f"{who}: ")
-                told(f"without {error}")
+                seconds = _run_timed(name, commands[name])
+            except WorkerFailed as error:
+                del times[name]
+                missing[name] = str(error).removeprefix(f"{name}: ")
+                log(f"failed: {error}")
                 continue
             if number:
-                found[who].append(seconds)
-                told(f"round {number}: {who}, {seconds:.2f} s")
-    ours, others = found.get(OURS), {who: seconds for who, seconds in found.items() if who != OURS}
+                times[name].append(seconds)
+                log(f"round {number}: {name}, {seconds:.2f} s")
+    ours, others = times.get(SACCADE), {name: seconds for name, seconds in times.items() if name != SACCADE}
     return {
-        "seconds": {who: spread(seconds) for who, seconds in found.items()},
-        "times as fast": {OURS: {who: ratio(seconds, ours) for who, seconds in others.items()}} if ours else {},
+        "seconds": {name: spread(seconds) for name, seconds in times.items()},
+        "times as fast": {SACCADE: {name: ratio(seconds, ours) for name, seconds in others.items()}} if ours else {},
         "missing": missing,
     }
 
 
-def _ran(who: str, command: list[str]) -> float:
-    begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    if done.returncode:
-        raise RivalFailed(f"{who}: {(done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1]}")
-    return time.perf_counter() - begin
+def _run_timed(name: str, command: list[str]) -> float:
+    start = time.perf_counter()
+    process = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise WorkerFailed(f"{name}: {lines[-1]}")
+    return time.perf_counter() - start

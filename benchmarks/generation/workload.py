@@ -1,4 +1,4 @@
-"""What is written in a race: the work of one rival, its prompts, and what a rival has to offer."""
+"""The workload of a generation benchmark: the prompts and settings of one measurement, and the description of an engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,54 +6,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.random  # now, so that it does not count as a rival's memory
+import numpy.random  # imported here, so that it does not count as the memory of a model
 
-from benchmarks.generation.weights import END
+from benchmarks.generation.weights import EOS_ID
 
 PLAIN = "plain"
-Write = Callable[[int], list[Any]]  # so many new tokens for each row; gives rows of ids, or texts
-Made = tuple[str, Write]  # the precision that it has in the end, and how it writes
+Generate = Callable[[int], list[Any]]  # number of new tokens per row -> rows of token ids, or texts
+LoadedEngine = tuple[str, Generate]  # the precision that was chosen, and the function that generates
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one rival does in a turn: `who` with a `precision`, on the weights in `where`."""
+class Workload:
+    """What one engine generates in each round, in one precision, with the weights in `directory`."""
 
-    kind: str  # a line of WRITERS
-    who: str
+    kind: str  # a key of ENGINES
+    engine: str
     precision: str
-    where: str
-    rows: int = 1
-    prompt: int = 64  # tokens of a prompt or, if mixed, their mean
-    mixed: bool = False
-    new: int = 128  # tokens that are written to each
+    directory: str
+    batch_size: int = 1
+    prompt_tokens: int = 64  # tokens of each prompt or, for mixed lengths, their mean
+    mixed_lengths: bool = False
+    new_tokens: int = 128  # tokens to generate for each prompt
     beams: int = 1
     vocab: int = 50257
     threads: int = 2
-    lines: str = ""  # a file of sentences, for weights that were trained
+    sentences_file: str = ""  # a file of sentences, for trained weights
     shortlist: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.who}, {self.precision}"
+        return f"{self.engine}, {self.precision}"
 
     def prompts(self) -> list[list[int]]:
-        """Random ids, the same for everybody; mixed lengths go from a quarter of the mean to seven quarters."""
-        chance = np.random.default_rng(self.rows)
-        lengths = np.full(self.rows, self.prompt)
-        if self.mixed:
-            lengths = chance.permutation(np.linspace(self.prompt / 4, 7 * self.prompt / 4, self.rows).astype(int))
-        return [chance.integers(END + 2, self.vocab - 1, max(1, length)).tolist() for length in lengths]
+        """Random token ids, the same for all engines; mixed lengths range from a quarter of the mean to seven quarters."""
+        rng = np.random.default_rng(self.batch_size)
+        lengths = np.full(self.batch_size, self.prompt_tokens)
+        if self.mixed_lengths:
+            low, high = self.prompt_tokens / 4, 7 * self.prompt_tokens / 4
+            lengths = rng.permutation(np.linspace(low, high, self.batch_size).astype(int))
+        return [rng.integers(EOS_ID + 2, self.vocab - 1, max(1, length)).tolist() for length in lengths]
 
     def sentences(self) -> list[str]:
-        return Path(self.lines).read_text(encoding="utf-8").splitlines()
+        return Path(self.sentences_file).read_text(encoding="utf-8").splitlines()
 
 
 @dataclass(frozen=True)
-class Writer:
-    """One rival: how it is made ready, in which precisions, what has to be written for it before, and what it imports."""
+class Engine:
+    """How to load an engine, its precisions, how to convert weights for it, and the modules that it imports."""
 
-    make: Callable[[Work], Made]
+    load: Callable[[Workload], LoadedEngine]
     precisions: tuple[str, ...]
-    prepare: Callable[[Path], Path] | None = None
-    modules: tuple[str, ...] = ()  # whose memory is not that of a model
+    convert_weights: Callable[[Path], Path] | None = None
+    modules: tuple[str, ...] = ()  # imported before loading, so that their memory does not count as the model's

@@ -1,1 +1,1 @@
-"""Training throughput beside transformers and plain PyTorch."""
+"""Training throughput compared with transformers and with a plain PyTorch loop."""

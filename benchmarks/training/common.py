@@ -1,4 +1,4 @@
-"""What rivals in training have in common: the texts, the loop of our own, and the loop that everybody writes."""
+"""What the training benchmarks share: synthetic texts, saccade's training step, and a plain PyTorch training step."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,62 +7,62 @@ from typing import Any
 import numpy as np
 import torch
 
-Step = Callable[[], int]  # one step of training; gives its real tokens
+Step = Callable[[], int]  # runs one training step; returns its number of tokens without padding
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained: `name` of a line of CASES, by whom, and the dropout on weights and branches."""
+    """What to train (a key of CASES), with which library, and the dropout of attention weights and sublayers."""
 
     name: str
-    who: str
+    library: str
     dropout: float
 
 
-def lines(vocab: int) -> list[np.ndarray]:
-    """Short texts of the lengths that sentences have, mean 16, some of 60 and more."""
-    chance = np.random.default_rng(1)
-    lengths = np.clip(chance.lognormal(2.6, 0.55, 20_000).astype(int), 3, 120)
-    return [chance.integers(6, vocab, length).astype(np.int32) for length in lengths]
+def make_sentences(vocab: int) -> list[np.ndarray]:
+    """Random tokens with lengths distributed like those of sentences: the mean is 16, and some have 60 or more."""
+    rng = np.random.default_rng(1)
+    lengths = np.clip(rng.lognormal(2.6, 0.55, 20_000).astype(int), 3, 120)
+    return [rng.integers(6, vocab, length).astype(np.int32) for length in lengths]
 
 
-def paragraphs(vocab: int) -> list[np.ndarray]:
-    """Texts of the lengths that the lines of WikiText-2 have: a third are headings, the median is 88, cut at 256."""
-    chance = np.random.default_rng(3)
-    headings, prose = chance.integers(4, 13, 8_000), chance.lognormal(4.85, 0.6, 8_000).astype(int)
-    lengths = np.where(chance.random(8_000) < 0.35, headings, np.clip(prose, 16, 256))
-    return [chance.integers(6, vocab, length).astype(np.int32) for length in lengths]
+def make_paragraphs(vocab: int) -> list[np.ndarray]:
+    """Random tokens with lengths like those of lines of WikiText-2: a third are headings, the median is 88, the maximum 256."""
+    rng = np.random.default_rng(3)
+    headings, prose = rng.integers(4, 13, 8_000), rng.lognormal(4.85, 0.6, 8_000).astype(int)
+    lengths = np.where(rng.random(8_000) < 0.35, headings, np.clip(prose, 16, 256))
+    return [rng.integers(6, vocab, length).astype(np.int32) for length in lengths]
 
 
-def learner(model: Any, task: Any, feed: Any) -> Step:
-    """Our own loop."""
+def make_saccade_step(model: Any, task: Any, batches: Any) -> Step:
+    """The training step of saccade."""
     from saccade.training.config import Config
     from saccade.training.loop import Learner
 
-    made = Learner(model, task, feed, Config(epochs=100))
-    return lambda: made.step().tokens
+    learner = Learner(model, task, batches, Config(epochs=100))
+    return lambda: learner.step().tokens
 
 
-def by_length(task: Any, items: list[Any], tokens: int) -> Any:
-    """Batches of like length."""
+def batch_by_length(task: Any, items: list[Any], tokens: int) -> Any:
+    """Batches of texts of similar length, with about this number of tokens."""
     from saccade.data.batching import BatchPlan
     from saccade.tasks.batches import BatchSource
 
     plan = BatchPlan(np.array([item.lengths for item in items]), tokens)
-    return BatchSource(task, plan, lambda numbers: [items[i] for i in numbers], len(items))
+    return BatchSource(task, plan, lambda indices: [items[i] for i in indices], len(items))
 
 
-def in_any_order(rows: list[Any], collate: Any, size: int) -> Iterator[Any]:
-    """Batches of so many rows, whatever their lengths."""
-    chance = np.random.default_rng(0)
+def shuffled_batches(rows: list[Any], collate: Any, size: int) -> Iterator[Any]:
+    """Batches of this number of rows in random order, whatever their lengths."""
+    rng = np.random.default_rng(0)
     while True:
-        order = chance.permutation(len(rows))
+        order = rng.permutation(len(rows))
         for start in range(0, len(rows) - size, size):
             yield collate([rows[i] for i in order[start : start + size]])
 
 
-def loop(model: Any, batches: Iterator[Any], count: Callable[[Any], int]) -> Step:
-    """How everybody trains: forward with labels, backward, clip, step."""
+def make_plain_step(model: Any, batches: Iterator[Any], count_tokens: Callable[[Any], int]) -> Step:
+    """The usual training step: forward pass with labels, backward pass, gradient clipping, optimizer step."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
@@ -72,6 +72,6 @@ def loop(model: Any, batches: Iterator[Any], count: Callable[[Any], int]) -> Ste
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return count(batch)
+        return count_tokens(batch)
 
     return step

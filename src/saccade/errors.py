@@ -25,12 +25,23 @@ class UsageError(SaccadeError, ValueError):
     http_status = 400
 
 
+class KeywordError(UsageError, TypeError):
+    """A function was called with a keyword that it does not have; also a TypeError, as Python itself would raise."""
+
+
 class DataError(SaccadeError, ValueError):
     """Invalid data: a record, file or text that cannot be used, with its file, line, column and value and a hint.
 
     >>> print(DataError("a label is missing", file="reviews.tsv", line=7, column="stars", value="", hint="fill it in"))
     reviews.tsv:7: a label is missing; column stars is ''. Fill it in.
     """
+
+    problem: str
+    file: str
+    line: int
+    column: str
+    value: object
+    hint: str
 
     exit_code = 3
     http_status = 422

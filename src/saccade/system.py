@@ -9,6 +9,7 @@ import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,6 +19,12 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 def cpu_count() -> int:
     """The number of cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def cpu_name() -> str:
+    """The model name of the processor and its widest vector instructions, or the name of its architecture."""
+    return parse_cpu_name(read_lines("/proc/cpuinfo")) or platform.processor() or platform.machine()
 
 
 def trim_heap() -> None:
@@ -54,7 +61,7 @@ def read_lines(path: str) -> list[str]:
 def describe_machine() -> dict[str, object]:
     """The processor, memory, operating system and versions, and the date, to record with a measurement."""
     return {
-        "cpu": parse_cpu_name(read_lines("/proc/cpuinfo")) or platform.processor() or platform.machine(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "free_gb": round((available_memory() or 0) / 1e9, 1),

@@ -166,7 +166,7 @@ def test_evaluation_has_scores_classes_and_mistakes(run, frame):
         hits = sum(a == b == one.label for a, b in zip(gold, given, strict=True))
         assert one.precision == pytest.approx(hits / max(1, given.count(one.label)))
         assert one.recall == pytest.approx(hits / gold.count(one.label))
-        assert one.count == gold.count(one.label)
+        assert one.support == gold.count(one.label)
     wrong = [number for number, (a, b) in enumerate(zip(gold, given, strict=True)) if a != b]
     assert len(found.mistakes) == len(wrong)
     assert [one.confidence for one in found.mistakes] == sorted(

@@ -1,4 +1,4 @@
-"""The comparison with what one would otherwise pick: times, scores and pieces, and the page that is made from the record."""
+"""The comparison with other libraries: time limits, scores, tokens for the baselines, and the page generated from the record."""
 
 import importlib.util
 import json
@@ -20,18 +20,18 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def benchmark(monkeypatch):
-    """A script of benchmarks/ by name, as it is when it is run there."""
+    """Loads a script of benchmarks/ by name."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    names = ("recipes", "vs_eole_trainer", "rival_trainer", "rival_eole")
+    names = ("recipes", "vs_eole_trainer", "baseline_hf_trainer", "baseline_eole")
 
     def load(name):
         spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
-        made = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, made)
-        spec.loader.exec_module(made)
-        return made
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
 
     yield load
     for name in names:
@@ -43,125 +43,128 @@ def splits(examples):
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted"),
+    ("predictions", "expected"),
     [
         ([(1.0, "xx"), (2.1, "xy"), (4.0, "yy")], {"1": (0.5, 1.0), "2": (1.0, 2.1), "4": (0.5, 4.0)}),
-        ([(1.4, "xx"), (1.7, "xy")], {"1": (0.5, 1.4), "2": (1.0, 1.7), "4": (1.0, 1.7)}),  # it ended early
-        ([(4.2, "xy")], {"1": None, "2": None, "4": (1.0, 4.2)}),  # nothing to score before
+        ([(1.4, "xx"), (1.7, "xy")], {"1": (0.5, 1.4), "2": (1.0, 1.7), "4": (1.0, 1.7)}),  # ended early
+        ([(4.2, "xy")], {"1": None, "2": None, "4": (1.0, 4.2)}),  # no score before
     ],
 )
-def test_each_time_has_the_score_of_that_time_or_the_last_before_it(benchmark, told, wanted):
+def test_each_time_limit_has_the_score_at_that_time_or_the_last_one_before(benchmark, predictions, expected):
     script = benchmark("vs_eole_trainer")
-    rival = script.Rival("Other", {}, lambda asked: ((minutes, list(answers)) for minutes, answers in told))
+    baseline = script.Baseline("Other", {}, lambda job: ((minutes, list(labels)) for minutes, labels in predictions))
     rows = [Example({"text": "a", "label": "x"}), Example({"text": "b", "label": "y"})]
-    asked = script.Asked(script.load_recipes()["sst2"], splits(rows), None, Path("out"), (1.0, 2.0, 4.0))
-    found = script.timed(rival, asked, "accuracy")
-    assert {time: one and (one["value"], one["minutes"]) for time, one in found.items()} == wanted
+    job = script.TrainingJob(script.load_recipes()["sst2"], splits(rows), None, Path("out"), (1.0, 2.0, 4.0))
+    scores = script.train_baseline(baseline, job, "accuracy")
+    assert {time: score and (score["value"], score["minutes"]) for time, score in scores.items()} == expected
 
 
-def test_rivals_are_scored_by_our_own_functions(benchmark):
+def test_baselines_are_scored_by_the_metrics_of_saccade(benchmark):
     script = benchmark("vs_eole_trainer")
     rows = [Example({"label": label}) for label in "xyxxy"]
-    assert script.scored("accuracy", rows, list("xxxxy")) == vars(accuracy(list("xyxxy"), list("xxxxy")))
+    assert script.compute_score("accuracy", rows, list("xxxxy")) == vars(accuracy(list("xyxxy"), list("xxxxy")))
 
 
-def test_the_page_tells_what_the_record_says_and_what_is_not_measured(benchmark):
+def test_the_page_shows_the_record_and_what_is_not_measured(benchmark):
     script = benchmark("vs_eole_trainer")
     score = {"name": "bleu", "value": 41.26, "low": 39.9, "high": 42.5, "count": 9, "minutes": 4.0}
     machine = {"cpu": "a cpu", "cores": 2, "torch": "2"}
-    line = {"settings": {"rate": 2}, "scores": {"10": score}, "date": "2030-01-01", "machine": machine}
-    made = script.page({"translate": {"Eole": line}})
-    assert "| Eole | 41.3 (39.9 to 42.5), after 4.0 min |" in made
-    assert "rate 2" in made
-    assert made.count("Not measured yet") == len(script.MATCHES) - 1
-    alone = script.page({"translate": {"saccade": line}})
-    assert "Not measured yet: Eole." in alone
-    share = script._cell({**score, "value": 0.9, "low": 0.88, "high": 0.92}, 4.0)
-    assert share == "90.0 (88.0 to 92.0)"
+    system = {
+        "settings": {"from": "its guide", "train": {"rate": 2}},
+        "scores": {"10": score},
+        "date": "2030-01-01",
+        "machine": machine,
+    }
+    page = script.render_page({"translate": {"Eole": system}})
+    assert "| Eole | 41.3 (39.9 to 42.5), after 4.0 min |" in page
+    assert "from its guide; train: lr 2" in page
+    assert page.count("Not measured yet") == len(script.BENCHMARKS) - 1
+    without_baseline = script.render_page({"translate": {"saccade": system}})
+    assert "Not measured yet: Eole." in without_baseline
+    percent = script._format_score({**score, "value": 0.9, "low": 0.88, "high": 0.92}, 4.0)
+    assert percent == "90.0 (88.0 to 92.0)"
 
 
 @pytest.mark.parametrize(
-    ("settings", "wanted"),
+    ("settings", "expected"),
     [
         ({"train": {"fit_schedule": True}}, {"10": 1, "20": 2, "40": 4}),
-        ({"train": {"fit_schedule": True, "lr": 2}}, {"10": 1, "40": 4}),  # it was measured with other settings before
-        ({"train": {}}, {"10": 1, "40": 4}),  # times of one run belong together
+        ({"train": {"fit_schedule": True, "lr": 2}}, {"10": 1, "40": 4}),  # measured with other settings before
+        ({"train": {}}, {"10": 1, "40": 4}),  # all scores come from one run
     ],
 )
-def test_a_time_that_is_measured_later_joins_the_others_where_each_is_a_run_of_its_own(
-    benchmark, tmp_path, settings, wanted
-):
+def test_a_time_limit_that_is_measured_later_is_added_if_each_has_its_own_run(benchmark, tmp_path, settings, expected):
     script = benchmark("vs_eole_trainer")
-    asked = SimpleNamespace(record=tmp_path / "record.json", what="translate")
+    options = SimpleNamespace(record=tmp_path / "record.json", task="translate")
     before = {"train": {"fit_schedule": True}} if settings["train"].get("fit_schedule") else settings
-    script.keep(asked, "saccade", before, {"20": {"value": 2}, "40": {"value": 3}})
-    script.keep(asked, "saccade", settings, {"10": {"value": 1}, "40": {"value": 4}})
-    found = script._read(asked.record)["translate"]["saccade"]["scores"]
-    assert [(time, score["value"]) for time, score in found.items()] == list(wanted.items())
+    script.save_scores(options, "saccade", before, {"20": {"value": 2}, "40": {"value": 3}})
+    script.save_scores(options, "saccade", settings, {"10": {"value": 1}, "40": {"value": 4}})
+    scores = script._read_record(options.record)["translate"]["saccade"]["scores"]
+    assert [(time, score["value"]) for time, score in scores.items()] == list(expected.items())
 
 
-def test_the_page_in_docs_is_made_from_the_record(benchmark):
+def test_the_page_in_docs_is_generated_from_the_record(benchmark):
     script = benchmark("vs_eole_trainer")
-    assert script.page(script._read(script.RECORD)) == script.PAGE.read_text(encoding="utf-8")
+    assert script.render_page(script._read_record(script.RECORD)) == script.PAGE.read_text(encoding="utf-8")
 
 
-class Pieces:
-    """A tokenizer that cuts words into pieces of two letters, between two marks."""
+class TwoLetterTokenizer:
+    """A tokenizer that splits words into tokens of two letters, between two special tokens."""
 
     def __call__(self, words, **settings):
-        owner = [None, *(i for i, word in enumerate(words) for _ in range(0, len(word), 2)), None]
-        return Read(input_ids=list(range(len(owner))), owner=owner)
+        word_ids = [None, *(i for i, word in enumerate(words) for _ in range(0, len(word), 2)), None]
+        return Encoding(list(range(len(word_ids))), word_ids)
 
 
-class Read(dict):
-    def __init__(self, *, input_ids, owner):
+class Encoding(dict):
+    def __init__(self, input_ids, word_ids):
         super().__init__(input_ids=input_ids)
-        self.owner = owner
+        self._word_ids = word_ids
 
     def word_ids(self):
-        return self.owner
+        return self._word_ids
 
 
-def test_gold_tags_laid_on_pieces_come_back_as_they_were(benchmark):
-    trainer = benchmark("rival_trainer")
-    tags = object.__new__(trainer.Tags)
-    tags.names, tags.tokenizer = ["B-x", "I-x", "O"], Pieces()
+def test_gold_tags_on_tokens_are_decoded_to_the_same_tags(benchmark):
+    trainer = benchmark("baseline_hf_trainer")
+    recipe = object.__new__(trainer.TagRecipe)
+    recipe.names, recipe.tokenizer = ["B-x", "I-x", "O"], TwoLetterTokenizer()
     rows = [
         Example({"words": ["Anna", "of", "Leeds"], "tags": ["B-x", "O", "I-x"]}),
         Example({"words": ["a"], "tags": ["O"]}),
     ]
-    laid = [row["labels"] for row in tags.rows(rows, gold=True)]
-    assert laid[0] == [-100, 0, -100, 2, 1, -100, -100, -100]
-    sure = [torch.nn.functional.one_hot(torch.tensor(row).clamp(min=0), 3).float() for row in laid]
-    assert tags.answers(rows, sure) == [row["tags"] for row in rows]
+    labels = [row["labels"] for row in recipe.encode(rows, labels=True)]
+    assert labels[0] == [-100, 0, -100, 2, 1, -100, -100, -100]
+    logits = [torch.nn.functional.one_hot(torch.tensor(row).clamp(min=0), 3).float() for row in labels]
+    assert recipe.decode(rows, logits) == [row["tags"] for row in rows]
 
 
-def test_eole_reads_and_writes_our_pieces(benchmark, tmp_path, monkeypatch):
-    eole = benchmark("rival_eole")
+def test_eole_has_the_tokens_of_our_tokenizer(benchmark, tmp_path, monkeypatch):
+    eole = benchmark("baseline_eole")
     recipe = SimpleNamespace(tables={"task": {"tokenizer": "bpe"}, "model": {"vocab": 300}})
     rows = [Example({"source": f"I see {i} cats.", "target": f"Je vois {i} chats, né ?"}) for i in range(9)]
-    tokenizer = eole.learnt(rows, recipe)
-    eole._write(tmp_path / "test.said", tokenizer, [row["target"] for row in rows])
-    monkeypatch.setattr(eole, "_run", lambda *words: None)
-    asked = SimpleNamespace(out=tmp_path, eole=None)
-    assert eole.translated(asked, tokenizer, Path("test")) == [row["target"] for row in rows]
+    tokenizer = eole.train_tokenizer(rows, recipe)
+    eole._write_tokens(tmp_path / "test.output", tokenizer, [row["target"] for row in rows])
+    monkeypatch.setattr(eole, "_run", lambda *arguments: None)
+    job = SimpleNamespace(out=tmp_path, eole=None)
+    assert eole.translate(job, tokenizer, Path("test")) == [row["target"] for row in rows]
 
 
-def test_only_checkpoints_that_a_time_asks_for_are_kept(benchmark, tmp_path):
-    eole = benchmark("rival_eole")
-    found = []
+def test_only_the_newest_checkpoints_at_time_limits_are_kept(benchmark, tmp_path):
+    eole = benchmark("baseline_eole")
+    checkpoints = []
     for number, at in enumerate((1.0, 4.0, 9.9, 10.4, 15.0, 21.0, 30.0)):
         (tmp_path / f"step_{number}").mkdir()
-        found = eole.spared([*found, (at, tmp_path / f"step_{number}")], (10.0, 20.0, 40.0))
-    assert [at for at, _ in found] == [9.9, 15.0, 30.0]
+        checkpoints = eole.remove_unneeded([*checkpoints, (at, tmp_path / f"step_{number}")], (10.0, 20.0, 40.0))
+    assert [at for at, _ in checkpoints] == [9.9, 15.0, 30.0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_2", "step_4", "step_6"]
 
 
-def test_our_own_run_goes_on_from_time_to_time_and_is_left_alone_when_it_has_ended(benchmark, tmp_path, monkeypatch):
+def test_our_run_is_resumed_at_each_time_limit_until_it_has_ended(benchmark, tmp_path, monkeypatch):
     script = benchmark("vs_eole_trainer")
     calls = []
 
-    def trained(call, check):
+    def train(call, check):
         calls.append(call[-1])
         out = Path(call[call.index("--out") + 1])
         out.mkdir(exist_ok=True)
@@ -170,11 +173,11 @@ def test_our_own_run_goes_on_from_time_to_time_and_is_left_alone_when_it_has_end
         (out / "result.json").write_text(json.dumps({"stop_reason": why, "scores": {"test": [score]}}))
         (out / "speed.jsonl").write_text("".join(json.dumps({"seconds": 45.0}) + "\n" for _ in calls))
 
-    monkeypatch.setattr(script.subprocess, "run", trained)
-    asked = SimpleNamespace(what="label", runs=tmp_path, minutes=[1.0, 2.0, 4.0])
-    found = script.ours(script.load_recipes()["sst2"], [Path("sst2")], Path("minilm"), asked)
+    monkeypatch.setattr(script.subprocess, "run", train)
+    options = SimpleNamespace(task="label", runs=tmp_path, minutes=[1.0, 2.0, 4.0])
+    scores = script.train_recipe(script.load_recipes()["sst2"], [Path("sst2")], Path("minilm"), options)
     assert calls == ["1.0", "2.0"]
-    assert {time: (one["value"], one["minutes"]) for time, one in found.items()} == {
+    assert {time: (score["value"], score["minutes"]) for time, score in scores.items()} == {
         "1": (0.6, 1.0),
         "2": (0.7, 1.5),
         "4": (0.7, 1.5),
@@ -185,7 +188,7 @@ def test_a_recipe_that_fits_its_schedule_to_the_time_has_a_run_for_each_time(ben
     script = benchmark("vs_eole_trainer")
     outs = []
 
-    def trained(call, check):
+    def train(call, check):
         out = Path(call[call.index("--out") + 1])
         outs.append((out.name, call[-1]))
         out.mkdir()
@@ -193,39 +196,39 @@ def test_a_recipe_that_fits_its_schedule_to_the_time_has_a_run_for_each_time(ben
         why = f"the end of the schedule, fitted to train.max_minutes = {call[-1]} minutes"
         (out / "result.json").write_text(json.dumps({"stop_reason": why, "scores": {"test": [score]}}))
 
-    monkeypatch.setattr(script.subprocess, "run", trained)
-    asked = SimpleNamespace(what="translate", runs=tmp_path, minutes=[1.0, 2.0])
-    found = script.ours(script.load_recipes()["tatoeba-en-fr"], [Path("pairs")], None, asked)
+    monkeypatch.setattr(script.subprocess, "run", train)
+    options = SimpleNamespace(task="translate", runs=tmp_path, minutes=[1.0, 2.0])
+    scores = script.train_recipe(script.load_recipes()["tatoeba-en-fr"], [Path("pairs")], None, options)
     assert outs == [("translate-saccade-1", "1.0"), ("translate-saccade-2", "2.0")]
-    assert {time: one["value"] for time, one in found.items()} == {"1": 10.0, "2": 20.0}
+    assert {time: score["value"] for time, score in scores.items()} == {"1": 10.0, "2": 20.0}
 
 
 def test_eole_has_the_sizes_of_our_recipe(benchmark, tmp_path):
-    eole, recipe = benchmark("rival_eole"), benchmark("vs_eole_trainer").load_recipes()["tatoeba-en-fr"]
-    model = eole.configured(tmp_path, recipe)["model"]
+    eole, recipe = benchmark("baseline_eole"), benchmark("vs_eole_trainer").load_recipes()["tatoeba-en-fr"]
+    model = eole.make_config(tmp_path, recipe)["model"]
     ours = recipe.tables["model"]
     theirs = {"width": "hidden_size", "layers": "layers", "heads": "heads", "ffn_width": "transformer_ff"}
-    assert {name: model[named] for name, named in theirs.items()} == {name: ours[name] for name in theirs}
+    assert {name: model[key] for name, key in theirs.items()} == {name: ours[name] for name in theirs}
     assert eole.settings(recipe)["model"]["vocab"] == ours["vocab"]
 
 
-def test_who_is_in_the_record_or_not_asked_for_is_not_trained(benchmark, tmp_path):
+def test_systems_in_the_record_or_not_selected_are_not_trained(benchmark, tmp_path):
     script = benchmark("vs_eole_trainer")
     record = tmp_path / "record.json"
     record.write_text(json.dumps({"label": {"Other": {"scores": {"1": None, "2": {"value": 0.5}}}}}))
-    asked = SimpleNamespace(what="label", who="", record=record, minutes=[1.0, 2.0])
-    assert [script._wanted(asked, name) for name in ("Other", "saccade")] == [False, True]
-    asked.minutes = [1.0, 2.0, 4.0]
-    assert script._wanted(asked, "Other")
-    asked.who = "saccade"
-    assert [script._wanted(asked, name) for name in ("Other", "saccade")] == [False, True]
+    options = SimpleNamespace(task="label", only="", record=record, minutes=[1.0, 2.0])
+    assert [script._must_train(options, name) for name in ("Other", "saccade")] == [False, True]
+    options.minutes = [1.0, 2.0, 4.0]
+    assert script._must_train(options, "Other")
+    options.only = "saccade"
+    assert [script._must_train(options, name) for name in ("Other", "saccade")] == [False, True]
 
 
-def test_a_recipe_whose_own_time_is_nearly_asked_for_is_run_as_it_stands(benchmark, tmp_path, monkeypatch):
+def test_a_recipe_that_takes_nearly_the_time_limit_is_run_unchanged(benchmark, tmp_path, monkeypatch):
     script = benchmark("vs_eole_trainer")
     calls = []
 
-    def trained(call, check):
+    def train(call, check):
         calls.append(call[call.index("--out") + 2 :])
         out = Path(call[call.index("--out") + 1])
         out.mkdir()
@@ -233,21 +236,21 @@ def test_a_recipe_whose_own_time_is_nearly_asked_for_is_run_as_it_stands(benchma
         why = "the end of the schedule, fitted to train.max_minutes"
         (out / "result.json").write_text(json.dumps({"stop_reason": why, "scores": {"test": [score]}}))
 
-    monkeypatch.setattr(script.subprocess, "run", trained)
+    monkeypatch.setattr(script.subprocess, "run", train)
     recipe = script.load_recipes()["tatoeba-en-fr"]
     own = recipe.tables["train"]["max_minutes"]
-    asked = SimpleNamespace(what="translate", runs=tmp_path, minutes=[own / 2, own + 1])
-    found = script.ours(recipe, [Path("pairs")], None, asked)
+    options = SimpleNamespace(task="translate", runs=tmp_path, minutes=[own / 2, own + 1])
+    scores = script.train_recipe(recipe, [Path("pairs")], None, options)
     assert calls == [["--train.max-minutes", str(own / 2)], []]
-    assert [one["minutes"] for one in found.values()] == [own / 2, own]
+    assert [score["minutes"] for score in scores.values()] == [own / 2, own]
 
 
-def test_settings_that_are_left_to_the_machine_are_told_as_it_settled_them(benchmark, tmp_path):
+def test_auto_settings_are_recorded_with_the_value_that_was_chosen(benchmark, tmp_path):
     script = benchmark("vs_eole_trainer")
     (tmp_path / "translate-saccade-40").mkdir()
     (tmp_path / "translate-saccade-40" / "config.toml").write_text('[train]\nprecision = "bfloat16"\nlr = 7.0\n')
-    asked = SimpleNamespace(what="translate", runs=tmp_path)
+    options = SimpleNamespace(task="translate", runs=tmp_path)
     recipe = script.load_recipes()["tatoeba-en-fr"]
     recipe = replace(recipe, tables={**recipe.tables, "train": {"lr": 1.0, "precision": "auto"}})
-    told = script.used(recipe, asked)
-    assert told["train"] == {"lr": 1.0, "precision": "bfloat16"}
+    settings = script.resolve_settings(recipe, options)
+    assert settings["train"] == {"lr": 1.0, "precision": "bfloat16"}

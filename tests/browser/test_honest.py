@@ -309,8 +309,11 @@ def test_held_out_scores_are_drawn_and_the_last_step_is_the_last(browser, tmp_pa
             row.locator("th").inner_text(): row.locator("td").all_inner_texts()
             for row in page.locator("tbody tr").all()
         }
-        assert cells["first"][3:6] == ["860", "0.0012", "exact_match 0.75 at step 860"]
-        assert cells["once"][3:6] == ["7", "not finite", "accuracy 0.9 at step 7"]
+        assert cells["first"][1:5] == [
+            "dev exact_match 0.750", "exact_match 0.75 at step 860", "0.0012", "stopped at step 860"
+        ]  # fmt: skip
+        assert cells["once"][1:5] == ["dev accuracy 0.900", "accuracy 0.9 at step 7", "not finite", "stopped at step 7"]
+        assert page.locator("figure").count() == 2  # the loss, and beside it the scores of the newest run
         names = page.locator("select[aria-label=metric] option").all_inner_texts()
         assert names[0] == "loss"
         assert set(names[1:]) == {"held-out accuracy", "held-out exact_match", "held-out bleu"}

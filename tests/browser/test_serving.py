@@ -23,10 +23,11 @@ from saccade.cli.commands.demo import main as demo
 from saccade.serving.app import make_app
 from saccade.serving.demo_jobs import DEMO_NAMES, DemoJobs
 from saccade.serving.report_parser import parse_samples
-from saccade.serving.runs import RunFolder, collect_curves, find_last_loss, find_last_scores
+from saccade.serving.runs import RunFolder
 from saccade.serving.security import MAX_REQUEST_BYTES
 from saccade.training.checkpoint.run_lock import lock_run
 from saccade.training.report import write_report
+from saccade.training.runs.curves import collect_curves, find_last_loss, find_last_scores
 from saccade.viewer import read_page_files
 
 PATIENCE = 120  # seconds after which something hangs, however busy the machine is

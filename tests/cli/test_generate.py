@@ -13,6 +13,7 @@ from saccade import text
 from saccade.cli import main
 from saccade.cli.engine_flags import EngineFlags
 from saccade.cli.inputs import iter_examples, read_input_lines, read_stdin_lines
+from saccade.cli.prediction_flags import Inputs
 from saccade.data import Batch, Example, Text
 from saccade.decoding import GenerationConfig, Sampler, StoppingCriteria, generate_texts
 from saccade.decoding.generator import TextGenerator
@@ -179,7 +180,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(say, tmp_path, runs):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.stdin", lines)
             with pytest.raises(ValueError, match=r"standard input:9001: not UTF-8; got b'.*d\\xe9f"):
-                list(iter_examples(task_class("translate")(), [], [], ""))
+                list(iter_examples(task_class("translate")(), Inputs([], [], "")))
 
 
 def test_a_pipe_is_answered_before_it_ends(say, capsys, monkeypatch):

@@ -177,7 +177,7 @@ def test_an_error_points_to_a_help_that_has_the_flag(argv, capsys):
 
 
 def test_every_synonym_leads_to_a_flag_that_exists(monkeypatch, capsys):
-    from saccade.cli.flag_synonyms import SYNONYMS
+    from saccade.setting_synonyms import SYNONYMS
 
     known = set(re.findall(r"(--[\w.-]+)", print_help(["train", "label"], monkeypatch, capsys)))
     for answer in SYNONYMS.values():

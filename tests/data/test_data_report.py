@@ -51,7 +51,7 @@ def test_facts_by_brute_force(train, dev, limit):
         ([("a", "x")] * 9 + [("b", "y")], [("c", "x")], "fewer than 5 examples in train: y"),
         ([("a", "x")] * 99 + [("b", "y")], [("c", "x")], "99% of train is 'x'"),
         ([("a", "1"), ("b", "2"), ("c", "4")], [("d", "1")], "with gaps: 3 do not occur"),
-        ([(f"t{i}", f"l{i}") for i in range(30)], [("d", "l1")], "is this the column of labels?"),
+        ([(f"t{i}", f"l{i}") for i in range(30)], [("d", "l1")], "is this a column of ids?"),
         ([("a", "x"), ("b", "y")], [("a", "x")], "100.0% of the inputs of dev also occur in train"),
     ],
 )

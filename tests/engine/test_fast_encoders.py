@@ -11,7 +11,8 @@ from saccade import text
 from saccade.cli import main
 from saccade.data import Example
 from saccade.engine import choose_precision, fast
-from saccade.engine.precision import ENCODER_RESULTS, MAX_CHANGED_FRACTION
+from saccade.engine import precision as precision_module
+from saccade.engine.precision import ENCODER_PROGRAM_RESULTS, MAX_CHANGED_FRACTION
 from saccade.models.build import new
 from saccade.models.families import bert, gpt2
 from saccade.tasks.runs.run import open_run
@@ -22,7 +23,12 @@ TEXTS = [" ".join(WORDS[a:b]) for a, b in ((0, 2), (3, 17), (5, 6), (2, 9), (9, 
 TOKENIZER = text.train_tokenizer([LINE], "words", 40, token_template="bos_eos")
 HEADS = {"label": ("bad", "fair", "good"), "tag": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"), "span": ()}
 SIZES = bert.Config(TOKENIZER.vocab, width=24, layers=2, heads=3, ffn_width=37, max_positions=32, dropout=0.0)
-CLOSE = {"float32": 1e-4, "float16": 2e-3, "int8": 1e-1}  # how far a probability may be from the plain model's
+CLOSE = {
+    "float32": 1e-4,
+    "float16": 2e-3,
+    "bfloat16": 3e-2,
+    "int8": 1e-1,
+}  # how far a probability may be from the plain model's
 
 
 def reader(head, config=SIZES):
@@ -141,10 +147,14 @@ def test_nobody_reads_padding(runs):
     assert_close(quick(batch), torch.cat(alone).detach(), rtol=1e-4, atol=1e-4)
 
 
-def test_a_wide_reader_takes_the_quickest_form_that_keeps_its_answers():
+def test_a_wide_reader_takes_the_quickest_form_that_keeps_its_answers(monkeypatch):
     made = reader("label", bert.Config(TOKENIZER.vocab, width=132, layers=1, heads=3, ffn_width=8, max_positions=32))
+    monkeypatch.setattr(precision_module.library, "has_native_bfloat16", lambda: False)
+    assert choose_precision(made).precision == "float32"
+    monkeypatch.setattr(precision_module.library, "has_native_bfloat16", lambda: True)
     chosen = choose_precision(made)
-    lines = [line for line in ENCODER_RESULTS if line.precision == chosen.precision]
+    assert chosen.precision in ("int8", "bfloat16")
+    lines = [line for line in ENCODER_PROGRAM_RESULTS if line.precision == chosen.precision]
     assert lines
     assert all(1 - line.agreement < MAX_CHANGED_FRACTION for line in lines)
     assert chosen.reason.startswith(
@@ -154,7 +164,9 @@ def test_a_wide_reader_takes_the_quickest_form_that_keeps_its_answers():
     assert "perplexity" in choose_precision(writer).reason
 
 
-def test_weights_that_float16_cannot_hold_stay_in_float32():
+def test_weights_that_float16_cannot_hold_stay_in_float32(monkeypatch):
+    """Where the layers are no encoder program, which has no float16."""
+    monkeypatch.setattr(precision_module, "encoder_unsupported_reason", lambda stack, name: "it has another part")
     made = reader("label", bert.Config(TOKENIZER.vocab, width=132, layers=1, heads=3, ffn_width=8, max_positions=32))
     with torch.no_grad():
         made.get_parameter("head.score.weight")[0, 0] = 7e4

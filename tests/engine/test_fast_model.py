@@ -374,19 +374,19 @@ def test_a_stack_within_a_larger_memory_keeps_to_its_own_part():
 
 
 def test_padding_is_not_computed(monkeypatch):
-    """Of two texts of 40 and 4 tokens, 44 vectors go through the layers, not 80."""
+    """Of two texts of 40 and 4 tokens, 44 vectors go through the layers, not 80; float16 has no encoder program."""
     plain = loud("bert", bert.Config(31, 24, 2, 3, 37, 64, dropout=0.0), head="tag", labels=9)
-    quick, seen = fast(plain, "float32"), []
-    forward = SharedWeightLinear.forward
+    quick, seen = fast(plain, "float16"), []
+    forward = Float16Linear.forward
     monkeypatch.setattr(
-        SharedWeightLinear, "forward", lambda self, x, *rest: (seen.append(x.shape), forward(self, x, *rest))[1]
+        Float16Linear, "forward", lambda self, x, *rest: (seen.append(x.shape), forward(self, x, *rest))[1]
     )
     text = Text.pad([list(range(3, 23)) * 2, [7, 8, 9, 10]])
     found = quick(Batch(text))
     inside = [shape for shape in seen if len(shape) == 2]
     assert inside
     assert {shape[0] for shape in inside} == {44}
-    assert_close(found[text.keep], plain(Batch(text)).detach()[text.keep], rtol=1e-4, atol=1e-4)
+    assert_close(found[text.keep], plain(Batch(text)).detach()[text.keep], rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_padding_is_not_computed(monkeypatch):
 def test_a_large_batch_is_read_a_few_rows_at_a_time(family, config, options, side, monkeypatch):
     """Seven texts of up to 11 tokens, at once and 22 tokens at a time, those of like length together: the same vectors, and the
     same texts written to them, wherever their padding is."""
-    quick, sizes = fast(loud(family, config, **options), "float32"), []
+    quick, sizes = fast(loud(family, config, **options), "float16"), []  # which has no encoder program
     text = Text.pad([list(range(3, 3 + long)) for long in (11, 2, 5, 9, 1, 11, 7)])
     if side == "left":
         text = Text(text.tokens.flip(1), text.keep.flip(1))
@@ -596,7 +596,7 @@ def test_what_a_fast_model_does_not_do(tmp_path):
         quick.save(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"fast model already \(float32: .*narrow"):
         fast(quick)
-    with pytest.raises(ValueError, match="Unknown precision 'int4'; known are auto, int8, float16, float32"):
+    with pytest.raises(ValueError, match="Unknown precision 'int4'; known are auto, int8, bfloat16, float16, float32"):
         fast(model, "int4")
     assert isinstance(quick.eval(), FastModel)
     assert not quick.training

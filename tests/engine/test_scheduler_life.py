@@ -13,7 +13,17 @@ from saccade.data import Batch, Text
 from saccade.decoding import StoppingCriteria
 from saccade.decoding.logits_processors import MinNewTokens
 from saccade.engine.batching.scheduler import BatchScheduler, QueueFull
-from support.scheduler import LIMIT, STOP, VOCAB, Sum, asked, run, summed, text, tiny
+from support.scheduler import (
+    LIMIT,
+    STOP,
+    VOCAB,
+    SumModel,
+    expected_tokens,
+    make_batch,
+    make_tiny_model,
+    random_requests,
+    run_all,
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -21,7 +31,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(fixed=st.booleans(), size=st.integers(1, 4))
     def begin(self, fixed, size):
-        self.slots, self.asked = BatchScheduler(Sum(), size, 12, fixed, max_waiting=3), []
+        self.slots, self.asked = BatchScheduler(SumModel(), size, 12, fixed, max_waiting=3), []
 
     @rule(
         row=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=7), limit=st.integers(1, 5), copy=st.integers(0, 3)
@@ -32,7 +42,7 @@ class Machine(RuleBasedStateMachine):
             self.asked.append(
                 (
                     self.slots.submit(
-                        text(row), StoppingCriteria(stop_ids=STOP, max_new_tokens=limit), copy_index=copy
+                        make_batch(row), StoppingCriteria(stop_ids=STOP, max_new_tokens=limit), copy_index=copy
                     ),
                     row,
                     limit,
@@ -66,10 +76,10 @@ class Machine(RuleBasedStateMachine):
         assert self.slots.waiting_count <= 3
 
     def teardown(self):
-        run(self.slots)
+        run_all(self.slots)
         assert (self.slots.running_count, self.slots.waiting_count, self.slots._rows.state) == (0, 0, None)
         for ticket, row, limit in self.asked:
-            wanted = summed(row, limit)
+            wanted = expected_tokens(row, limit)
             if ticket.finish_reason == "cancelled":
                 wanted = wanted[: len(ticket.tokens)]
             assert ticket.tokens == wanted
@@ -85,7 +95,7 @@ TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadlin
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
-    slots, wrong, closing = BatchScheduler(Sum(), 3, LIMIT, fixed, max_waiting=100), [], threading.Event()
+    slots, wrong, closing = BatchScheduler(SumModel(), 3, LIMIT, fixed, max_waiting=100), [], threading.Event()
 
     def write():
         while not closing.is_set():
@@ -94,10 +104,10 @@ def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
 
     def ask(number):
         rng = random.Random(number)
-        for row, limit in asked(rng, 12):
+        for row, limit in random_requests(rng, 12):
             ticket, wanted = (
-                slots.submit(text(row), StoppingCriteria(stop_ids=STOP, max_new_tokens=limit)),
-                summed(row, limit),
+                slots.submit(make_batch(row), StoppingCriteria(stop_ids=STOP, max_new_tokens=limit)),
+                expected_tokens(row, limit),
             )
             got = []
             for token in ticket.stream(timeout=120):
@@ -116,23 +126,23 @@ def test_one_thread_steps_and_others_submit_stream_and_cancel(fixed):
     threads[0].join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert not wrong
-    run(slots)
+    run_all(slots)
     assert (slots.running_count, slots.waiting_count) == (0, 0)
 
 
 def test_closing_ends_everything_and_takes_no_more():
-    slots = BatchScheduler(Sum(), 1, LIMIT)
-    tickets = [slots.submit(text([n]), StoppingCriteria(stop_ids=None, max_new_tokens=5)) for n in range(2)]
+    slots = BatchScheduler(SumModel(), 1, LIMIT)
+    tickets = [slots.submit(make_batch([n]), StoppingCriteria(stop_ids=None, max_new_tokens=5)) for n in range(2)]
     with pytest.raises(TimeoutError, match=r"no new token for 0.01 seconds; is a thread calling `BatchScheduler.step`"):
         tickets[0].result(timeout=0.01)
     slots.step()
     slots.close()
     assert [ticket.finish_reason for ticket in tickets] == ["cancelled", "cancelled"]
-    assert tickets[0].result() == summed([0], 1, stop=None)
+    assert tickets[0].result() == expected_tokens([0], 1, stop=None)
     assert [event.finish_reason for event in slots.step()] == ["cancelled", "cancelled"]
     assert not slots.wait(0.01)
     with pytest.raises(RuntimeError, match="closed and takes no more"):
-        slots.submit(text([1]), StoppingCriteria(stop_ids=None, max_new_tokens=1))
+        slots.submit(make_batch([1]), StoppingCriteria(stop_ids=None, max_new_tokens=1))
 
 
 # what goes wrong
@@ -140,15 +150,15 @@ def test_closing_ends_everything_and_takes_no_more():
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_what_goes_wrong_in_one_request_is_its_own_affair(fixed):
-    slots = BatchScheduler(Sum(), 4, LIMIT, fixed)
-    good = slots.submit(text([3, 2]), StoppingCriteria(stop_ids=STOP, max_new_tokens=6))
-    unknown = slots.submit(text([3, 99]), StoppingCriteria(stop_ids=None, max_new_tokens=3))
+    slots = BatchScheduler(SumModel(), 4, LIMIT, fixed)
+    good = slots.submit(make_batch([3, 2]), StoppingCriteria(stop_ids=STOP, max_new_tokens=6))
+    unknown = slots.submit(make_batch([3, 99]), StoppingCriteria(stop_ids=None, max_new_tokens=3))
     broken = slots.submit(
-        text([2, 2]), StoppingCriteria(stop_ids=None, max_new_tokens=3), lambda scores: scores / 0 + {}
+        make_batch([2, 2]), StoppingCriteria(stop_ids=None, max_new_tokens=3), lambda scores: scores / 0 + {}
     )
-    wide = slots.submit(text([2, 1]), StoppingCriteria(stop_ids=None, max_new_tokens=3), lambda scores: scores)
-    run(slots)
-    assert good.result() == summed([3, 2], 6)
+    wide = slots.submit(make_batch([2, 1]), StoppingCriteria(stop_ids=None, max_new_tokens=3), lambda scores: scores)
+    run_all(slots)
+    assert good.result() == expected_tokens([3, 2], 6)
     for ticket, error, said in (
         (unknown, IndexError, "no such"),
         (broken, TypeError, "unsupported operand"),
@@ -161,9 +171,9 @@ def test_what_goes_wrong_in_one_request_is_its_own_affair(fixed):
 
 
 def test_a_model_that_fails_fails_those_who_are_in_it_and_no_later_ones():
-    model = Sum()
+    model = SumModel()
     slots = BatchScheduler(model, 2, LIMIT)
-    first = [slots.submit(text([n]), StoppingCriteria(stop_ids=None, max_new_tokens=5)) for n in (3, 4, 6)]
+    first = [slots.submit(make_batch([n]), StoppingCriteria(stop_ids=None, max_new_tokens=5)) for n in (3, 4, 6)]
     slots.step()
     model.broken = ValueError("out of order")
     assert [(event.handle, event.finish_reason) for event in slots.step()] == [
@@ -171,9 +181,9 @@ def test_a_model_that_fails_fails_those_who_are_in_it_and_no_later_ones():
         (first[1], "failed"),
     ]
     model.broken = None
-    run(slots)
-    assert first[2].tokens == summed([6], 5, stop=None)
-    stopped = slots.submit(text([3]), StoppingCriteria(stop_ids=None, max_new_tokens=5))
+    run_all(slots)
+    assert first[2].tokens == expected_tokens([6], 5, stop=None)
+    stopped = slots.submit(make_batch([3]), StoppingCriteria(stop_ids=None, max_new_tokens=5))
     slots.step()
     model.broken = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -185,11 +195,11 @@ def test_a_model_that_fails_fails_those_who_are_in_it_and_no_later_ones():
 
 
 def test_scores_that_are_no_numbers_are_an_error():
-    model = tiny("gpt2")
+    model = make_tiny_model("gpt2")
     model.body.head.score.weight.data.fill_(torch.nan)
     slots = BatchScheduler(model, 2, LIMIT)
-    ticket = slots.submit(text([1, 2]), StoppingCriteria(stop_ids=None, max_new_tokens=3))
-    run(slots)
+    ticket = slots.submit(make_batch([1, 2]), StoppingCriteria(stop_ids=None, max_new_tokens=3))
+    run_all(slots)
     with pytest.raises(ValueError, match="scores are not finite"):
         ticket.result()
 
@@ -208,7 +218,7 @@ def test_scores_that_are_no_numbers_are_an_error():
     ],
 )
 def test_what_cannot_be_written_is_refused_at_once(ask, said):
-    slots = BatchScheduler(tiny("gpt2"), 2, LIMIT)
+    slots = BatchScheduler(make_tiny_model("gpt2"), 2, LIMIT)
     settings = {"row": [1, 2], "stop_ids": None, "max_new_tokens": 3} | ask
     row = settings.pop("row")
     with pytest.raises(ValueError, match=said):
@@ -217,27 +227,27 @@ def test_what_cannot_be_written_is_refused_at_once(ask, said):
 
 
 def test_a_source_and_what_is_written_from_it_have_a_limit_each():
-    slots = BatchScheduler(tiny("transformer"), 2, LIMIT)
-    ticket = slots.submit(text([3] * 16), StoppingCriteria(stop_ids=None, max_new_tokens=15))
-    run(slots)
+    slots = BatchScheduler(make_tiny_model("transformer"), 2, LIMIT)
+    ticket = slots.submit(make_batch([3] * 16), StoppingCriteria(stop_ids=None, max_new_tokens=15))
+    run_all(slots)
     assert len(ticket.tokens) == 15
     for row, limit in (([3] * 17, 1), ([3], 16)):
         with pytest.raises(ValueError, match="need 17 tokens; max_total_tokens is 16"):
-            slots.submit(text(row), StoppingCriteria(stop_ids=None, max_new_tokens=limit))
+            slots.submit(make_batch(row), StoppingCriteria(stop_ids=None, max_new_tokens=limit))
 
 
 def test_slots_are_refused_that_could_not_work():
     with pytest.raises(ValueError, match="size=0"):
-        BatchScheduler(Sum(), 0, 4)
+        BatchScheduler(SumModel(), 0, 4)
     with pytest.raises(ValueError, match="at most 16 tokens; max_total_tokens=17 is more"):
-        BatchScheduler(tiny("gpt2"), 2, 17)
+        BatchScheduler(make_tiny_model("gpt2"), 2, 17)
     with pytest.raises(ValueError, match=r"model.eval\(\)"):
-        BatchScheduler(tiny("gpt2").train(), 2, 4)
+        BatchScheduler(make_tiny_model("gpt2").train(), 2, 4)
     with pytest.raises(ValueError, match="one row; the batch has 2"):
-        BatchScheduler(Sum(), 2, 4).submit(
+        BatchScheduler(SumModel(), 2, 4).submit(
             Batch(Text.pad([[1], [2]])), StoppingCriteria(stop_ids=None, max_new_tokens=1)
         )
     with pytest.raises(ValueError, match="document_ids and global_mask are not supported"):
-        BatchScheduler(Sum(), 2, 4).submit(
+        BatchScheduler(SumModel(), 2, 4).submit(
             Batch(Text.pack([[[1], [2]]])), StoppingCriteria(stop_ids=None, max_new_tokens=1)
         )

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 import saccade
 from saccade.attention import Downsample, TopK
+from saccade.cli import main
 from saccade.explain.head_stats import find_strongest_links
 from saccade.explain.maps import AttentionMaps
 from saccade.explain.serialize import TABLE_COLUMNS, make_columns
@@ -150,3 +151,15 @@ def test_a_figure_has_the_names_of_one_head_or_a_panel_for_each(looks):
     ]
     assert len(looks[0].plot().axes) == 3 + 1  # heads and a color bar
     assert len(looks.plot().axes) == 2 * 3 + 1
+
+
+def test_the_command_leaves_special_tokens_out_and_says_that_weights_are_kept(tmp_path, capsys):
+    model = make_model()
+    model.save(tmp_path / "model")
+    call = ["look", str(tmp_path / "model"), TEXT]
+    assert main(call) == 0
+    assert "</s>" in capsys.readouterr().out
+    assert main([*call, "--drop-special-tokens"]) == 0
+    printed = capsys.readouterr()
+    assert "s>" not in printed.out
+    assert "the other weights are not renormalized, so the rows no longer sum to one" in printed.err

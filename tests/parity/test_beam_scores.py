@@ -9,7 +9,7 @@ from saccade.decoding import StoppingCriteria
 from saccade.decoding.beam import BeamConfig, beam_search
 from saccade.decoding.logits_processors import MinNewTokens, NoRepeatNgram, RepetitionPenalty
 from saccade.models.families import bart, gpt2, marian, t5
-from support.parity import twin
+from support.parity import convert_model
 
 VOCAB, STOP, PAD = 53, 2, 0
 ROWS = [[7, 41, 8, 30, 9], [12, 5], [33, 34, 51]]
@@ -68,7 +68,7 @@ def pair(name, seed):
     for p in theirs.parameters():
         if p.requires_grad:  # a fixed table of positions is not ours to change
             torch.nn.init.normal_(p, std=0.4)
-    return twin(family, theirs), theirs
+    return convert_model(family, theirs), theirs
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from saccade.data import Batch, Text
 from saccade.models.families import gpt2
-from support.parity import Layers, compare, compare_gradients, twin, watched
+from support.parity import HiddenStates, compare, compare_gradients, convert_model, run_watched
 
 
 def hf_gpt2(**options):
@@ -28,7 +28,7 @@ def pair(family, make, options):
     theirs = make(**options).double().eval()
     for p in theirs.parameters():
         torch.nn.init.normal_(p, std=0.3)
-    return twin(family, theirs), theirs
+    return convert_model(family, theirs), theirs
 
 
 def write(model, tokens, keep=None):
@@ -41,8 +41,8 @@ def write(model, tokens, keep=None):
 def test_states_maps_scores_loss_and_gradients(family, make, options, length):
     ours, theirs = pair(family, make, options)
     tokens = torch.randint(0, 53, (3, length), generator=torch.Generator().manual_seed(2))
-    with Layers(ours.stack) as states:
-        scores, maps = watched(ours, lambda: write(ours, tokens))
+    with HiddenStates(ours.stack) as states:
+        scores, maps = run_watched(ours, lambda: write(ours, tokens))
     wanted = theirs(input_ids=tokens, labels=tokens, output_hidden_states=True, output_attentions=True)
     for state, hidden in zip(states[:-1], wanted.hidden_states[1:-1], strict=True):  # the last is normalised there
         compare(state, hidden)

@@ -27,7 +27,7 @@ from saccade.data import Batch, Text
 from saccade.models import derived_families
 from saccade.models.families import bart, gemma3, gpt_neox, llama, marian, qwen, t5
 from saccade.models.weight_map import to_theirs
-from support.parity import Layers, compare, compare_gradients, twin, watched
+from support.parity import HiddenStates, compare, compare_gradients, convert_model, run_watched
 
 VOCAB, LONGEST = 53, 19
 EXACT = [modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_rope_utils, modeling_t5]
@@ -208,7 +208,7 @@ class States:
     """What enters a stack's first layer and what each layer gives, the last one as the stack gives it."""
 
     def __init__(self, stack):
-        self.stack, self.layers = stack, Layers(stack)
+        self.stack, self.layers = stack, HiddenStates(stack)
         self.first = []
 
     def __enter__(self):
@@ -240,11 +240,11 @@ def compare_maps(ours, theirs, real):
 @decoders
 def test_decoder(family, make, options, length):
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens = draw(3, length)
     with States(ours.stack) as seen:
         state, text = ours.start(Batch(Text(tokens)))
-        scores, maps = watched(ours, lambda: ours.step(text, state))
+        scores, maps = run_watched(ours, lambda: ours.step(text, state))
     wanted = theirs(input_ids=tokens, labels=tokens, output_hidden_states=True, output_attentions=True)
     compare_all(seen.all(), wanted.hidden_states, None)
     compare_maps(maps, wanted.attentions, None)
@@ -261,7 +261,7 @@ def test_decoder(family, make, options, length):
 @decoders
 def test_padded_prompts_and_steps(family, make, options, side):
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens, keep = draw(3, 11), kept(7, side)
     state, _ = ours.start(Batch(Text(tokens[:, :7], keep)))
     scores = ours.step(Text(tokens[:, :7], keep), state)
@@ -279,7 +279,7 @@ def test_padded_prompts_and_steps(family, make, options, side):
 @decoders
 def test_decoder_joins_and_leaves(family, make, options):
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens = draw(2, 12)
     rows, states = [tokens[0, :6], tokens[1, :2]], []
     for row in rows:
@@ -314,7 +314,7 @@ def go_on(oracle, ours, state, rows, tokens, at):
 @pairs
 def test_encoder_and_decoder(family, make, options, length, target_length, padded):
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens, target, gold = draw(3, length), draw(3, target_length, seed=3), draw(3, target_length, seed=4)
     keep = kept(length, "right") if padded and length > 2 else None
     target_keep = kept(target_length, "right") if padded and target_length > 2 else None
@@ -337,7 +337,7 @@ def test_encoder_and_decoder(family, make, options, length, target_length, padde
         return ours.step(Text(target, target_keep), state)
 
     with States(ours.encoder) as read, States(ours.decoder) as written:
-        scores, maps = watched(ours, run)
+        scores, maps = run_watched(ours, run)
     compare_all(read.all(), wanted.encoder_hidden_states, keep)
     compare_all(written.all(), wanted.decoder_hidden_states, target_keep)
     layers = len(ours.encoder.layers)
@@ -357,11 +357,11 @@ def test_encoder_and_decoder(family, make, options, length, target_length, padde
 def test_padded_source_is_the_source_alone(family, make, options, side):
     """The package counts padding on the left as positions, so each row is compared with its answer alone."""
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens, target, keep = draw(3, 7), draw(3, 5, seed=3), kept(7, side)
     state, _ = ours.start(Batch(Text(tokens, keep)))
     memory = state.get("memory")
-    scores, maps = watched(ours.decoder, lambda: ours.step(Text(target), state))
+    scores, maps = run_watched(ours.decoder, lambda: ours.step(Text(target), state))
     for i in range(3):
         alone = theirs(
             input_ids=tokens[i : i + 1, keep[i]], decoder_input_ids=target[i : i + 1], output_attentions=True
@@ -381,7 +381,7 @@ def test_padded_source_is_the_source_alone(family, make, options, side):
 @pairs
 def test_requests_join_midway_and_leave(family, make, options):
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     # the shorter text has the longer source, as long as the texts when one leaves: neither may be taken for the other
     sources, tokens = [draw(1, 4), draw(1, 7, seed=5)], draw(2, 12, seed=3)
     rows, states = [tokens[0, :4], tokens[1, :1]], []
@@ -404,7 +404,7 @@ def test_requests_join_midway_and_leave(family, make, options):
 def test_single_precision(family, make, options):
     """Ours in float32 against the package as it is, in float32."""
     theirs = built(make, options)
-    ours, theirs = twin(family, theirs).float(), theirs.float()
+    ours, theirs = convert_model(family, theirs).float(), theirs.float()
     tokens, target = draw(3, 7), draw(3, 5, seed=3)
     state, text = ours.start(Batch(Text(tokens)))
     if (family, make, options) in DECODERS:
@@ -418,7 +418,7 @@ def test_single_precision(family, make, options):
 def test_goes_out_as_it_came_in(family, make, options, tmp_path):
     """Config and weights written in published form: the package loads them with nothing missing and nothing unexpected."""
     theirs = built(make, options)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     config = family.config_from_hf(theirs.config.to_dict())
     assert family.config_from_hf(family.config_to_hf(config)) == config
     published = to_theirs(dict(ours.named_parameters()) | dict(ours.named_buffers()), family.weight_map(config))

@@ -5,7 +5,7 @@ import torch
 
 from saccade.data import Batch, Text
 from saccade.models.families import bert
-from support.parity import Layers, compare, compare_gradients, twin, watched
+from support.parity import HiddenStates, compare, compare_gradients, convert_model, run_watched
 
 SIZES = {"vocab_size": 53, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
 
@@ -46,10 +46,10 @@ def test_hidden_states_maps_and_gradients(family, make, options, length, padded)
     theirs = make(**options).double().eval()
     for p in theirs.parameters():
         torch.nn.init.normal_(p, std=0.3)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens, segment, keep = example(length, padded)
-    with Layers(ours.stack) as states:
-        out, maps = watched(ours, lambda: ours(Batch(Text(tokens, keep, segment))))
+    with HiddenStates(ours.stack) as states:
+        out, maps = run_watched(ours, lambda: ours(Batch(Text(tokens, keep, segment))))
     if padded == "left" and keep is not None:  # the package counts padding as positions: compare with each row alone
         for row in range(3):
             real = keep[row]

@@ -11,7 +11,7 @@ from saccade.data import Batch, Image, Text
 from saccade.models import derived_families
 from saccade.models.families import distilbert, electra, roberta, vit
 from saccade.models.weight_map import to_ours, to_theirs
-from support.parity import Layers, compare, compare_gradients, twin, watched
+from support.parity import HiddenStates, compare, compare_gradients, convert_model, run_watched
 
 DISTIL = {"vocab_size": 53, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 17, "max_position_embeddings": 19}
 TEXT_CASES = [
@@ -85,8 +85,8 @@ def seen(model, batch):
     """All that a model does: what enters the layers, what leaves each, the attention maps and the answer."""
     entered = []
     hook = model.stack.enter.register_forward_hook(lambda m, a, out: entered.append(out))
-    with Layers(model.stack) as states:
-        out, maps = watched(model, lambda: model(batch))
+    with HiddenStates(model.stack) as states:
+        out, maps = run_watched(model, lambda: model(batch))
     hook.remove()
     return out, entered + states, maps
 
@@ -96,7 +96,7 @@ def seen(model, batch):
 @pytest.mark.parametrize(("family", "sizes"), named(TEXT_CASES))
 def test_states_maps_and_gradients(family, sizes, length, padded):
     theirs = oracle(family, sizes)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     tokens, segment, keep = example(length, padded)
     ours.zero_grad()
     out, states, maps = seen(ours, Batch(Text(tokens, keep, segment if hasattr(ours, "segments") else None)))
@@ -129,7 +129,7 @@ HEADS = [
 
 def with_head(family, name, theirs, labels=3):
     """Our body and head with the weights of theirs."""
-    body = twin(family, theirs.base_model)
+    body = convert_model(family, theirs.base_model)
     config = family.config_from_hf(theirs.config.to_dict())
     head = family.heads[name].build(config, body, labels).double().eval()
     read = to_ours(theirs.state_dict(), family.heads[name].weight_map)
@@ -174,7 +174,7 @@ def test_heads(family, sizes, name, padded):
 def test_roberta_reads_its_own_padding_as_the_package_does():
     """With padding's own id the package skips it in its positions, so whole batches can be compared, left padding too."""
     theirs = oracle(*TEXT_CASES[0])
-    ours = twin(roberta.FAMILY, theirs)
+    ours = convert_model(roberta.FAMILY, theirs)
     for padded in ("left", "right"):
         tokens, segment, keep = example(7, padded)
         tokens = tokens.masked_fill(~keep, 1)
@@ -199,7 +199,7 @@ def double_softmax(monkeypatch):
 @pytest.mark.parametrize(("family", "sizes"), named(IMAGE_CASES))
 def test_pictures(family, sizes):
     theirs = oracle(family, sizes)
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     config = family.config_from_hf(theirs.config.to_dict())
     pixels = pictures(config)
     out, states, maps = seen(ours, Batch(Image(pixels)))
@@ -232,7 +232,7 @@ def test_labels_of_pictures(family, sizes):
 @pytest.mark.parametrize(("family", "sizes"), named(IMAGE_CASES))
 def test_pictures_of_another_size(family, sizes, cells):
     theirs = oracle(family, sizes, attention="sdpa")
-    ours = twin(family, theirs)
+    ours = convert_model(family, theirs)
     config = family.config_from_hf(theirs.config.to_dict())
     side = cells[0] * config.patch_size, cells[1] * config.patch_size
     pixels = pictures(config, side=side)
@@ -247,7 +247,7 @@ def test_pictures_of_another_size(family, sizes, cells):
 @pytest.mark.parametrize(("family", "sizes"), named(TEXT_CASES + IMAGE_CASES))
 def test_single_precision(family, sizes):
     theirs = oracle(family, sizes)
-    ours = twin(family, theirs).float()
+    ours = convert_model(family, theirs).float()
     theirs = theirs.float()
     if family is vit.FAMILY:
         pixels = pictures(family.config_from_hf(theirs.config.to_dict())).float()

@@ -20,7 +20,7 @@ from saccade.models.load import load
 from saccade.text import load_llama2c_tokenizer
 from saccade.text import load_tokenizer as load_tokenizer
 from saccade.text.backends.sentencepiece_proto import encode_field
-from support.exports import CORPUS, PUBLISHED, exported, plain, sized
+from support.exports import CORPUS, PUBLISHED, export_model, make_config, plain_texts
 
 FAMILY = {family.name: family for family in PUBLISHED}
 IDENTITY = {"normalization_rule_name": "identity"}
@@ -48,7 +48,9 @@ def with_tokenizer(family, tokenizer):
     torch.manual_seed(3)
     model = new(
         FAMILY[family],
-        sized(FAMILY[family], vocab=tokenizer.vocab, decoder_start_id=tokenizer.pad_id or 0, pad_id=tokenizer.pad_id),
+        make_config(
+            FAMILY[family], vocab=tokenizer.vocab, decoder_start_id=tokenizer.pad_id or 0, pad_id=tokenizer.pad_id
+        ),
     )
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.7)
@@ -57,7 +59,7 @@ def with_tokenizer(family, tokenizer):
 
 
 def compare(made, count=1000, *, strip=False):
-    found = plain(made.tokenizer, count)
+    found = plain_texts(made.tokenizer, count)
     ours = made.tokenizer.encode_batch(found)
     theirs = made.words(found)["input_ids"]
     assert [text for text, a, b in zip(found, theirs, ours, strict=True) if a != b.ids] == []
@@ -75,7 +77,7 @@ def test_sentencepiece(name, tmp_path, monkeypatch):
     (tmp_path / "raw" / file).write_bytes(pieces(**options))
     tokenizer = load_tokenizer(tmp_path / "raw")
     assert type(tokenizer.backend).__name__ == "SentencePieceBackend"
-    made = exported(with_tokenizer(family, tokenizer), tmp_path / "out")
+    made = export_model(with_tokenizer(family, tokenizer), tmp_path / "out")
     assert (made.words.bos_token_id, made.words.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
     compare(made)
     assert tokenizer.encode("a").ids[0 if family == "llama" else -1] == (1 if family == "llama" else tokenizer.eos_id)
@@ -94,7 +96,7 @@ def test_llama2c_begins_with_its_token_and_writes_the_same(tmp_path):
         piece = learnt.id_to_piece(id).replace("▁", " ").encode()
         content += struct.pack("<fi", learnt.get_score(id), len(piece)) + piece
     (tmp_path / "tok.bin").write_bytes(content)
-    made = exported(with_tokenizer("llama", load_llama2c_tokenizer(tmp_path / "tok.bin")), tmp_path / "out")
+    made = export_model(with_tokenizer("llama", load_llama2c_tokenizer(tmp_path / "tok.bin")), tmp_path / "out")
     compare(made)
     for prompt in ("the cat", "so it goes on", "12 = 42"):
         ids = made.tokenizer.encode(prompt).ids
@@ -141,7 +143,7 @@ def test_marian(tmp_path):
         names += [learnt.id_to_piece(id) for id in range(len(learnt))]
     vocab = {name: id for id, name in enumerate([*dict.fromkeys(names), "<pad>"])}
     (raw / "vocab.json").write_text(json.dumps(vocab))
-    made = exported(with_tokenizer("marian", load_tokenizer(raw)), tmp_path / "out")
+    made = export_model(with_tokenizer("marian", load_tokenizer(raw)), tmp_path / "out")
     compare(made, 300, strip=True)  # its class takes off spaces at either end of what was written
     assert made.theirs.config.pad_token_id == made.theirs.config.decoder_start_token_id == vocab["<pad>"]
     assert made.theirs.generation_config.eos_token_id == vocab["</s>"] == 0
@@ -163,7 +165,7 @@ def test_wordpiece_of_bert(tmp_path):
         "?",
     ]
     (tmp_path / "vocab.txt").write_text("\n".join(lines))
-    made = exported(with_tokenizer("bert", load_tokenizer(tmp_path)), tmp_path / "out")
+    made = export_model(with_tokenizer("bert", load_tokenizer(tmp_path)), tmp_path / "out")
     compare(made)
     pair, theirs = made.tokenizer.encode("the cat", "a mat"), made.words("the cat", "a mat")
     assert (theirs["input_ids"], theirs["token_type_ids"]) == (pair.ids, pair.segment_ids)
@@ -192,7 +194,7 @@ TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\r\n{% end
 )
 def test_the_chat_template_is_kept(files, tmp_path):
     where = kept_directory(tmp_path, **files)
-    made = exported(load(where), tmp_path / "out")
+    made = export_model(load(where), tmp_path / "out")
     assert made.tokenizer.chat_template.replace("\r", "") == TEMPLATE.replace("\r", "")
     wanted = transformers.AutoTokenizer.from_pretrained(where)
     talk = [{"role": "user", "content": "the cat?"}]
@@ -206,7 +208,7 @@ def test_settings_for_generation_are_kept(tmp_path):
     stated = {"temperature": 0.6, "do_sample": True, "eos_token_id": [2, 7], "auto_map": {"x": "y"}}
     ids = {"eos_token_id": [2, 7], "pad_token_id": 3, "bos_token_id": 0}
     where = kept_directory(tmp_path, generation_config_json=stated, config_json=ids)
-    made = exported(load(where), tmp_path / "out")
+    made = export_model(load(where), tmp_path / "out")
     found = json.loads((tmp_path / "out" / "generation_config.json").read_text())
     # the tokenizer begins with 1; that 2 ends a text is true, and 7 may do so too
     assert found == {
@@ -254,4 +256,4 @@ def test_published_vocabularies(name, tmp_path):
         path = tmp_path
     tokenizer = load_llama2c_tokenizer(path) if path.suffix == ".bin" else load_tokenizer(path)
     family = {"bert_uncased": "bert", "t5": "t5", "gpt2_bpe": "gpt2"}.get(name, "llama")
-    compare(exported(with_tokenizer(family, tokenizer), tmp_path / "out"))
+    compare(export_model(with_tokenizer(family, tokenizer), tmp_path / "out"))

@@ -20,11 +20,11 @@ from saccade.tasks.span import Span
 from saccade.text import TOKENIZER_KINDS
 from saccade.training import prepare
 from saccade.training.prepare import Job
-from support.exports import PUBLISHED, READERS, WRITERS, built, exported, plain, sized
+from support.exports import ENCODERS, GENERATIVE, PUBLISHED, export_model, make_config, make_model, plain_texts
 
 FIRST = ["the cat sat on the mat", "so it goes", "naïve café für 5 €", "12 = 42", "a mat on a cat, and so on", "it"] * 4
 SECOND = ["it goes on", "didn't it?", "the mat", "漢字", "12"] * 4 + ["on and on", "5 €", "so", "cat"]
-HEADS = [pytest.param(f, head, id=f"{f.name}-{head}") for f in READERS for head in ("label", "tag", "span")]
+HEADS = [pytest.param(f, head, id=f"{f.name}-{head}") for f in ENCODERS for head in ("label", "tag", "span")]
 WORDY = [family for family in PUBLISHED if family.name != "vit"]
 
 
@@ -34,8 +34,8 @@ def read(words, *rows):
 
 @pytest.mark.parametrize("family", WORDY, ids=lambda f: f.name)
 def test_ids_and_segments(family, tmp_path):
-    made = exported(built(family), tmp_path / "out")
-    found = plain(made.tokenizer)
+    made = export_model(make_model(family), tmp_path / "out")
+    found = plain_texts(made.tokenizer)
     ours = made.tokenizer.encode_batch(found)
     assert made.words(found)["input_ids"] == [one.ids for one in ours]
     pairs = made.tokenizer.encode_batch(FIRST, SECOND)
@@ -49,14 +49,14 @@ def test_ids_and_segments(family, tmp_path):
 
 @pytest.mark.parametrize("family", WORDY, ids=lambda f: f.name)
 def test_special_ids(family, tmp_path):
-    made = exported(built(family), tmp_path / "out")
+    made = export_model(make_model(family), tmp_path / "out")
     tokenizer, config = made.tokenizer, made.theirs.config
     assert (config.bos_token_id, config.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
     if family.name not in ("gpt2", "llama") or config.pad_token_id is not None:
         assert config.pad_token_id == tokenizer.pad_id
     if family.name in ("longformer", "bigbird"):  # their classes for answers look for it
         assert config.sep_token_id == tokenizer.eos_id
-    if family in WRITERS:
+    if family in GENERATIVE:
         wanted = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
         stated = made.theirs.generation_config.to_dict()
         assert {key: stated[key] for key in wanted} == wanted
@@ -65,8 +65,8 @@ def test_special_ids(family, tmp_path):
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 @pytest.mark.parametrize("frame", ["none", "t5", "roberta", "bos_eos"])
 def test_ids_of_every_kind_of_new_tokenizer(kind, frame, tmp_path):
-    made = exported(built(WRITERS[0], kind=kind, frame=frame), tmp_path / "out")
-    found = plain(made.tokenizer, 300)
+    made = export_model(make_model(GENERATIVE[0], kind=kind, frame=frame), tmp_path / "out")
+    found = plain_texts(made.tokenizer, 300)
     ours = made.tokenizer.encode_batch(found)
     assert made.words(found)["input_ids"] == [one.ids for one in ours]
     for text, one in zip(found[:60], ours, strict=False):
@@ -83,7 +83,7 @@ def balanced(model, batch):
 
 @pytest.mark.parametrize(("family", "head"), HEADS)
 def test_predictions(family, head, tmp_path):
-    model = built(family, head)
+    model = make_model(family, head)
     task = {"label": Label, "tag": Label, "span": Span}[head]
     if head == "span":
         examples = [Example({"question": q, "context": f"{c} and {c}"}) for q, c in zip(SECOND, FIRST, strict=True)]
@@ -93,7 +93,7 @@ def test_predictions(family, head, tmp_path):
         rows = [FIRST]
     doing = task(task.Config(), labels=model.labels)
     batch = doing.batch(doing.encode(examples, model))
-    made = exported(balanced(model, batch), tmp_path / "out")
+    made = export_model(balanced(model, batch), tmp_path / "out")
     asked = read(made.words, *rows)
     with torch.no_grad():
         ours, theirs = made.ours(batch), made.theirs(**asked)
@@ -116,13 +116,13 @@ def test_predictions(family, head, tmp_path):
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", READERS, ids=lambda f: f.name)
+@pytest.mark.parametrize("family", ENCODERS, ids=lambda f: f.name)
 def test_predictions_of_pairs(family, tmp_path):
-    model = built(family, "label")
+    model = make_model(family, "label")
     task = Pair(Pair.Config(), labels=model.labels)
     examples = [Example({"first": a, "second": b}) for a, b in zip(FIRST, SECOND, strict=True)]
     batch = task.batch(task.encode(examples, model))
-    made = exported(balanced(model, batch), tmp_path / "out")
+    made = export_model(balanced(model, batch), tmp_path / "out")
     with torch.no_grad():
         ours, theirs = made.ours(batch), made.theirs(**read(made.words, FIRST, SECOND)).logits
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
@@ -161,15 +161,15 @@ def theirs_written(made, prompts):
 
 
 @pytest.mark.parametrize("spare", [5, pytest.param(0, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("family", WRITERS, ids=lambda f: f.name)
+@pytest.mark.parametrize("family", GENERATIVE, ids=lambda f: f.name)
 def test_greedy_texts(family, spare, tmp_path):
     """Some stop and some do not; ids without a token are never written."""
     rows = []
     for seed in range(25):
-        model = built(family, kind="words", spare=spare, seed=seed)
+        model = make_model(family, kind="words", spare=spare, seed=seed)
         with torch.no_grad():
             model.body.head.score.weight[model.tokenizer.eos_id] *= 3  # so that some texts end
-        made = exported(model, tmp_path / str(seed))
+        made = export_model(model, tmp_path / str(seed))
         prompts = [text for text in FIRST[:6] if made.tokenizer.encode(text).ids]
         ours = ours_written(made, prompts)
         assert theirs_written(made, prompts) == ours
@@ -193,7 +193,7 @@ def test_a_new_reader_of_pairs(family, tmp_path):
     batch = task.batch(task.encode(examples, model))
     assert (batch.source.tokens == model.tokenizer.unk_id).any()
     assert task.loss(model, batch).isfinite()
-    made = exported(model, tmp_path / "out")
+    made = export_model(model, tmp_path / "out")
     asked = read(made.words, FIRST, SECOND)
     assert torch.equal(
         asked["input_ids"], batch.source.tokens.masked_fill(~batch.source.keep_mask, made.words.pad_token_id)
@@ -207,7 +207,9 @@ def test_pictures(channels, tmp_path):
     """Pictures of the model's size give the same scores; others are scaled and cut alike, up to the rounding of a resampler."""
     family = next(family for family in PUBLISHED if family.name == "vit")
     torch.manual_seed(1)
-    model = new(family, sized(family, image_height=24, channels=channels), head="label", labels=("a", "b", "c")).eval()
+    model = new(
+        family, make_config(family, image_height=24, channels=channels), head="label", labels=("a", "b", "c")
+    ).eval()
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
     model.save(tmp_path / "out")
@@ -230,7 +232,7 @@ def test_pictures(channels, tmp_path):
 
 def test_pixels_that_are_made_otherwise_are_said(tmp_path):
     family = next(family for family in PUBLISHED if family.name == "vit")
-    new(family, sized(family), head="label", labels=2).save(tmp_path / "out")
+    new(family, make_config(family), head="label", labels=2).save(tmp_path / "out")
     assert "image_mean" not in str(load(tmp_path / "out").report)
     path = tmp_path / "out" / "preprocessor_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"image_mean": [0.485, 0.456, 0.406]}))

@@ -16,7 +16,7 @@ from saccade.attention import RandomBlocks
 from saccade.data import Batch, Text
 from saccade.models.families import bigbird, longformer
 from saccade.models.weight_map import to_ours, to_theirs
-from support.parity import Layers, compare, compare_gradients, twin, watched
+from support.parity import HiddenStates, compare, compare_gradients, convert_model, run_watched
 
 SIZES = {"vocab_size": 53, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
 B = 3
@@ -122,14 +122,14 @@ def compare_looks(maps, wanted, marked, keep, windows):
 @pytest.mark.parametrize("options", WINDOWS)
 def test_longformer(options, length, padded, kind):
     theirs = scrambled(hf_longformer(**options))
-    ours = twin(longformer.FAMILY, theirs)
+    ours = convert_model(longformer.FAMILY, theirs)
     tokens, segment = words(length, theirs.config.type_vocab_size)
     keep = lengths_to_keep([length, max(1, length - 5), min(2, length)] if padded else [length] * B, length, padded)
     tokens = tokens.masked_fill(~keep, 1)
     marked, wanted_marked = marks(kind, keep)
     text = Text(tokens, keep if padded else None, segment, marked)
-    with Layers(ours.stack) as states:
-        out, maps = watched(ours, lambda: ours(Batch(text)))
+    with HiddenStates(ours.stack) as states:
+        out, maps = run_watched(ours, lambda: ours(Batch(text)))
     if padded == "left":
         for row in range(B):
             alone = theirs(
@@ -160,7 +160,7 @@ def test_longformer(options, length, padded, kind):
 @pytest.mark.parametrize("options", WINDOWS)
 def test_longformer_in_single_precision(options, kind):
     theirs = scrambled(hf_longformer(**options), torch.float32)
-    ours = twin(longformer.FAMILY, theirs).float()
+    ours = convert_model(longformer.FAMILY, theirs).float()
     tokens, segment = words(21)
     keep = lengths_to_keep([21, 13, 4], 21, "right")
     tokens = tokens.masked_fill(~keep, 1)
@@ -251,8 +251,8 @@ def compare_bigbird(theirs, ours, tokens, segment, keep):
     """Hidden states, maps, output and gradients of one padded batch."""
     n = tokens.size(1)
     padded = None if bool(keep.all()) else keep
-    with Layers(ours.stack) as states:
-        out, maps = watched(ours, lambda: ours(Batch(Text(tokens, padded, segment))))
+    with HiddenStates(ours.stack) as states:
+        out, maps = run_watched(ours, lambda: ours(Batch(Text(tokens, padded, segment))))
     wanted = theirs(
         input_ids=tokens,
         token_type_ids=segment,
@@ -274,7 +274,7 @@ def compare_bigbird(theirs, ours, tokens, segment, keep):
 @pytest.mark.parametrize(("options", "short", "lengths"), BLOCKS)
 def test_bigbird_by_blocks(options, short, lengths):
     theirs = scrambled(hf_bigbird(**options))
-    ours = twin(bigbird.FAMILY, theirs)
+    ours = convert_model(bigbird.FAMILY, theirs)
     n = max(lengths)
     assert min(lengths) > short
     hand_over(theirs, ours, n)
@@ -289,7 +289,7 @@ def test_bigbird_by_blocks(options, short, lengths):
 @pytest.mark.parametrize("options", [{}, {"num_attention_heads": 1}, {"num_attention_heads": 4, "hidden_act": "relu"}])
 def test_bigbird_sees_short_texts_whole(options, length, padded, attention):
     theirs = scrambled(hf_bigbird(**options, attention_type=attention))
-    ours = twin(bigbird.FAMILY, theirs)
+    ours = convert_model(bigbird.FAMILY, theirs)
     tokens, segment = words(length, 2)
     lengths = [length, max(1, length - 3), 1] if padded else [length] * B
     theirs(input_ids=tokens)  # it turns to full attention now; in the call in which it turns it reports no maps
@@ -302,7 +302,7 @@ def test_bigbird_sees_short_texts_whole(options, length, padded, attention):
 def test_bigbird_rows_of_different_lengths(options, short, lengths, side):
     """A row in a batch is what the package makes of it alone, be it long, shorter by some blocks, or seen whole."""
     theirs = scrambled(hf_bigbird(**options))
-    ours = twin(bigbird.FAMILY, theirs)
+    ours = convert_model(bigbird.FAMILY, theirs)
     n = max(lengths)
     tokens, segment = words(n, 2)
     keep = lengths_to_keep([n, short + 1, short - 3], n, side)
@@ -317,7 +317,7 @@ def test_bigbird_rows_of_different_lengths(options, short, lengths, side):
 @pytest.mark.parametrize(("options", "short", "lengths"), BLOCKS)
 def test_bigbird_in_single_precision(options, short, lengths):
     theirs = scrambled(hf_bigbird(**options), torch.float32)
-    ours = twin(bigbird.FAMILY, theirs).float()
+    ours = convert_model(bigbird.FAMILY, theirs).float()
     n = max(lengths)
     hand_over(theirs, ours, n)
     tokens, segment = words(n, 2)
@@ -350,7 +350,7 @@ def test_heads(family, name):
     sizes = transformers.LongformerConfig(**LONG) if family is longformer.FAMILY else transformers.BigBirdConfig(**BIG)
     sizes.num_labels = 2 if name == "span" else 5
     theirs = scrambled(getattr(transformers, head.architecture)(sizes))
-    body = twin(family, getattr(theirs, family.prefix.removesuffix(".")))
+    body = convert_model(family, getattr(theirs, family.prefix.removesuffix(".")))
     mine = head.build(family.config_from_hf(sizes.to_dict()), body, 5).double().eval()
     rest = {key: x for key, x in theirs.state_dict().items() if not key.startswith(family.prefix)}
     read = to_ours(rest, head.weight_map)

@@ -13,6 +13,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from saccade.engine.kernels import library
+from saccade.engine.kernels import reference as kernel_reference
+from saccade.engine.kernels.encoder_program import EmbeddingTables, EncoderLayer, EncoderProgram, NormWeights
+from saccade.engine.kernels.matrix import PER_BLOCK, PackedMatrix
 from saccade.engine.native import ops, reference_ops
 from saccade.engine.native.check_args import to_cache_dtype
 from saccade.engine.native.reference_program import run_reference
@@ -166,7 +170,74 @@ def chain(chance: random.Random) -> None:
     torch.testing.assert_close(both[0][1].keys, both[1][1].keys, rtol=1e-3, atol=1e-3)
 
 
-OPERATORS: tuple[Callable[[random.Random], None], ...] = (product, norm, attend, gather, chain)
+def panels(chance: random.Random) -> None:
+    """A product of the encoder kernels, in any precision, of rows of any layout."""
+    n, k, odd, precision = size(chance), size(chance), chance.random() < 0.2, chance.choice(list(PER_BLOCK))
+    rows = chance.choice(((0,), (1,), (5,), (6,), (13,), (2, 3), (200,)))
+    x = numbers(chance, *rows, k, odd=odd)
+    add = numbers(chance, *rows, n) if chance.random() < 0.5 else None
+    bias = lay_out(chance, numbers(chance, n)) if chance.random() < 0.5 else None
+    matrix = PackedMatrix(lay_out(chance, numbers(chance, n, k)), bias, precision)
+    given, act = lay_out(chance, x), chance.choice(list(ops.ACTIVATION_CODES))
+    before = twin(given)
+    out = matrix(given, act, None if add is None else lay_out(chance, add))
+    assert same_storage(given, before)
+    sizes = x.abs().amax(-1, keepdim=True) * matrix.unpack().float().abs().sum(1)
+    sizes = sizes * (1 if matrix.scales is None else matrix.scales[:n]) + (0 if bias is None else bias.abs()) + 1
+    check(out, kernel_reference.linear(matrix, x, act, add), odd, sizes)
+
+
+def encoder(chance: random.Random) -> None:
+    """A whole encoder of any sizes over texts of any lengths, alone or shared by two threads."""
+    precision, norm_first, gated = chance.choice(list(PER_BLOCK)), chance.random() < 0.5, chance.random() < 0.3
+    g, d, hidden, w = chance.choice((1, 2, 3)), chance.choice((1, 3, 8, 16, 36, 65)), size(chance), size(chance, 97)
+    h = g * chance.choice((1, 2))
+
+    def matrix(n: int, k: int) -> PackedMatrix:
+        bias = lay_out(chance, torch.randn(n)) if chance.random() < 0.5 else None
+        return PackedMatrix(torch.randn(n, k) / k**0.5, bias, precision)
+
+    def norm_weights(width: int) -> NormWeights:
+        return NormWeights(torch.randn(width), torch.randn(width) if chance.random() < 0.5 else None, 1e-5)
+
+    shapes = ((h + 2 * g) * d, w), (w, h * d), (hidden * (1 + gated), w), (w, hidden)
+    act = chance.choice(list(ops.ACTIVATION_CODES))
+    layers = [
+        EncoderLayer(
+            *(matrix(*shape) for shape in shapes),
+            norm_weights(w),
+            norm_weights(w),
+            h,
+            g,
+            d,
+            d**-0.5,
+            act,
+            gated,
+            norm_first,
+        )
+        for _ in range(chance.choice((0, 1, 2)))
+    ]
+    narrow = size(chance, 65)
+    project = None if narrow == w else matrix(w, narrow)
+    tables = [torch.randn(rows, narrow) for rows in (31, 70, 2)]
+    embedding = EmbeddingTables(*tables, norm=chance.choice((None, norm_weights(narrow))), project=project)
+    program = EncoderProgram(layers, w, precision, leave=chance.choice((None, norm_weights(w))), embedding=embedding)
+    lengths = [chance.choice((0, 1, 2, 15, 16, 17, 33, 70)) for _ in range(chance.choice((0, 1, 2, 5)))]
+    tokens, segments = (torch.randint(n, (sum(lengths),), dtype=torch.int32) for n in (31, 2))
+    given = lay_out(chance, tokens), lay_out(chance, segments)
+    found = program.encode(lengths, tokens=given[0], segments=given[1])
+    texts = [
+        kernel_reference.embed(embedding, *text)
+        for text in zip(tokens.split(lengths), segments.split(lengths), strict=True)
+    ]
+    wanted = torch.cat([found[:0], *(kernel_reference.encode_rows(program, x) for x in texts)])
+    assert found.shape == wanted.shape
+    assert found.isfinite().all()
+    close = {"int8": 0.3, "bfloat16": 0.1, "float32": 1e-3}[precision]  # random sizes: one level may be much
+    assert not found.numel() or (found - wanted).norm() <= close * wanted.norm() + 1e-3
+
+
+OPERATORS: tuple[Callable[[random.Random], None], ...] = (product, norm, attend, gather, chain, panels, encoder)
 
 
 def refuse(name: str) -> None:
@@ -180,13 +251,17 @@ def refuse(name: str) -> None:
 
 def main(cases: int, seed: int = 0) -> None:
     assert ops.is_available(), ops.unavailable_reason()
+    assert library.is_available(), library.unavailable_reason()
+    library.library().saccade_set_join_time(10**10)  # so that threads share texts on a busy machine too
     for name in REFUSED:
         refuse(name)
     for number in range(seed, seed + cases):
         operator = OPERATORS[number % len(OPERATORS)]
         print(f"case {number}: {operator.__name__}", flush=True)
         torch.manual_seed(number)
-        operator(random.Random(number))
+        chance = random.Random(number)
+        with library.use_instruction_set(chance.choice(library.supported_instruction_sets())):
+            operator(chance)
 
 
 if __name__ == "__main__":

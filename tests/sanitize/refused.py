@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saccade.engine.kernels.encoder_program import EmbeddingTables, EncoderProgram
+from saccade.engine.kernels.matrix import PackedMatrix
 from saccade.engine.native import ops
 from saccade.engine.native.step_program import KVBufferRef, StepProgram
 from sanitize.layouts import shift
@@ -75,6 +77,16 @@ def linked(build: Callable[[StepProgram], Any]) -> Any:
     chain = StepProgram(W)
     chain.linear(0, ops.Int8Tiles(torch.randn(13, W)))
     return build(chain)
+
+
+def panels(bias: Tensor | None = None) -> PackedMatrix:
+    return PackedMatrix(torch.randn(5, W), bias, "int8")
+
+
+def encode(**given: Any) -> Any:
+    """Five tokens of a program without layers, with seven words, nine positions and two segments."""
+    program = EncoderProgram([], W, "float32", embedding=EmbeddingTables(*(torch.randn(n, W) for n in (7, 9, 2))))
+    return program.encode(**({"lengths": [2, 3], "tokens": torch.zeros(5, dtype=torch.int32)} | given))
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
@@ -148,5 +160,19 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "chain: an unknown activation": lambda: linked(lambda chain: chain.linear(0, packed(), "tanh")),
     "chain: heads that do not divide": lambda: StepProgram(3 * D).attend(0, 3, 2, D, 1.0, buffer=0),
     "chain: no heads to look at": lambda: StepProgram(3 * D).attend(0, 3, 0, D, 1.0, buffer=0),
+    "panels: a narrow input": lambda: panels()(torch.randn(B, W - 1)),
+    "panels: something else to add": lambda: panels()(torch.randn(B, W), "none", torch.randn(B, 4)),
+    "panels: doubles": lambda: panels()(torch.randn(B, W).double()),
+    "panels: a short bias": lambda: panels(torch.zeros(1)),
+    "panels: no columns": lambda: PackedMatrix(torch.zeros(5, 0), None, "int8"),
+    "encoder: fewer tokens than lengths": lambda: encode(tokens=torch.zeros(4, dtype=torch.int32)),
+    "encoder: tokens of 64 bits": lambda: encode(tokens=torch.zeros(5, dtype=torch.int64)),
+    "encoder: a token beyond": lambda: encode(tokens=torch.full((5,), 7, dtype=torch.int32)),
+    "encoder: a token below": lambda: encode(tokens=torch.full((5,), -1, dtype=torch.int32)),
+    "encoder: a segment beyond": lambda: encode(segments=torch.full((5,), 2, dtype=torch.int32)),
+    "encoder: fewer segments": lambda: encode(segments=torch.zeros(4, dtype=torch.int32)),
+    "encoder: a length below": lambda: encode(lengths=[6, -1]),
+    "encoder: more tokens than positions": lambda: encode(lengths=[10], tokens=torch.zeros(10, dtype=torch.int32)),
+    "encoder: rows of a program that reads tokens": lambda: encode(tokens=None, rows=torch.randn(5, W)),
     "chain: one axis": lambda: linked(lambda chain: chain(torch.randn(W))),
 }

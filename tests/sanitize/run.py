@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from saccade.engine.kernels import library as kernel_loading
 from saccade.engine.native import build, ops
 from saccade.engine.native import library as loading
 from sanitize import fuzz
@@ -20,7 +21,15 @@ CHECKS = "-fsanitize=address,undefined,float-cast-overflow"
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", CHECKS)
 BUILDS = {"with the instructions of this machine": "-march=native", "without them": "-DSACCADE_PLAIN"}
 CASES = 5000
-TESTS = ("test_native_ops.py", "test_step_program.py", "test_check_args.py", "test_kv_cache.py", "test_scheduler.py")
+KERNEL_TESTS = ("kernels/test_packed_matrix.py", "kernels/test_encoder_program.py")
+TESTS = (
+    *KERNEL_TESTS,
+    "test_native_ops.py",
+    "test_step_program.py",
+    "test_check_args.py",
+    "test_kv_cache.py",
+    "test_scheduler.py",
+)
 PLANTED = "planted"
 
 
@@ -28,11 +37,14 @@ def main(cases: int, seed: int) -> int:
     """Build, start and say how it went."""
     for name, flag in BUILDS.items():
         library = build.build_library(loading.SOURCES, flag, *FLAGS)
-        planted = start(library, PLANTED)
+        kernels = build.build_units(
+            kernel_loading.compile_units(), kernel_loading.SOURCES, *kernel_loading.COMPILER_FLAGS, *FLAGS
+        )
+        planted = start(library, kernels, PLANTED)
         if planted.returncode == 0 or "heap-buffer-overflow" not in planted.stderr:
             print(f"The sanitizer does not see a planted error ({name}): {planted.stderr[-2000:]}")
             return 1
-        done = start(library, str(cases), str(seed))
+        done = start(library, kernels, str(cases), str(seed))
         if done.returncode:
             print(f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}\nThe sanitized operators, {name}, failed: see above.")
             return 1
@@ -40,8 +52,8 @@ def main(cases: int, seed: int) -> int:
     return 0
 
 
-def start(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A process that uses this library."""
+def start(library: Path, kernels: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process that uses these libraries."""
     tests = str(Path(__file__).parents[1])
     settings = {
         # libstdc++ too: the sanitizer looks for what throws exceptions when it is loaded, before torch brings it
@@ -51,7 +63,7 @@ def start(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "PYTHONMALLOC": "malloc",  # or small objects of Python's would lie side by side
         "PYTHONPATH": os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    command = [sys.executable, "-m", "sanitize.run", "--library", str(library), *arguments]
+    command = [sys.executable, "-m", "sanitize.run", "--library", str(library), str(kernels), *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | settings)
 
 
@@ -64,16 +76,18 @@ def runtime(name: str) -> str:
     return path
 
 
-def use(library: Path) -> None:
-    """Let everybody in this process open this library, wherever they would have built one."""
+def use(library: Path, kernels: Path) -> None:
+    """Let everybody in this process open these libraries, wherever they would have built one."""
+    kernel_loading.build_units = lambda *units: kernels
+    kernel_loading._load_library.cache_clear()
     plain = loading.build_library
     loading.build_library = lambda sources, *flags: (plain(sources, *flags), library)[1]
     loading._load_library.cache_clear()
     assert ops.is_available(), ops.unavailable_reason()
 
 
-def child(library: Path, first: str, seed: str = "0") -> int:
-    use(library)
+def child(library: Path, kernels: Path, first: str, seed: str = "0") -> int:
+    use(library, kernels)
     if first == PLANTED:
         x, out = torch.zeros(1, 64), torch.empty(1, 64)
         short = torch.zeros(1)
@@ -90,6 +104,6 @@ def child(library: Path, first: str, seed: str = "0") -> int:
 if __name__ == "__main__":
     given = sys.argv[1:]
     if given[:1] == ["--library"]:
-        sys.exit(child(Path(given[1]), *given[2:]))
+        sys.exit(child(Path(given[1]), Path(given[2]), *given[3:]))
     cases, seed = [*map(int, given), *(CASES, 0)[len(given) :]]
     sys.exit(main(cases, seed))

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "saccade"
 sys.path.insert(0, str(ROOT / "tools"))
-from field_words import LIBRARIES, last_part, our_words, parse, public_names, split_words  # noqa: E402
+from field_words import LIBRARIES, last_part, package_words, parse, public_names, split_words  # noqa: E402
 
 WORDS = json.loads((Path(__file__).parent / "field_words.json").read_text(encoding="utf-8"))
 MAX_FILES_IN_A_FOLDER = 25
@@ -40,7 +40,7 @@ TERMS = [
 
 def test_every_word_of_a_public_name_is_a_word_of_the_field():
     """`python tools/field_words.py` writes the dictionary from the libraries; other words need a source by hand."""
-    unknown = {word: place for word, place in our_words().items() if word not in WORDS}
+    unknown = {word: place for word, place in package_words().items() if word not in WORDS}
     assert not unknown, unknown
 
 

@@ -1,1 +1,1 @@
-"""What several tests share: tiny runs, oracles, exports and tables of cases."""
+"""Helpers shared by several tests: tiny runs, reference implementations, exports and tables of cases."""

@@ -1,4 +1,4 @@
-"""What the tests of exports share: tiny models with tokenizers, written by us and opened by `transformers`, and texts to read."""
+"""Helpers for tests of exports: tiny models with tokenizers, saved by saccade and loaded by `transformers`, and texts."""
 
 import json
 import random
@@ -48,9 +48,9 @@ SIZES |= {
 }
 VOCAB = {"bpe": 300, "wordpiece": 250, "unigram": 150, "words": 40}
 PUBLISHED = [family for family in FAMILIES if family.weight_map is not None and not family.import_only]
-READERS = [family for family in PUBLISHED if "label" in family.heads and family.name != "vit"]
-WRITERS = [family for family in PUBLISHED if not family.heads]
-ODD = [
+ENCODERS = [family for family in PUBLISHED if "label" in family.heads and family.name != "vit"]
+GENERATIVE = [family for family in PUBLISHED if not family.heads]
+UNUSUAL_TEXTS = [
     "naïve",
     "café",
     "5 €",
@@ -69,7 +69,7 @@ ODD = [
     "�",
     "▁",
 ]
-ODD += [
+UNUSUAL_TEXTS += [
     "e\u0301",
     unicodedata.normalize("NFD", "Việt"),
     unicodedata.normalize("NFD", "한국어"),
@@ -82,55 +82,59 @@ ODD += [
 
 @cache
 def texts(count: int = 1000) -> list[str]:
-    """Different texts of words, of odd characters, of spaces at either end and within, and of any characters at all."""
-    draw = random.Random(5)
-    words = [*" ".join(CORPUS[:3]).split(), *ODD]
+    """Distinct texts of ordinary words, unusual characters, spaces at either end and inside, and random characters."""
+    rng = random.Random(5)
+    words = [*" ".join(CORPUS[:3]).split(), *UNUSUAL_TEXTS]
     blocks = [(32, 127), (161, 0x250), (0x370, 0x400), (0x4E00, 0x9FFF), (0x1F300, 0x1F64F)]
-    found = dict.fromkeys(["", " ", "  a  b ", "▁", "a▁", " ▁a", "\ta\n", "the cat sat on the mat"])
-    while len(found) < count:
-        if draw.random() < 0.3:
-            made = "".join(chr(draw.randrange(*draw.choice(blocks))) for _ in range(draw.randrange(1, 30)))
+    distinct = dict.fromkeys(["", " ", "  a  b ", "▁", "a▁", " ▁a", "\ta\n", "the cat sat on the mat"])
+    while len(distinct) < count:
+        if rng.random() < 0.3:
+            text = "".join(chr(rng.randrange(*rng.choice(blocks))) for _ in range(rng.randrange(1, 30)))
         else:
-            made = "".join(draw.choice(words) + draw.choice([" ", " ", "", "  "]) for _ in range(draw.randrange(1, 14)))
-        found[made] = None
-    return list(found)
+            text = "".join(rng.choice(words) + rng.choice([" ", " ", "", "  "]) for _ in range(rng.randrange(1, 14)))
+        distinct[text] = None
+    return list(distinct)
 
 
-def plain(tokenizer: Tokenizer, count: int = 1000) -> list[str]:
-    """Those texts that do not spell a special token, which only `transformers` finds in a text."""
-    found = [text for text in texts(count) if not any(name in text for name in tokenizer.special_tokens)]
-    assert len(found) > 0.99 * count
-    return found
+def plain_texts(tokenizer: Tokenizer, count: int = 1000) -> list[str]:
+    """The texts without the name of a special token, which only `transformers` recognizes in a text."""
+    plain = [text for text in texts(count) if not any(name in text for name in tokenizer.special_tokens)]
+    assert len(plain) > 0.99 * count
+    return plain
 
 
 @dataclass
 class Export:
-    """A directory as we wrote it: our model, read again, and theirs."""
+    """An exported directory, loaded by saccade (`ours`) and by `transformers` (`theirs`)."""
 
     ours: Model
     theirs: Any
-    words: Any  # their tokenizer
+    words: Any  # the tokenizer of `transformers`
 
     @property
     def tokenizer(self) -> Tokenizer:
         return self.ours.tokenizer
 
 
-def sized(family, **more):
+def make_config(family, **sizes):
     """A tiny config of a family."""
     known = {item.name for item in fields(family.config_class)}
-    return family.config_class(**{key: value for key, value in (SIZES | more).items() if key in known})
+    return family.config_class(**{key: value for key, value in (SIZES | sizes).items() if key in known})
 
 
-def built(family, head=None, *, kind="bpe", frame=None, spare=0, seed=1) -> Model:
-    """A model with its own tokenizer, no weight of which is what a new one would have."""
-    writer = family in WRITERS
+def make_model(family, head=None, *, kind="bpe", frame=None, spare=0, seed=1) -> Model:
+    """A model with its own tokenizer, whose weights all differ from those of a new model."""
+    generative = family in GENERATIVE
     frame = frame or (
-        ("t5" if family.name in ("t5", "bart", "marian") else "none") if writer else family.token_template or "bos_eos"
+        ("t5" if family.name in ("t5", "bart", "marian") else "none")
+        if generative
+        else family.token_template or "bos_eos"
     )
     tokenizer = train_tokenizer(CORPUS, kind, VOCAB.get(kind), token_template=frame)
     torch.manual_seed(seed)
-    config = sized(family, vocab=tokenizer.vocab + spare, decoder_start_id=tokenizer.bos_id, pad_id=tokenizer.pad_id)
+    config = make_config(
+        family, vocab=tokenizer.vocab + spare, decoder_start_id=tokenizer.bos_id, pad_id=tokenizer.pad_id
+    )
     model = new(family, config, head=head, labels=("a", "b", "c") if head in ("label", "tag") else ())
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.7)
@@ -138,15 +142,17 @@ def built(family, head=None, *, kind="bpe", frame=None, spare=0, seed=1) -> Mode
     return model.eval()
 
 
-def exported(model: Model, directory) -> Export:
-    """The model written down, and opened by both; nothing may be missing or too much."""
+def export_model(model: Model, directory) -> Export:
+    """Save the model and load it with both libraries; no weight may be missing or unexpected."""
     model.save(directory)
-    cls = getattr(transformers, json.loads((directory / "config.json").read_text())["architectures"][0])
+    model_class = getattr(transformers, json.loads((directory / "config.json").read_text())["architectures"][0])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one tokenizer recommends a package for punctuation
-        # whatever tokenizer_config.json says, the package takes another class for a Qwen2, which splits texts in its own way
-        named = transformers.PreTrainedTokenizerFast if model.family.name == "qwen2" else transformers.AutoTokenizer
-        words = named.from_pretrained(directory)
-    theirs, info = cls.from_pretrained(directory, output_loading_info=True)
+        warnings.simplefilter("ignore")  # one tokenizer warns about a missing package for punctuation
+        # AutoTokenizer ignores tokenizer_config.json for Qwen2 and uses a class that splits texts in its own way
+        tokenizer_class = (
+            transformers.PreTrainedTokenizerFast if model.family.name == "qwen2" else transformers.AutoTokenizer
+        )
+        words = tokenizer_class.from_pretrained(directory)
+    theirs, info = model_class.from_pretrained(directory, output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
     return Export(load(directory), theirs.eval(), words)

@@ -23,14 +23,14 @@ def _ids(rows: int = 2, length: int = LENGTH, seed: int = 0) -> Tensor:
 
 
 def text(length: int = LENGTH) -> Inputs:
-    """Two texts, the second of which ends earlier."""
+    """Two texts, the second of which is shorter and padded."""
     mask = torch.ones(2, length, dtype=torch.long)
     mask[1, length - 3 :] = 0
     return {"input_ids": _ids(length=length), "attention_mask": mask}
 
 
 def pair() -> Inputs:
-    """Two texts for an encoder and, without padding, what a decoder is given."""
+    """Two source texts for an encoder, and the decoder input, without padding."""
     return text() | {"decoder_input_ids": _ids(length=5, seed=1)}
 
 
@@ -167,7 +167,7 @@ ARCHITECTURES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs]]] =
 
 
 def make_model(architecture: str, dtype: torch.dtype = torch.float32) -> nn.Module:
-    """A model with random weights, large enough for attention that is far from even."""
+    """A model with random weights, large enough that attention is far from uniform."""
     torch.manual_seed(3)
     model = ARCHITECTURES[architecture][0]()
     with torch.no_grad():

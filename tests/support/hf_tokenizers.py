@@ -9,7 +9,7 @@ SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
 def make_tokenizer(texts: Sequence[str], kind: str) -> hf.PreTrainedTokenizerFast:
-    """`bert`: word pieces between [CLS] and [SEP]; `gpt2`: bytes and no special tokens; `t5`: bytes that end with [SEP]."""
+    """`bert`: WordPiece between [CLS] and [SEP]; `gpt2`: byte-level BPE without special tokens; `t5`: the same and [SEP]."""
     if kind == "bert":
         tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

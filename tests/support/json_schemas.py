@@ -1,4 +1,4 @@
-"""Schemas of every keyword that is kept to, alone and together: what the tests of structured output write to."""
+"""JSON schemas with every supported keyword, alone and combined, for the tests of structured output."""
 
 from itertools import combinations, product
 
@@ -20,16 +20,16 @@ PATTERNS = [
 ]
 
 
-def array(items=None, **more):
+def array_schema(items=None, **more):
     return {"type": "array", **({} if items is None else {"items": items}), **more}
 
 
-def obj(properties, required=(), **more):
+def object_schema(properties, required=(), **more):
     return {"type": "object", "properties": properties, "required": list(required), **more}
 
 
-def closed(properties, required=()):
-    return obj(properties, required, additionalProperties=False)
+def closed_object(properties, required=()):
+    return object_schema(properties, required, additionalProperties=False)
 
 
 def strings():
@@ -57,15 +57,18 @@ def numbers():
 
 
 def arrays():
-    yield from (array(items) for items in (STRING, INTEGER, {"enum": ["a", 1]}, array(NULL), {"type": "boolean"}, True))
+    yield from (
+        array_schema(items)
+        for items in (STRING, INTEGER, {"enum": ["a", 1]}, array_schema(NULL), {"type": "boolean"}, True)
+    )
     for least, most in [(0, 0), (1, 1), (2, 3), (0, 2), (4, 4)]:
-        yield array(NULL, minItems=least, maxItems=most)
-        yield array({"type": "integer", "minimum": 0, "maximum": 9}, minItems=least, maxItems=most)
+        yield array_schema(NULL, minItems=least, maxItems=most)
+        yield array_schema({"type": "integer", "minimum": 0, "maximum": 9}, minItems=least, maxItems=most)
     yield {"type": "array", "prefixItems": [STRING, INTEGER]}
     yield {"type": "array", "prefixItems": [STRING, INTEGER], "items": False}
     yield {"type": "array", "prefixItems": [{"const": "x"}], "items": NULL, "minItems": 3, "maxItems": 4}
     yield {"type": "array", "prefixItems": [NULL, NULL, NULL], "items": False, "minItems": 2}
-    yield array(array(array(INTEGER, maxItems=2), maxItems=2), maxItems=2)
+    yield array_schema(array_schema(array_schema(INTEGER, maxItems=2), maxItems=2), maxItems=2)
     yield {"type": "array", "minItems": 2}
 
 
@@ -73,18 +76,25 @@ def objects():
     names = ["a", "b", "c"]
     for count in range(4):
         for required in combinations(names, count):
-            yield closed({"a": STRING, "b": INTEGER, "c": {"type": "boolean"}}, required)
-            yield obj({"a": STRING, "b": NULL, "c": array(NULL)}, required)
-    yield obj({"x y": NULL, 'quo"te': NULL, "é": NULL, "": NULL}, ["x y", 'quo"te', "é", ""])
-    yield obj({}, ["free", "other"])
-    yield from (obj({"a": NULL}, ["a"], additionalProperties=more) for more in (INTEGER, {"enum": ["v"]}, True))
+            yield closed_object({"a": STRING, "b": INTEGER, "c": {"type": "boolean"}}, required)
+            yield object_schema({"a": STRING, "b": NULL, "c": array_schema(NULL)}, required)
+    yield object_schema({"x y": NULL, 'quo"te': NULL, "é": NULL, "": NULL}, ["x y", 'quo"te', "é", ""])
+    yield object_schema({}, ["free", "other"])
+    yield from (
+        object_schema({"a": NULL}, ["a"], additionalProperties=more) for more in (INTEGER, {"enum": ["v"]}, True)
+    )
     yield {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 3}}
     yield {"type": "object", "patternProperties": {"^s_": STRING, "^i_": INTEGER}, "additionalProperties": False}
     yield {"type": "object", "patternProperties": {"^k[0-9]$": NULL}, "additionalProperties": False, "minProperties": 1}
     yield {"type": "object", "additionalProperties": NULL, "maxProperties": 2}
-    yield obj({"a": NULL}, ["a"], additionalProperties=NULL, maxProperties=3)
-    yield closed(
-        {"deep": closed({"deep": closed({"deep": closed({"end": NULL}, ["end"])}, ["deep"])}, ["deep"])}, ["deep"]
+    yield object_schema({"a": NULL}, ["a"], additionalProperties=NULL, maxProperties=3)
+    yield closed_object(
+        {
+            "deep": closed_object(
+                {"deep": closed_object({"deep": closed_object({"end": NULL}, ["end"])}, ["deep"])}, ["deep"]
+            )
+        },
+        ["deep"],
     )
 
 
@@ -118,11 +128,15 @@ def values():
 
 def combined():
     yield {"anyOf": [STRING, INTEGER]}
-    yield {"anyOf": [closed({"a": NULL}, ["a"]), closed({"b": NULL}, ["b"]), NULL]}
+    yield {"anyOf": [closed_object({"a": NULL}, ["a"]), closed_object({"b": NULL}, ["b"]), NULL]}
     yield {"oneOf": [STRING, INTEGER, NULL]}
-    yield {"oneOf": [closed({"kind": {"const": kind}, "v": INTEGER}, ["kind", "v"]) for kind in ("circle", "square")]}
+    yield {
+        "oneOf": [
+            closed_object({"kind": {"const": kind}, "v": INTEGER}, ["kind", "v"]) for kind in ("circle", "square")
+        ]
+    }
     yield {"allOf": [{"type": "integer"}, {"minimum": 3}, {"maximum": 12}]}
-    yield {"allOf": [obj({"a": STRING}, ["a"]), obj({"b": INTEGER}, ["b"])]}
+    yield {"allOf": [object_schema({"a": STRING}, ["a"]), object_schema({"b": INTEGER}, ["b"])]}
     yield {"allOf": [{"type": "string", "minLength": 2}, {"maxLength": 5}, {"pattern": "^[a-z]*$"}]}
     yield {
         "type": "object",
@@ -131,55 +145,62 @@ def combined():
         "additionalProperties": False,
     }
     yield {"anyOf": [{"minimum": 5}, {"type": "string"}], "type": ["integer", "string"]}
-    yield array({"anyOf": [INTEGER, array({"anyOf": [NULL, STRING]}, maxItems=2)]}, minItems=1, maxItems=3)
+    yield array_schema(
+        {"anyOf": [INTEGER, array_schema({"anyOf": [NULL, STRING]}, maxItems=2)]}, minItems=1, maxItems=3
+    )
 
 
 def pairs():
-    """Two of the others in one."""
+    """Objects and arrays that combine two simple schemas."""
     parts = [{"type": "string", "maxLength": 3}, {"type": "integer", "minimum": -2, "maximum": 40}, {"const": [None]}]
-    parts += [array({"enum": ["p", "q"]}, maxItems=2), closed({"k": {"type": "boolean"}}, ["k"])]
-    for one, other in combinations(parts, 2):
-        yield closed({"one": one, "other": other}, ["one"])
-        yield array({"anyOf": [one, other]}, minItems=1, maxItems=2)
+    parts += [array_schema({"enum": ["p", "q"]}, maxItems=2), closed_object({"k": {"type": "boolean"}}, ["k"])]
+    for first, second in combinations(parts, 2):
+        yield closed_object({"one": first, "other": second}, ["one"])
+        yield array_schema({"anyOf": [first, second]}, minItems=1, maxItems=2)
 
 
-def referring():
-    yield {"$defs": {"n": {"type": "integer", "minimum": 0}}, **closed({"x": {"$ref": "#/$defs/n"}}, ["x"])}
-    yield {"definitions": {"s": {"enum": ["u", "v"]}}, **array({"$ref": "#/definitions/s"}, minItems=2)}
-    node = closed({"value": INTEGER, "next": {"anyOf": [NULL, {"$ref": "#/$defs/node"}]}}, ["value", "next"])
+def references():
+    yield {"$defs": {"n": {"type": "integer", "minimum": 0}}, **closed_object({"x": {"$ref": "#/$defs/n"}}, ["x"])}
+    yield {"definitions": {"s": {"enum": ["u", "v"]}}, **array_schema({"$ref": "#/definitions/s"}, minItems=2)}
+    node = closed_object({"value": INTEGER, "next": {"anyOf": [NULL, {"$ref": "#/$defs/node"}]}}, ["value", "next"])
     yield {"$defs": {"node": node}, "$ref": "#/$defs/node"}
-    tree = closed({"leaf": {"type": "boolean"}, "branches": array({"$ref": "#"})}, ["leaf", "branches"])
+    tree = closed_object({"leaf": {"type": "boolean"}, "branches": array_schema({"$ref": "#"})}, ["leaf", "branches"])
     yield tree
-    yield {"$defs": {"a": array({"$ref": "#/$defs/b"}), "b": array({"$ref": "#/$defs/a"})}, "$ref": "#/$defs/a"}
-    yield {"$defs": {"json": {"anyOf": [NULL, STRING, array({"$ref": "#/$defs/json"})]}}, "$ref": "#/$defs/json"}
+    yield {
+        "$defs": {"a": array_schema({"$ref": "#/$defs/b"}), "b": array_schema({"$ref": "#/$defs/a"})},
+        "$ref": "#/$defs/a",
+    }
+    yield {"$defs": {"json": {"anyOf": [NULL, STRING, array_schema({"$ref": "#/$defs/json"})]}}, "$ref": "#/$defs/json"}
     yield {"$defs": {"a/b": INTEGER, "c%d": STRING}, "anyOf": [{"$ref": "#/$defs/a~1b"}, {"$ref": "#/$defs/c%25d"}]}
     yield {"properties": {"a": INTEGER, "b": {"$ref": "#/properties/a"}}, "required": ["b"], "type": "object"}
     yield {"$ref": "#/$defs/s", "maxLength": 3, "$defs": {"s": STRING}}
 
 
-def real():
-    """Such as people write."""
+def realistic():
+    """Schemas as they occur in practice."""
     yield {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Person",
-        **closed(
+        **closed_object(
             {
                 "name": {"type": "string", "minLength": 1, "maxLength": 20},
                 "age": {"type": "integer", "minimum": 0, "maximum": 130},
                 "email": {"type": "string", "format": "email"},
-                "tags": array({"type": "string", "pattern": "^[a-z]+$"}, maxItems=3),
+                "tags": array_schema({"type": "string", "pattern": "^[a-z]+$"}, maxItems=3),
             },
             ["name", "age"],
         ),
     }
-    yield closed({"tool": {"enum": ["search", "add"]}, "arguments": {"type": "object"}}, ["tool", "arguments"])
-    yield closed(
+    yield closed_object({"tool": {"enum": ["search", "add"]}, "arguments": {"type": "object"}}, ["tool", "arguments"])
+    yield closed_object(
         {f"field_{n}": [STRING, INTEGER, NULL][n % 3] for n in range(12)}, [f"field_{n}" for n in range(0, 12, 2)]
     )
-    point = array({"type": "number", "minimum": -180, "maximum": 180}, minItems=2, maxItems=2)
-    yield closed({"type": {"const": "LineString"}, "coordinates": array(point, minItems=2)}, ["type", "coordinates"])
+    point = array_schema({"type": "number", "minimum": -180, "maximum": 180}, minItems=2, maxItems=2)
+    yield closed_object(
+        {"type": {"const": "LineString"}, "coordinates": array_schema(point, minItems=2)}, ["type", "coordinates"]
+    )
 
 
 GROUPS = {"strings": strings, "numbers": numbers, "arrays": arrays, "objects": objects, "values": values}
-GROUPS |= {"combined": combined, "pairs": pairs, "referring": referring, "real": real}
+GROUPS |= {"combined": combined, "pairs": pairs, "referring": references, "real": realistic}
 SCHEMAS = {f"{name}-{number}": schema for name, make in GROUPS.items() for number, schema in enumerate(make())}

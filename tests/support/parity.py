@@ -1,5 +1,5 @@
-"""One comparison for all families: hidden states, attention maps, outputs, loss and gradients against an oracle, in double
-precision."""
+"""Comparison of all families with their reference implementations, in double precision: hidden states, attention maps, outputs,
+loss and gradients."""
 
 import torch
 from torch.testing import assert_close
@@ -8,29 +8,29 @@ from saccade.attention import watch
 from saccade.models.weight_map import to_ours
 
 
-def twin(family, theirs, prefix=""):
-    """Our model of the same config with the same weights, in double precision; every published tensor must find a place."""
+def convert_model(family, theirs, prefix=""):
+    """A saccade model with the same config and weights, in double precision; every published tensor must be mapped."""
     import re
 
     config = family.config_from_hf(theirs.config.to_dict())
     ours = family.build(config).double().eval()
     tensors = {name.removeprefix(family.prefix): tensor for name, tensor in theirs.state_dict().items()}
-    read = to_ours({k: v.double() for k, v in tensors.items()}, family.weight_map(config))
-    left = [
+    mapped = to_ours({k: v.double() for k, v in tensors.items()}, family.weight_map(config))
+    unmapped = [
         name
-        for name in read.unmapped
+        for name in mapped.unmapped
         if not any(re.fullmatch(pattern, name) for pattern in (*family.ignored_tensors, *family.pooler_tensors))
     ]
-    assert not left, f"published tensors without an entry:  {left}"
-    missing, unexpected = ours.load_state_dict(read.tensors, strict=False)
+    assert not unmapped, f"published tensors without an entry: {unmapped}"
+    missing, unexpected = ours.load_state_dict(mapped.tensors, strict=False)
     shared = {n for n, p in ours.named_parameters(remove_duplicate=False)} - {n for n, p in ours.named_parameters()}
     assert not unexpected
-    assert set(missing) <= shared, f"parameters left empty: {missing}"
+    assert set(missing) <= shared, f"parameters without weights: {missing}"
     return ours
 
 
-class Layers:
-    """Collects what each layer of some stacks gives: the hidden states."""
+class HiddenStates:
+    """Collects the hidden states, the outputs of each layer of the given stacks."""
 
     def __init__(self, *stacks):
         self.states, self.hooks = [], []
@@ -47,31 +47,31 @@ class Layers:
 
 
 def compare(ours, theirs, *, real=None, rtol=1e-9):
-    """Equal where tokens are real."""
+    """The tensors are equal, at real tokens if `real` is given."""
     if real is not None:
         ours, theirs = ours[real], theirs[real]
     assert_close(ours, theirs, rtol=rtol, atol=rtol)
 
 
 def compare_gradients(ours, theirs, family, config):
-    """The gradient of every parameter, through the weight map; tied ones have been summed on both sides."""
+    """The gradients of all parameters are equal; those of tied parameters are summed on both sides."""
     for p in [*theirs.parameters(), *ours.parameters()]:
         if p.grad is None:
             p.grad = torch.zeros_like(p)
-    everywhere = theirs.named_parameters(remove_duplicate=False)  # a tied one stands under any of its names
-    published = {n.removeprefix(family.prefix): p.grad for n, p in everywhere}
-    wanted = to_ours(published, family.weight_map(config)).tensors
-    got = {n: p.grad for n, p in ours.named_parameters()}
+    all_names = theirs.named_parameters(remove_duplicate=False)  # a tied parameter may be mapped under any of its names
+    published = {n.removeprefix(family.prefix): p.grad for n, p in all_names}
+    expected = to_ours(published, family.weight_map(config)).tensors
+    actual = {n: p.grad for n, p in ours.named_parameters()}
     compared = 0
-    for name, grad in wanted.items():
-        if name in got:
-            assert_close(got[name], grad, rtol=1e-8, atol=1e-8, msg=lambda m, name=name: f"{name}: {m}")
+    for name, grad in expected.items():
+        if name in actual:
+            assert_close(actual[name], grad, rtol=1e-8, atol=1e-8, msg=lambda m, name=name: f"{name}: {m}")
             compared += 1
-    assert compared == len(got), sorted(got.keys() - wanted.keys())
+    assert compared == len(actual), sorted(actual.keys() - expected.keys())
 
 
-def watched(model, run, where="*"):
-    """The output of a call, and the attention maps seen in it."""
+def run_watched(model, run, where="*"):
+    """The output of a call, and its attention maps."""
     with watch(model, where) as looks:
         out = run()
     return out, [look.weights for look in looks]

@@ -1,4 +1,4 @@
-"""Small writers and requests for the tests of slots."""
+"""Small autoregressive models and requests for the tests of continuous batching."""
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from saccade.parts.state import State
 
 VOCAB, STOP, LIMIT = 23, 5, 16
 SIZES = {"vocab": VOCAB, "width": 12, "layers": 1, "heads": 3, "ffn_width": 17, "max_positions": LIMIT, "dropout": 0.0}
-SEEING = {"width": 12, "layers": 1, "heads": 3, "ffn_width": 17, "dropout": 0.0, "image_size": 8, "cell_size": 4}
+VISION_SIZES = {"width": 12, "layers": 1, "heads": 3, "ffn_width": 17, "dropout": 0.0, "image_size": 8, "cell_size": 4}
 TINY = {
     "gpt2": gpt2.Config(**SIZES),
     "llama": llama.Config(**SIZES | {"heads": 6, "head_width": 2}, kv_heads=2),
@@ -20,8 +20,8 @@ TINY = {
 }
 
 
-def tiny(name, config=None):
-    """With weights so large that texts differ and end at different times."""
+def make_tiny_model(name, config=None):
+    """A model with weights so large that texts differ and have different lengths."""
     torch.manual_seed(1)
     model = new(name, config or TINY[name]).eval()
     for p in model.parameters():
@@ -30,20 +30,20 @@ def tiny(name, config=None):
     return model
 
 
-def text(row):
+def make_batch(row):
     return Batch(Text(torch.tensor([row])))
 
 
-def run(slots):
-    """Step until all is done; each event in its order."""
+def run_all(slots):
+    """Step until all requests are done; returns the events in their order."""
     events = []
     while slots.has_work:
         events += slots.step()
     return events
 
 
-class Sum:
-    """A writer whose next token is known by a formula: the sum of n times the n-th token, modulo the vocabulary."""
+class SumModel:
+    """A model whose next token follows a formula: the sum of n times the n-th token, modulo the vocabulary size."""
 
     def __init__(self):
         self.broken, self.started = None, []
@@ -59,12 +59,13 @@ class Sum:
             raise IndexError("no such token")
         state.advance(tuple(text.tokens.shape), text.keep)
         tokens = state.append("tokens", text.tokens, axis=1)
-        weighed = (state.k_pos + 1) * tokens
-        weighed = weighed if state.keep is None else weighed.masked_fill(~state.keep, 0)
-        return F.one_hot(weighed.cumsum(1)[:, -text.tokens.size(1) :] % VOCAB, VOCAB).float()
+        weighted = (state.k_pos + 1) * tokens
+        weighted = weighted if state.keep is None else weighted.masked_fill(~state.keep, 0)
+        return F.one_hot(weighted.cumsum(1)[:, -text.tokens.size(1) :] % VOCAB, VOCAB).float()
 
 
-def summed(row, limit, stop=STOP):
+def expected_tokens(row, limit, stop=STOP):
+    """The continuation that `SumModel` generates, by the formula."""
     out = []
     while len(out) < limit:
         token = sum((n + 1) * token for n, token in enumerate([*row, *out])) % VOCAB
@@ -74,9 +75,6 @@ def summed(row, limit, stop=STOP):
     return out
 
 
-# whoever else is there
-
-
-def asked(rng, count=25):
-    """Different requests: (tokens, limit)."""
+def random_requests(rng, count=25):
+    """Random requests: (tokens, limit)."""
     return [([rng.randrange(VOCAB) for _ in range(rng.randint(1, 8))], rng.randint(1, 8)) for _ in range(count)]

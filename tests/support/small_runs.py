@@ -1,4 +1,4 @@
-"""Tiny trainings on small files, for tests of the loop and of runs."""
+"""Tiny training runs on small files, for tests of the training loop and of runs."""
 
 import random
 from pathlib import Path
@@ -18,10 +18,10 @@ TASKS = ("label", "tag", "translate", "language")
 
 
 def write_files(tmp_path: Path) -> Path:
-    """Fifty little texts as a file for each task."""
-    draw = random.Random(3)
+    """Fifty short texts, as a file for each task."""
+    rng = random.Random(3)
     words = ["ash", "birch", "elm", "fir", "oak", "pine", "yew", "red", "blue", "green", "old", "young", "tall"]
-    texts = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(50)]
+    texts = [" ".join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(50)]
     rows = {
         "label": ["label\ttext"] + [f"{'odd' if len(text.split()) % 2 else 'even'}\t{text}" for text in texts],
         "translate": ["source\ttarget"] + [f"{text}\t{' '.join(text.split()[::-2])}" for text in texts],
@@ -38,57 +38,71 @@ def write_files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ready(
-    home: Path, task: str = "label", *, sizes: dict[str, Any] = SIZES, of: dict[str, Any] | None = None, **given: Any
+def prepare_run(
+    home: Path,
+    task: str = "label",
+    *,
+    sizes: dict[str, Any] = SIZES,
+    task_fields: dict[str, Any] | None = None,
+    **train_fields: Any,
 ) -> PreparedRun:
     data = next(home.glob(f"{task}.*"))
-    told = of or ({"max_tokens": 16} if task == "language" else {})
+    task_fields = task_fields or ({"max_tokens": 16} if task == "language" else {})
     return prepare(
-        Job(task, (str(data),), "transformer", model_fields=sizes, task_fields=told, train_fields=TRAIN | given)
+        Job(
+            task,
+            (str(data),),
+            "transformer",
+            model_fields=sizes,
+            task_fields=task_fields,
+            train_fields=TRAIN | train_fields,
+        )
     )
 
 
-def learner(home: Path, task: str = "label", *, double: bool = False, **given: Any) -> Learner:
-    made = ready(home, task, **given)
-    model = made.model.double() if double else made.model
-    config = made.config
-    read = make_batches(
-        made.task,
-        made.splits.train.examples,
+def make_learner(home: Path, task: str = "label", *, double: bool = False, **fields: Any) -> Learner:
+    prepared = prepare_run(home, task, **fields)
+    model = prepared.model.double() if double else prepared.model
+    config = prepared.config
+    batches = make_batches(
+        prepared.task,
+        prepared.splits.train.examples,
         model,
         batch_tokens=config.batch_tokens,
         batch_size=config.batch_size or None,
         seed=config.seed,
     )
-    return Learner(model, made.task, read, config)
+    return Learner(model, prepared.task, batches, config)
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
+def clone_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: x.detach().clone() for name, x in model.state_dict().items()}
 
 
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+def weights_equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def gradients(one: Learner) -> list[dict[str, Tensor]]:
-    """A list that gets the gradients of every step just before the weights move."""
-    seen: list[dict[str, Tensor]] = []
-    real = one.optimizer.step
+def record_gradients(learner: Learner) -> list[dict[str, Tensor]]:
+    """A list to which the gradients of every step are appended, just before the optimizer step."""
+    gradients: list[dict[str, Tensor]] = []
+    original_step = learner.optimizer.step
 
     def step() -> None:
-        seen.append({name: p.grad.clone() for name, p in one.trainable_parameters.items() if p.grad is not None})
-        real()
+        gradients.append(
+            {name: p.grad.clone() for name, p in learner.trainable_parameters.items() if p.grad is not None}
+        )
+        original_step()
 
-    one.optimizer.step = step  # type: ignore[assignment, method-assign]
-    return seen
+    learner.optimizer.step = step  # type: ignore[assignment, method-assign]
+    return gradients
 
 
-def ended(events: list[Event]) -> RunResult:
+def get_result(events: list[Event]) -> RunResult:
     assert isinstance(events[-1], RunResult)
     return events[-1]
 
 
-def left(out: Path) -> list[bytes]:
-    """What has to be the same, bit for bit: the model and the metrics."""
+def read_outputs(out: Path) -> list[bytes]:
+    """The files that must be the same, bit for bit: the model and the metrics."""
     return [(out / "model" / "model.safetensors").read_bytes(), (out / "metrics.jsonl").read_bytes()]

@@ -1,11 +1,14 @@
-"""`torch.compile` without graph breaks, for tests that show that a module is one graph."""
+"""`torch.compile` without graph breaks, for tests that a module compiles to a single graph."""
 
 import torch
 from torch import nn
 
 
 def compile_one_graph(module: nn.Module):
-    """The cache of compiled code is emptied first: it belongs to the code of `forward`, which all modules of a class share, and
-    torch refuses to compile once it holds eight variants, whichever tests they came from."""
+    """Compile a module to a single graph.
+
+    The cache of compiled code is cleared first: all modules of a class share it, and torch stops compiling once it holds eight
+    variants, including those of other tests.
+    """
     torch._dynamo.reset()
     return torch.compile(module, fullgraph=True, backend="eager")

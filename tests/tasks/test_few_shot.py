@@ -305,7 +305,8 @@ def test_the_command_reads_shots_and_answers(directory, tmp_path, capsys):
     assert [set(row["probabilities"]) for row in found] == [{"good", "bad"}] * 2
     (tmp_path / "asked.tsv").write_text("text\nfine\ndull\n")
     assert main(["predict", directory, *shots, "--data", str(tmp_path / "asked.tsv"), "--json"]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found
+    in_file = [row | {"line": line} for line, row in enumerate(found, 2)]
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == in_file
     assert main(["predict", directory, "--labels", "good, bad", "--template", r"{text} is {label}.\n", "fine"]) == 0
     assert capsys.readouterr().out.split()[0] in ("good", "bad")
 

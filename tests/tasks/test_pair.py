@@ -421,7 +421,8 @@ def test_texts_are_taken_two_by_two_from_wherever_they_come(directory, tmp_path,
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found
     (tmp_path / "a.csv").write_text("premise,hypothesis\n" + "".join(f"{a},{b}\n" for a, b in both))
     assert main(["predict", directory, "--data", str(tmp_path / "a.csv"), "--json"]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found
+    in_file = [row | {"line": line} for line, row in enumerate(found, 2)]
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == in_file
     assert main(["predict", directory, "--data", str(tmp_path / "a.csv"), "--columns", "first=1,second=2"]) == 0
     assert re.fullmatch(r"((entailment|contradiction) \d+%\n){2}", capsys.readouterr().out)
 

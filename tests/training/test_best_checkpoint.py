@@ -19,11 +19,11 @@ from saccade.training.events import DevEvaluation, Message
 from saccade.training.loop import train_steps
 from saccade.training.run import Trainer, run_training
 from saccade.training.signals import StopSignals
-from support.small_runs import ended, learner, left, ready, same, weights
+from support.small_runs import clone_weights, get_result, make_learner, prepare_run, read_outputs, weights_equal
 
 
 def test_the_mean_is_a_plain_loop(home):
-    one = learner(home, ema=0.8)
+    one = make_learner(home, ema=0.8)
     mean = {name: p.detach().clone().double() for name, p in one.trainable_parameters.items()}
     for n in range(12):
         one.step()
@@ -32,10 +32,10 @@ def test_the_mean_is_a_plain_loop(home):
             name: stay * mean[name] + (1 - stay) * p.detach().double() for name, p in one.trainable_parameters.items()
         }
     assert_close(one.ema, {name: x.float() for name, x in mean.items()}, rtol=1e-5, atol=1e-6)
-    before = weights(one.model)
+    before = clone_weights(one.model)
     with one.with_ema() as model:
-        assert same(dict(model.named_parameters()), one.ema)
-    assert same(weights(one.model), before)
+        assert weights_equal(dict(model.named_parameters()), one.ema)
+    assert weights_equal(clone_weights(one.model), before)
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
@@ -61,20 +61,20 @@ def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
 def test_patience_ends_a_run_and_the_best_is_what_is_written(home, monkeypatch):
     scripted(monkeypatch, [0.2, 0.6, 0.55, 0.5, 0.7, math.nan, 0.6, 0.1])
     given = {"eval_every": 2, "save_every": 1, "epochs": 6}
-    events = list(run_training(ready(home, patience=2, **given), home / "out"))
-    result = ended(events)
+    events = list(run_training(prepare_run(home, patience=2, **given), home / "out"))
+    result = get_result(events)
     assert (result.steps, result.stop_reason) == (8, "early stopping: 2 evaluations without improvement")
     assert [event.best for event in events if isinstance(event, DevEvaluation)] == [True, True, False, False]
     stored = load_file(home / "out" / "checkpoints" / "step-00000004" / "model.safetensors")
-    assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
+    assert weights_equal(load_file(home / "out" / "model" / "model.safetensors"), stored)
     assert (
-        ended(list(run_training(ready(home, patience=2, **given), home / "out"))).steps == 8
+        get_result(list(run_training(prepare_run(home, patience=2, **given), home / "out"))).steps == 8
     )  # it is over, and stays so
     assert (
-        ended(list(run_training(ready(home, patience=3, **given), home / "out"))).steps == 16
+        get_result(list(run_training(prepare_run(home, patience=3, **given), home / "out"))).steps == 16
     )  # who has more patience goes on
     stored = load_file(home / "out" / "checkpoints" / "step-00000010" / "model.safetensors")
-    assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
+    assert weights_equal(load_file(home / "out" / "model" / "model.safetensors"), stored)
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, values: list[tuple[float, float, float]]) -> None:
@@ -102,12 +102,12 @@ def looks(monkeypatch: pytest.MonkeyPatch, values: list[tuple[float, float, floa
 def test_of_equal_scores_the_lower_loss_is_kept_and_then_the_later(home, monkeypatch, values, kept, rival):
     looks(monkeypatch, values)
     events = list(
-        run_training(ready(home, eval_every=2, save_every=1, max_steps=6, patience=3, epochs=3), home / "out")
+        run_training(prepare_run(home, eval_every=2, save_every=1, max_steps=6, patience=3, epochs=3), home / "out")
     )
     mark = json.loads((home / "out" / "checkpoints" / "best.json").read_text())
     assert f"step-{kept:08d}" in str(mark)
     stored = load_file(home / "out" / "checkpoints" / f"step-{kept:08d}" / "model.safetensors")
-    assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
+    assert weights_equal(load_file(home / "out" / "model" / "model.safetensors"), stored)
     said = [event.text for event in events if isinstance(event, Message) and "every other score" in event.text]
     assert [text.endswith(rival) and f"the best model by bleu is that of step {kept};" in text for text in said] == (
         [True] if rival else []
@@ -116,12 +116,12 @@ def test_of_equal_scores_the_lower_loss_is_kept_and_then_the_later(home, monkeyp
 
 def test_equal_scores_do_not_renew_patience(home, monkeypatch):
     looks(monkeypatch, [(0.5, 1, 3.0 - step / 10) for step in range(9)])
-    result = ended(list(run_training(ready(home, eval_every=2, patience=2, epochs=6), home / "out")))
+    result = get_result(list(run_training(prepare_run(home, eval_every=2, patience=2, epochs=6), home / "out")))
     assert (result.steps, result.stop_reason) == (6, "early stopping: 2 evaluations without improvement")
 
 
 def test_the_loss_on_held_out_data_is_written_down(home):
-    work = ready(home, "translate", epochs=1, eval_every=5, max_steps=5)
+    work = prepare_run(home, "translate", epochs=1, eval_every=5, max_steps=5)
     list(run_training(work, home / "out"))
     told = [json.loads(line) for line in (home / "out" / "metrics.jsonl").read_text().splitlines()]
     found = next(line["dev"]["loss"] for line in told if "dev" in line)
@@ -140,7 +140,7 @@ def test_the_loss_on_held_out_data_is_written_down(home):
 def test_the_best_is_marked_even_if_its_writer_died_before(home, monkeypatch):
     """Between a checkpoint and the mark that it is the best, a process can be killed."""
     scripted(monkeypatch, [0.2, 0.6, 0.1, 0.2, 0.6, 0.1])
-    list(run_training(ready(home), home / "calm"))
+    list(run_training(prepare_run(home), home / "calm"))
     real = Disk.rename
 
     def rename(self: Disk, old: Path, new: Path) -> None:
@@ -151,26 +151,26 @@ def test_the_best_is_marked_even_if_its_writer_died_before(home, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Disk, "rename", rename)
         with pytest.raises(KeyboardInterrupt):
-            list(run_training(ready(home), home / "wild"))
-    list(run_training(ready(home), home / "wild"))
+            list(run_training(prepare_run(home), home / "wild"))
+    list(run_training(prepare_run(home), home / "wild"))
     marks = [json.loads((home / out / "checkpoints" / "best.json").read_text()) for out in ("calm", "wild")]
     assert marks[0] == marks[1]
-    assert left(home / "calm") == left(home / "wild")
+    assert read_outputs(home / "calm") == read_outputs(home / "wild")
 
 
 def test_a_run_that_ends_before_its_first_look_writes_what_it_has(home):
-    list(run_training(ready(home, max_steps=3), home / "out"))
+    list(run_training(prepare_run(home, max_steps=3), home / "out"))
     stored = load_file(home / "out" / "checkpoints" / "step-00000003" / "model.safetensors")
-    assert same(load_file(home / "out" / "model" / "model.safetensors"), stored)
+    assert weights_equal(load_file(home / "out" / "model" / "model.safetensors"), stored)
     assert "dev" not in (home / "out" / "metrics.jsonl").read_text()
 
 
 def test_bfloat16_learns(home):
-    one = learner(home, precision="bfloat16", epochs=30, lr=1e-2)
+    one = make_learner(home, precision="bfloat16", epochs=30, lr=1e-2)
     losses = [step.loss for step in train_steps(one)]
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
     assert {p.dtype for p in one.model.parameters()} == {torch.float32}
-    other = learner(home, epochs=30, lr=1e-2)
+    other = make_learner(home, epochs=30, lr=1e-2)
     assert other.step().loss != losses[0]
     assert other.step().loss == pytest.approx(losses[1], rel=0.05)
 
@@ -181,10 +181,10 @@ def test_a_translator_into_chinese_is_scored_by_characters_and_opened_with_the_s
         for i in range(99)
     ]
     (tmp_path / "translate.tsv").write_text("\n".join(["source\ttarget", *rows]) + "\n", encoding="utf-8")
-    result = ended(list(run_training(ready(tmp_path, "translate", max_steps=2), tmp_path / "out")))
+    result = get_result(list(run_training(prepare_run(tmp_path, "translate", max_steps=2), tmp_path / "out")))
     assert "tok:zh" in result.scores["dev"][0].signature
     assert open_run(tmp_path / "out").task.config.bleu_tokenizer == "zh"
-    chosen = ready(tmp_path, "translate", of={"bleu_tokenizer": "char"})
+    chosen = prepare_run(tmp_path, "translate", task_fields={"bleu_tokenizer": "char"})
     assert chosen.task.config.bleu_tokenizer == "char"
     with pytest.raises(ValueError, match="no BLEU tokenizer 'zhh'"):
-        ready(tmp_path, "translate", of={"bleu_tokenizer": "zhh"})
+        prepare_run(tmp_path, "translate", task_fields={"bleu_tokenizer": "zhh"})

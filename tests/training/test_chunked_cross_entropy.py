@@ -15,7 +15,7 @@ from saccade.models.families.t5 import ScaleByWidth
 from saccade.parts.heads import LMHead
 from saccade.tasks import losses
 from saccade.tasks.losses import lm_loss, lm_loss_reference
-from support.small_runs import learner
+from support.small_runs import make_learner
 
 HEADS = {
     "with a bias": lambda: new("rnn_lm", rnn.Config(23, 8)).body.head,
@@ -164,7 +164,9 @@ def test_nothing_to_learn_from_costs_nothing():
 @pytest.mark.parametrize("task", ["translate", "language"])
 def test_a_writers_loss_is_that_of_its_own_scores(home, monkeypatch, task):
     """Against `step`, which scores every place, padded or not."""
-    one = learner(home, task, double=True, of={"label_smoothing": 0.2} if task == "translate" else {"max_tokens": 11})
+    one = make_learner(
+        home, task, double=True, task_fields={"label_smoothing": 0.2} if task == "translate" else {"max_tokens": 11}
+    )
     batch = one.batch_source.batches(0)[0]
     target = batch.target
     assert target is not None

@@ -12,7 +12,7 @@ from saccade.training.checkpoint.disk import Disk, DiskFull
 from saccade.training.events import Message
 from saccade.training.prepare import Job, prepare
 from saccade.training.run import run_training
-from support.small_runs import SIZES, learner, left, ready
+from support.small_runs import SIZES, make_learner, prepare_run, read_outputs
 
 
 class Full(Disk):
@@ -29,17 +29,17 @@ class Full(Disk):
 
 
 def test_a_full_disk_costs_nothing_but_time(home):
-    list(run_training(ready(home), home / "calm"))
+    list(run_training(prepare_run(home), home / "calm"))
     for writes in (0, 5, 31, 44, 70):
         out = home / f"wild{writes}"
         with pytest.raises(DiskFull, match=r"the disk is full\. Saving needs .* Free some space and start again"):
-            list(run_training(ready(home), out, disk=Full(writes)))
+            list(run_training(prepare_run(home), out, disk=Full(writes)))
         names = sorted(path.name for path in (out / "checkpoints").iterdir())
         assert not [name for name in names if name.startswith(".")]
-        said = [event.text for event in run_training(ready(home), out) if isinstance(event, Message)]
+        said = [event.text for event in run_training(prepare_run(home), out) if isinstance(event, Message)]
         saved = [int(name[-8:]) for name in names if name.startswith("step-")]
-        assert said == ([f"resuming at step {max(saved)} of {learner(home).total_steps}"] if saved else [])
-        assert left(out) == left(home / "calm")
+        assert said == ([f"resuming at step {max(saved)} of {make_learner(home).total_steps}"] if saved else [])
+        assert read_outputs(out) == read_outputs(home / "calm")
 
 
 def test_a_full_disk_is_exit_code_5(home, monkeypatch, capsys):
@@ -54,18 +54,22 @@ def test_a_full_disk_is_exit_code_5(home, monkeypatch, capsys):
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "facts.json", "manifest.json"])
 def test_a_torn_checkpoint_is_passed_over_aloud(home, file):
-    list(run_training(ready(home), home / "calm"))
-    list(run_training(ready(home, max_steps=9), home / "wild"))
+    list(run_training(prepare_run(home), home / "calm"))
+    list(run_training(prepare_run(home, max_steps=9), home / "wild"))
     path = home / "wild" / "checkpoints" / "step-00000009" / file
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    said = [event.text for event in run_training(ready(home, max_steps=9), home / "wild") if isinstance(event, Message)]
+    said = [
+        event.text
+        for event in run_training(prepare_run(home, max_steps=9), home / "wild")
+        if isinstance(event, Message)
+    ]
     assert "step-00000009" in said[0]
     assert "Using the one before." in said[0]
     assert said[1].startswith("resuming at step 8 of")
-    said = [event.text for event in run_training(ready(home), home / "wild") if isinstance(event, Message)]
+    said = [event.text for event in run_training(prepare_run(home), home / "wild") if isinstance(event, Message)]
     assert len(said) == 1  # the torn one has been written again
     assert said[0].startswith("resuming at step 9 of")
-    assert left(home / "wild") == left(home / "calm")
+    assert read_outputs(home / "wild") == read_outputs(home / "calm")
 
 
 def test_a_disk_that_is_too_small_is_noticed_before_the_first_step(tmp_path):

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from saccade.training.config import Config
 from saccade.training.optim.muon import ADAMW_UPDATE_RMS, MOMENTUM, Muon, orthogonalize
 from saccade.training.run import run_training
-from support.small_runs import learner, left, ready, same, weights
+from support.small_runs import clone_weights, make_learner, prepare_run, read_outputs, weights_equal
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4), (1, 5)])
@@ -55,7 +55,7 @@ def test_steps_are_those_of_the_formula_and_adamw_has_the_rest():
 
 
 def test_only_matrices_inside_layers_are_turned(home):
-    one = learner(home, optimizer="muon")
+    one = make_learner(home, optimizer="muon")
     turned = {id(p) for group in one.optimizer.param_groups if group["use_muon"] for p in group["params"]}
     for name, parameter in one.trainable_parameters.items():
         assert (id(parameter) in turned) == (".layers." in name and parameter.dim() == 2), name
@@ -65,22 +65,22 @@ def test_only_matrices_inside_layers_are_turned(home):
 
 
 def test_a_run_that_stops_goes_on_bit_for_bit(home):
-    list(run_training(ready(home, optimizer="muon", ema=0.9), home / "calm"))
+    list(run_training(prepare_run(home, optimizer="muon", ema=0.9), home / "calm"))
     for steps in (3, 5, 0):
-        list(run_training(ready(home, optimizer="muon", ema=0.9, max_steps=steps), home / "stopped"))
-    assert left(home / "calm") == left(home / "stopped")
-    list(run_training(ready(home, ema=0.9), home / "adamw"))
-    assert left(home / "calm") != left(home / "adamw")
+        list(run_training(prepare_run(home, optimizer="muon", ema=0.9, max_steps=steps), home / "stopped"))
+    assert read_outputs(home / "calm") == read_outputs(home / "stopped")
+    list(run_training(prepare_run(home, ema=0.9), home / "adamw"))
+    assert read_outputs(home / "calm") != read_outputs(home / "adamw")
 
 
 def test_frozen_matrices_stay(home):
-    one = learner(home, optimizer="muon", freeze_layers=1)
-    before = weights(one.model)
+    one = make_learner(home, optimizer="muon", freeze_layers=1)
+    before = clone_weights(one.model)
     one.step()
-    after = weights(one.model)
+    after = clone_weights(one.model)
     frozen = [name for name in before if ".layers.0." in name]
     assert frozen
-    assert same({name: before[name] for name in frozen}, {name: after[name] for name in frozen})
+    assert weights_equal({name: before[name] for name in frozen}, {name: after[name] for name in frozen})
     assert any(not torch.equal(before[name], after[name]) for name in before if ".layers.1." in name)
 
 

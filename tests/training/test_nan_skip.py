@@ -16,7 +16,7 @@ from saccade.training.events import Event, Message
 from saccade.training.loop import Learner, NonFiniteLoss, TrainStep
 from saccade.training.metrics_log import MetricsLog
 from saccade.training.run import run_training
-from support.small_runs import SIZES, TRAIN, ended, learner, left, ready, same
+from support.small_runs import SIZES, TRAIN, get_result, make_learner, prepare_run, read_outputs, weights_equal
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> list[Learner]:
@@ -42,19 +42,19 @@ def test_weights_moments_and_mean_stay_as_they_are(home, monkeypatch, at):
     events: list[Event] = []
     before: dict[str, Any] = {}
     seen = 0
-    for event in run_training(ready(home, on_nan="skip", ema=0.9), home / "out"):
+    for event in run_training(prepare_run(home, on_nan="skip", ema=0.9), home / "out"):
         one = made[-1]
         if isinstance(event, Message) and "skipped" in event.text:
             seen += 1
             assert event.text.startswith(f"step {one.step_count} skipped ({seen} of at most 3): loss nan")
             assert one.step_count - 1 in at
             after = one.checkpoint_tensors()
-            assert all(same(before[group], after[group]) for group in before)
+            assert all(weights_equal(before[group], after[group]) for group in before)
             assert one.step_count == 1 or before["optimizer"]
         before = copy.deepcopy(one.checkpoint_tensors())
         events.append(event)
     assert seen == len(at)
-    assert ended(events).steps == made[-1].total_steps
+    assert get_result(events).steps == made[-1].total_steps
     steps = [event.number - 1 for event in events if isinstance(event, TrainStep)]
     assert sorted(steps + list(at)) == list(range(made[-1].total_steps))
     lines = MetricsLog(home / "out" / "metrics.jsonl").read()
@@ -81,10 +81,10 @@ def test_the_fourth_ends_the_run_and_the_count_survives_a_stop(home, monkeypatch
 def test_a_run_that_stopped_may_go_on_by_leaving_the_step_out(home, monkeypatch):
     poison(monkeypatch, {6})
     with pytest.raises(NonFiniteLoss):
-        list(run_training(ready(home), home / "out"))
-    assert ended(list(run_training(ready(home, on_nan="skip"), home / "out"))).steps > 7
-    list(run_training(ready(home, on_nan="skip"), home / "whole"))
-    assert left(home / "out") == left(home / "whole")
+        list(run_training(prepare_run(home), home / "out"))
+    assert get_result(list(run_training(prepare_run(home, on_nan="skip"), home / "out"))).steps > 7
+    list(run_training(prepare_run(home, on_nan="skip"), home / "whole"))
+    assert read_outputs(home / "out") == read_outputs(home / "whole")
 
 
 def test_a_word_that_is_no_choice_is_refused():
@@ -93,11 +93,11 @@ def test_a_word_that_is_no_choice_is_refused():
 
 
 def test_skipping_is_all_that_skip_does(home: Path):
-    one, other = learner(home), learner(home)
+    one, other = make_learner(home), make_learner(home)
     one.step()
     other.step()
     before = copy.deepcopy(one.checkpoint_tensors())
     one.skip_step()
     assert one.step_count == 2
-    assert all(same(before[group], one.checkpoint_tensors()[group]) for group in before)
-    assert same(one.checkpoint_tensors()["model"], other.checkpoint_tensors()["model"])
+    assert all(weights_equal(before[group], one.checkpoint_tensors()[group]) for group in before)
+    assert weights_equal(one.checkpoint_tensors()["model"], other.checkpoint_tensors()["model"])

@@ -15,7 +15,7 @@ from saccade.training.config import Config
 from saccade.training.loop import train_steps
 from saccade.training.optim.optimizer import make_optimizer, select_trainable
 from saccade.training.optim.schedule import lr_at
-from support.small_runs import gradients, learner, ready, weights
+from support.small_runs import clone_weights, make_learner, prepare_run, record_gradients
 
 
 def test_schedules_follow_their_formulas():
@@ -40,7 +40,7 @@ def test_schedules_follow_their_formulas():
 
 
 def test_the_loop_sets_the_rate_of_every_group(home):
-    one = learner(home, layer_decay=0.5, warmup=3, schedule="cosine")
+    one = make_learner(home, layer_decay=0.5, warmup=3, schedule="cosine")
     for step in train_steps(one):
         now = lr_at(step.number - 1, one.total_steps, max_lr=3e-3, schedule="cosine", warmup=3)
         assert step.lr == now
@@ -52,7 +52,7 @@ def test_the_loop_sets_the_rate_of_every_group(home):
 
 def test_the_fused_optimiser_is_adamw(home):
     """Against torch's plain loop over parameters, on gradients of very unlike size."""
-    one = ready(home, weight_decay=0.1).model
+    one = prepare_run(home, weight_decay=0.1).model
     other = copy.deepcopy(one)
     fast = make_optimizer(one, Config(lr=1e-2, weight_decay=0.1))
     assert fast.defaults["fused"]
@@ -155,11 +155,11 @@ def test_with_everything_frozen_nothing_is_left():
 
 
 def test_frozen_layers_stay_and_the_others_move(home):
-    one = learner(home, freeze_layers=1)
-    before = weights(one.model)
+    one = make_learner(home, freeze_layers=1)
+    before = clone_weights(one.model)
     for _ in range(3):
         one.step()
-    moved = {name for name, x in weights(one.model).items() if not torch.equal(x, before[name])}
+    moved = {name for name, x in clone_weights(one.model).items() if not torch.equal(x, before[name])}
     still = {name for name in before if name.startswith(("body.words.", "body.stack.layers.0."))}
     assert still
     # a key's bias moves all scores of a query alike, so nothing comes of it but the rounding of its gradient
@@ -169,8 +169,8 @@ def test_frozen_layers_stay_and_the_others_move(home):
 
 
 def test_gradients_are_clipped(home):
-    free, tight, loose = (learner(home, clip_grad_norm=clip, double=True) for clip in (0.0, 0.05, 1e9))
-    seen = [gradients(one) for one in (free, tight, loose)]
+    free, tight, loose = (make_learner(home, clip_grad_norm=clip, double=True) for clip in (0.0, 0.05, 1e9))
+    seen = [record_gradients(one) for one in (free, tight, loose)]
     steps = [one.step() for one in (free, tight, loose)]
     norm = math.sqrt(sum(float(grad.square().sum()) for grad in seen[0][0].values()))
     assert norm > 0.05

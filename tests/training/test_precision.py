@@ -20,7 +20,7 @@ from saccade.training.events import RunRefused
 from saccade.training.loop import Learner
 from saccade.training.optim.muon import orthogonalize
 from saccade.training.run import run_training
-from support.small_runs import learner, left, ready
+from support.small_runs import make_learner, prepare_run, read_outputs
 
 SHORT = torch.bfloat16
 HEADS = {
@@ -116,17 +116,17 @@ def test_matrices_turned_by_short_products_are_turned():
 @pytest.mark.parametrize("task", ["translate", "label"])
 def test_a_short_run_that_stops_goes_on_bit_for_bit(home, task):
     told = {"optimizer": "muon", "precision": "bfloat16", "ema": 0.9}
-    list(run_training(ready(home, task, **told), home / "calm"))
+    list(run_training(prepare_run(home, task, **told), home / "calm"))
     for steps in (3, 0):
-        list(run_training(ready(home, task, **told, max_steps=steps), home / "stopped"))
-    assert left(home / "calm") == left(home / "stopped")
+        list(run_training(prepare_run(home, task, **told, max_steps=steps), home / "stopped"))
+    assert read_outputs(home / "calm") == read_outputs(home / "stopped")
 
 
 def test_short_steps_go_where_long_ones_go(home):
     """All weights together, though single ones of hardly any gradient may go another way."""
     moved = []
     for name in ("float32", "bfloat16"):
-        one = learner(home, "translate", precision=name, warmup=0.0, clip_grad_norm=0.0)
+        one = make_learner(home, "translate", precision=name, warmup=0.0, clip_grad_norm=0.0)
         before = {key: p.detach().clone() for key, p in one.trainable_parameters.items()}
         one.step()
         moved.append(torch.cat([(p.detach() - before[key]).flatten() for key, p in one.trainable_parameters.items()]))
@@ -154,7 +154,7 @@ def test_auto_takes_what_the_processor_can(monkeypatch, able, chosen):
 @pytest.mark.parametrize("able", [True, False])
 def test_a_learner_that_is_built_by_hand_settles_it_too(home, monkeypatch, able):
     monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: able)
-    made = ready(home)
+    made = prepare_run(home)
     one = Learner(made.model, made.task, made.make_batches(), Config(precision="auto", device="cpu", optimizer="muon"))
     assert one.config.precision == ("bfloat16" if able else "float32")
     assert one.optimizer.matmul_dtype == (SHORT if able else None)
@@ -168,12 +168,12 @@ def test_a_graphics_card_that_only_imitates_short_numbers_gets_long_ones(monkeyp
 
 def test_a_run_is_what_it_was_begun_with_and_another_processor_is_told_so(home, monkeypatch):
     monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: True)
-    made = ready(home, precision="auto", max_steps=2, device="cpu")
+    made = prepare_run(home, precision="auto", max_steps=2, device="cpu")
     assert made.notes[-1].startswith("precision: bfloat16")
     list(run_training(made, home / "out"))
     monkeypatch.setattr(autocast, "cpu_has_bfloat16", lambda: False)
     with pytest.raises(
         RunRefused, match=r"was 'bfloat16' and is 'float32'\. Pass --train\.precision bfloat16 to resume"
     ):
-        list(run_training(ready(home, precision="auto", device="cpu"), home / "out"))
-    list(run_training(ready(home, precision="bfloat16", device="cpu"), home / "out"))
+        list(run_training(prepare_run(home, precision="auto", device="cpu"), home / "out"))
+    list(run_training(prepare_run(home, precision="bfloat16", device="cpu"), home / "out"))

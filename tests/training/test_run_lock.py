@@ -19,7 +19,7 @@ from saccade.training.checkpoint.run_lock import RunLocked, check_unlocked, lock
 from saccade.training.events import Message
 from saccade.training.loop import TrainStep
 from saccade.training.run import run_training
-from support.small_runs import ready
+from support.small_runs import prepare_run
 
 HOLD = """
 import sys, time
@@ -58,19 +58,20 @@ def test_a_second_training_is_refused_and_writes_nothing(home, other, capsys):
 
 def test_the_lock_dies_with_its_process(home, other):
     with pytest.raises(RunLocked):
-        next(run_training(ready(home), home / "run"))
+        next(run_training(prepare_run(home), home / "run"))
     other.send_signal(signal.SIGKILL)
     other.wait()
     check_unlocked(home / "run")
     assert isinstance(
-        next(event for event in run_training(ready(home), home / "run") if not isinstance(event, Message)), TrainStep
+        next(event for event in run_training(prepare_run(home), home / "run") if not isinstance(event, Message)),
+        TrainStep,
     )
 
 
 def test_the_lock_is_held_from_the_first_step_to_the_result(home):
     out = home / "run"
     seen = 0
-    for _ in run_training(ready(home, epochs=1), out):
+    for _ in run_training(prepare_run(home, epochs=1), out):
         seen += 1
         with pytest.raises(RunLocked, match=f"process {os.getpid()} has been training here"):
             check_unlocked(out)
@@ -119,7 +120,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
 def test_held_out_data_that_changed_are_refused(home, capsys):
     """A line more moves the split: examples that the model was trained on would be called held out."""
     data, out = home / "label.tsv", home / "run"
-    for _ in run_training(ready(home, epochs=1), out):
+    for _ in run_training(prepare_run(home, epochs=1), out):
         pass
     held = Run(out).held_out
     assert cli.main(["evaluate", str(out), "--json"]) == 0

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from saccade.training.run import run_training
-from support.small_runs import SIZES, TRAIN, left, ready
+from support.small_runs import SIZES, TRAIN, prepare_run, read_outputs
 
 pytestmark = pytest.mark.nightly
 KILOBYTES = [32 * number for number in range(1, 31)]
@@ -43,8 +43,8 @@ def calm(tmp_path_factory):
     from support.small_runs import write_files
 
     home = write_files(tmp_path_factory.mktemp("calm"))
-    list(run_training(ready(home), home / "run"))
-    return left(home / "run")
+    list(run_training(prepare_run(home), home / "run"))
+    return read_outputs(home / "run")
 
 
 @pytest.mark.parametrize("kilobytes", KILOBYTES)
@@ -73,8 +73,8 @@ def test_a_disk_of_any_size(home, disk, calm, kilobytes):
         assert again.returncode == 5, again.stderr
         assert "the disk is full" in again.stderr
     if not first.returncode:  # whether or not there is room to write it a second time, beside the first
-        assert left(where / "run") == calm
+        assert read_outputs(where / "run") == calm
     disk(20_000)  # somebody made room
     last = subprocess.run([sys.executable, "-m", "saccade", *words], capture_output=True, text=True)
     assert last.returncode == 0, last.stderr
-    assert left(where / "run") == calm
+    assert read_outputs(where / "run") == calm

@@ -17,27 +17,37 @@ from saccade.tasks.label import Label
 from saccade.training.config import Config
 from saccade.training.loop import Learner, NonFiniteLoss
 from saccade.training.run import run_training
-from support.small_runs import SIZES, TASKS, TRAIN, gradients, learner, left, ready, same, weights
+from support.small_runs import (
+    SIZES,
+    TASKS,
+    TRAIN,
+    clone_weights,
+    make_learner,
+    prepare_run,
+    read_outputs,
+    record_gradients,
+    weights_equal,
+)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_parts_of_a_step_give_the_same_step(home, task):
     """In one, two, three and five parts, and example by example without the loop; lengths differ and rows do not divide."""
-    whole = learner(home, task, double=True, clip_grad_norm=0.0)
-    seen = gradients(whole)
+    whole = make_learner(home, task, double=True, clip_grad_norm=0.0)
+    seen = record_gradients(whole)
     steps = [whole.step() for _ in range(3)]
     read = [whole.batch_source.batches(step)[0].items for step in range(3)]
     assert task == "language" or any(len({item.lengths for item in rows}) > 1 for rows in read)
     for parts in (2, 3, 5):
-        other = learner(home, task, double=True, clip_grad_norm=0.0, micro_batches=parts)
+        other = make_learner(home, task, double=True, clip_grad_norm=0.0, micro_batches=parts)
         assert len(other.batch_source.batches(0, micro_batches=parts)) > 1
-        again = gradients(other)
+        again = record_gradients(other)
         for step in steps:
             assert other.step().loss == pytest.approx(step.loss, abs=1e-12)
         for a, b in zip(seen, again, strict=True):
             assert_close(a, b, rtol=1e-10, atol=1e-12)
-        assert_close(weights(whole.model), weights(other.model), rtol=0, atol=1e-10)
-    alone = learner(home, task, double=True)
+        assert_close(clone_weights(whole.model), clone_weights(other.model), rtol=0, atol=1e-10)
+    alone = make_learner(home, task, double=True)
     items = alone.batch_source.batches(0)[0].items
     batches = [alone.task.batch([item]) for item in items]
     loss: Any = sum(alone.task.loss(alone.model, batch) for batch in batches) / sum(
@@ -54,7 +64,7 @@ def test_parts_of_a_step_give_the_same_step(home, task):
 
 def test_the_last_step_of_an_epoch_is_not_worth_less(home):
     """A loss is per example, however few are left for the last batch."""
-    one = learner(home, double=True)
+    one = make_learner(home, double=True)
     losses = []
     for step in range(one.batch_source.plan.count_steps(0)):
         batch = one.batch_source.batches(step)[0]
@@ -71,7 +81,7 @@ def test_the_last_step_of_an_epoch_is_not_worth_less(home):
 
 def test_rows_bound_a_step_of_every_task(home):
     for task in TASKS:
-        one = learner(home, task, batch_size=2)
+        one = make_learner(home, task, batch_size=2)
         assert {len(one.batch_source.batches(step)[0].items) for step in range(one.total_steps)} <= {1, 2}
 
 
@@ -100,7 +110,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, one: Any, where: str, value: float, 
 def test_what_is_not_finite_never_reaches_the_weights(home, monkeypatch, where, value):
     for at in (0, 1, 4, 9):
         for clip in (0.0, 1.0):
-            one = learner(home, ema=0.9, clip_grad_norm=clip)
+            one = make_learner(home, ema=0.9, clip_grad_norm=clip)
             with monkeypatch.context() as patch:
                 poison(patch, lambda one=one: one, where, value, at)
                 for _ in range(at):
@@ -111,7 +121,7 @@ def test_what_is_not_finite_never_reaches_the_weights(home, monkeypatch, where, 
             assert caught.value.batches[0].items == one.batch_source.batches(at)[0].items
             assert one.step_count == at
             after = one.checkpoint_tensors()
-            assert all(same(before[group], after[group]) for group in ("model", "optimizer", "ema"))
+            assert all(weights_equal(before[group], after[group]) for group in ("model", "optimizer", "ema"))
             assert all(p.grad is None for p in one.model.parameters())
 
 
@@ -144,11 +154,11 @@ def test_a_run_that_diverges_names_the_examples_and_can_go_on(home, monkeypatch,
         assert lines[row["line"] - 1] == f"{row['example_label']}\t{row['example_text']}"
         assert (row["step"], Path(row["file"]).name) == (7, "label.tsv")
     assert cli.main([*args, "--out", str(home / "wild")]) == 0
-    assert left(home / "wild") == left(home / "calm")
+    assert read_outputs(home / "wild") == read_outputs(home / "calm")
 
 
 def test_a_window_of_running_text_is_written_down_as_text(home, monkeypatch):
-    made = ready(home, "language")
+    made = prepare_run(home, "language")
     monkeypatch.setattr(
         type(made.task), "loss", lambda self, model, batch: sum(p.sum() for p in model.parameters()) * math.nan
     )

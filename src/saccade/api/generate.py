@@ -12,9 +12,10 @@ from saccade.decoding.config import GenerationConfig
 from saccade.decoding.generate_text import StopIds
 from saccade.engine import fast
 from saccade.errors import UsageError
+from saccade.keywords import raise_for_unknown_keywords
 from saccade.models.load import load
 from saccade.models.model import Model
-from saccade.suggest import suggest
+from saccade.setting_synonyms import GENERATION_SYNONYMS
 
 DEFAULT_MAX_NEW_TOKENS = 100
 
@@ -91,7 +92,7 @@ def generate(
         model: A model or a run, or the path or hub name of one.
         prompt: One text, or a list of texts. A `Batch` of token ids returns new ids; see `saccade.decoding.loop.generate`.
         stream: Yield pieces of text as they are generated; for a single prompt, with greedy decoding or sampling.
-        engine: "off" runs the plain model; "auto", "int8", "float16" or "float32" run the inference engine.
+        engine: "off" runs the plain model; "auto", "int8", "bfloat16", "float16" or "float32" run the inference engine.
         decoding: A `GenerationConfig`; its fields can also be passed as keywords.
         **settings: Any field of `GenerationConfig`, such as max_new_tokens, temperature, top_p, beams, stop or seed.
     """
@@ -124,11 +125,7 @@ def make_generation_config(decoding: GenerationConfig | None, settings: dict[str
     ('END',)
     """
     known = [item.name for item in fields(GenerationConfig)]
-    for name in settings:
-        if name not in known:
-            raise UsageError(
-                f"generate() has no keyword {name!r}; {suggest(name, [*known, 'stream', 'engine', 'decoding'])}"
-            )
+    raise_for_unknown_keywords("generate", settings, [*known, "stream", "engine", "decoding"], GENERATION_SYNONYMS)
     values = dict(settings)
     for name in ("stop", "bad_words", "choices"):
         if name in values:

@@ -15,7 +15,16 @@ from saccade.data.read.image_files import SUFFIXES
 from saccade.data.tables import is_table, table_index
 from saccade.errors import UsageError
 from saccade.tasks.base import Task
-from saccade.tasks.runs.read_data import resolve_columns, stream_task_examples
+from saccade.tasks.runs.read_data import resolve_columns, stream_task_examples, without_gold
+
+
+def as_paths(files: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    """One file or several as paths.
+
+    >>> as_paths("a.csv"), as_paths([Path("a.csv"), "b.csv"])
+    (('a.csv',), ('a.csv', 'b.csv'))
+    """
+    return (str(files),) if isinstance(files, str | Path) else tuple(map(str, files))
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,9 @@ def read_prediction_input(
         return PredictionInput(iter([_make_example(task, data)]), is_single=True)
     if isinstance(data, os.PathLike):
         file_roles = task.input_roles([os.fspath(data)])
-        input_columns = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
-        return PredictionInput(stream_task_examples(task, [os.fspath(data)], file_roles, input_columns, notes))
+        return PredictionInput(
+            stream_task_examples(task, [os.fspath(data)], file_roles, without_gold(task, columns), notes)
+        )
     if is_table(data):
         return PredictionInput(_read_rows(task, data, columns, notes), index=table_index(data))
     if not isinstance(data, Iterable):
@@ -87,8 +97,8 @@ def _read_items(
 
 def _read_rows(task: Task, rows: Any, columns: Mapping[str, str] | None, notes: list[str] | None) -> Iterator[Example]:
     roles = task.input_roles()
-    input_columns = {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
-    return read_table(rows, roles, columns=resolve_columns(task, roles, input_columns), name="data", notes=notes)
+    resolved = resolve_columns(task, roles, without_gold(task, columns))
+    return read_table(rows, roles, columns=resolved, name="data", notes=notes)
 
 
 def _make_example(task: Task, item: Any, number: int = 1) -> Example:

@@ -6,33 +6,39 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
-from saccade.api.inputs import read_prediction_input
-from saccade.data import Example
-from saccade.decoding.batch_generate import sorting_windows
+from saccade.api.inputs import as_paths, read_prediction_input
+from saccade.api.prediction_file import PredictionFile, check_output_file, default_decoding, write_predictions
+from saccade.audit.audit_data import AuditInputs
+from saccade.audit.audit_report import AuditReport
+from saccade.audit.card import Card, make_card
+from saccade.audit.export import ExportFormat, export_model
+from saccade.audit.gate import GateHints
+from saccade.audit.run_audit import run_audit
 from saccade.decoding.config import GenerationConfig
-from saccade.decoding.generator import TextGenerator
 from saccade.engine import FastModel, fast
+from saccade.engine.precision import PRECISIONS
 from saccade.errors import ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
-from saccade.models.capabilities import Generates
+from saccade.keywords import check_keywords, raise_for_unknown_keywords
 from saccade.models.model import Model
 from saccade.notebook import html_table
 from saccade.progress import ProgressBar, track
+from saccade.setting_synonyms import GENERATION_SYNONYMS
 from saccade.suggest import suggest
-from saccade.tasks.base import require_tokenizer
-from saccade.tasks.interface.predictions import Prediction, Predictions, TextPrediction
-from saccade.tasks.predict import check_answers
-from saccade.tasks.predict import predict as predict_examples
+from saccade.tasks.interface.predictions import Prediction, Predictions
 from saccade.tasks.registry import task_class
+from saccade.tasks.runs.read_data import stream_task_examples, without_gold
 from saccade.tasks.runs.run import Run as StoredRun
+from saccade.tasks.runs.stream_predictor import StreamPredictor
 from saccade.training.distributed import single_process_world
 from saccade.training.evaluate import ENGINE_OFF, evaluate_run
 from saccade.training.evaluation import Evaluation
 
-PREDICTION_ENGINES = ("auto", "int8", "float16", "float32", ENGINE_OFF)
+PREDICT_KEYWORDS = ("columns", "batch_size", "device", "engine", "progress")
+PREDICTION_ENGINES = ("auto", *PRECISIONS, ENGINE_OFF)
 
 
 class Run(StoredRun):
@@ -88,7 +94,9 @@ class Run(StoredRun):
             **generation: Fields of `GenerationConfig` for tasks that generate text, such as beams=4.
         """
         inputs = read_prediction_input(self.task, data, columns)
-        predictor = _Predictor(self, self.prepare_model(engine, device), batch_size, _make_config(generation))
+        predictor = StreamPredictor(
+            self.task, self.prepare_model(engine, device), batch_size=batch_size, decoding=_make_config(generation)
+        )
         if inputs.is_lazy:
             return predictor.iterate(inputs.examples)
         predictions = list(
@@ -98,11 +106,59 @@ class Run(StoredRun):
             return predictions[0]
         return Predictions(predictions, labels=self.task.labels, index=inputs.index)
 
+    def predict_file(
+        self,
+        data: str | Path | Sequence[str | Path],
+        out: str | Path,
+        *,
+        columns: Mapping[str, str] | None = None,
+        batch_size: int | None = None,
+        device: str = "cpu",
+        engine: str = "auto",
+        on_bad_record: str = "error",
+        max_bad_fraction: float = 0.01,
+        progress: bool = True,
+        **generation: Any,
+    ) -> PredictionFile:
+        """Predict for every record of a data file, and write all its columns and the prediction, in order, in constant memory.
+
+            run.predict_file("new.csv", "predictions.csv")     # adds predicted_label and predicted_probability
+
+        Args:
+            data: A data file, or several.
+            out: Output file: .csv, .tsv, .jsonl or .parquet. It is written under another name and renamed when it is complete.
+            columns: Columns of the data by role, such as {"text": "review"}. Default: the columns that training used.
+            batch_size: Batch size in examples. Default: as many examples as fit in 8,192 tokens, sorted by length.
+            device: Device of inference: cpu, cuda, mps or auto.
+            engine: Optimized inference: "auto" picks the precision by measured loss, "off" runs the plain model.
+            on_bad_record: "error" stops at the first bad record, "skip" leaves bad records out.
+            max_bad_fraction: Maximum fraction of bad records that may be skipped.
+            progress: Show a progress bar if prediction takes longer than two seconds.
+            **generation: Fields of `GenerationConfig` for tasks that generate text, such as beams=4.
+        """
+        paths = [str(path) for path in ([data] if isinstance(data, str | Path) else data)]
+        check_output_file(out, paths)
+        decoding = _make_config(generation) or default_decoding(self.task)
+        model, rejects = self.prepare_model(engine, device), []
+        examples = stream_task_examples(
+            self.task,
+            paths,
+            self.task.input_roles(paths),
+            without_gold(self.task, columns),
+            on_bad_record=on_bad_record,
+            max_bad_fraction=max_bad_fraction,
+            rejects=rejects,
+        )
+        predictor = StreamPredictor(self.task, model, batch_size=batch_size, decoding=decoding)
+        return write_predictions(out, predictor, examples, data=paths, rejects=rejects, progress=progress)
+
+    @check_keywords
     def evaluate(
         self,
         data: Any = (),
         *,
         columns: Mapping[str, str] | None = None,
+        other: str | Path | Run | None = None,
         engine: str = ENGINE_OFF,
         device: str = "cpu",
         progress: bool = True,
@@ -110,17 +166,107 @@ class Run(StoredRun):
     ) -> Evaluation:
         """Evaluate on labeled data: scores with confidence intervals, the confusion matrix and the mistakes.
 
-        `data` is a file, several files, a DataFrame, an Arrow table or a list of dictionaries; the default is the held-out data
-        of the run. The plain model is evaluated unless `engine` names a precision.
+            evaluation = run.evaluate("test.csv")
+            print(evaluation.report())
+            evaluation.mistakes.save("mistakes.csv")
+
+        Args:
+            data: A file, several files, a DataFrame, an Arrow table or a list of dictionaries. Default: the held-out data of the
+                run.
+            columns: Columns of a table by role, such as {"text": "review"}. Default: the columns that training used.
+            other: Another run for the same task, which is evaluated on the same examples: `comparisons` of the result say by a
+                paired bootstrap which of the two is better, and by how much.
+            engine: "off" evaluates the plain model; "auto", "int8", "float16" or "float32" the optimized one.
+            device: Device of inference: cpu, cuda, mps or auto.
+            progress: Show a progress bar if evaluation takes longer than two seconds.
+            log: Called with notes about recognized columns, unlabeled examples and unknown labels.
         """
+        against = open_run(other) if isinstance(other, str | Path) else other
         with ProgressBar(enabled=progress) as bar:
             return evaluate_run(
-                self, data, columns, model=self.prepare_model(engine, device), log=log, on_progress=bar.update
+                self,
+                data,
+                columns,
+                other=against,
+                prepare=lambda run: cast(Run, run).prepare_model(engine, device),
+                log=log,
+                on_progress=bar.update,
             )
 
     def look(self, input: Any, **selection: Any) -> AttentionMaps:
         """Attention maps for one input, exact for any layer and head; see `saccade.look`."""
         return look(str(self.path), input, **selection) if self.settings else look(self.model, input, **selection)
+
+    @check_keywords
+    def card(self, *, init: bool = False, check: bool = False, force: bool = False) -> Card:
+        """Write the model card of the run, with all that the run knows, and return it.
+
+        Args:
+            init: Also write statements.toml, with the questions that only a person can answer.
+            check: Write nothing; `missing` of the card says what it still lacks for an export.
+            force: Overwrite a card or statements that a person has edited.
+        """
+        return make_card(self.path, init=init, check=check, force=force)
+
+    @check_keywords
+    def audit(
+        self,
+        suite: str | Sequence[str] = (),
+        *,
+        data: str | Path | Sequence[str | Path] = (),
+        columns: Mapping[str, str] | None = None,
+        group_by: str = "",
+        test_sentences: str | Path | Sequence[str | Path] = (),
+        bad_words: str | Path = "",
+        regard_classifier: str | Path = "",
+        compare_to: str | Path = "",
+        progress: bool = True,
+    ) -> AuditReport:
+        """Run the bias and fairness audits that apply to the task, and write the results to audit.json of the run.
+
+        Args:
+            suite: Suites to run, such as "data" or "counterfactual"; default: all that apply.
+            data: Your own labeled data; default: the data of the run.
+            columns: Columns of the data by role, such as {"text": "review"}; default: those that training used.
+            group_by: Column for a disaggregated evaluation.
+            test_sentences: Your own test sentences, in the format of the suite, such as CrowS-Pairs or StereoSet.
+            bad_words: File of words that are never generated, in suites of generated text.
+            regard_classifier: A run with the labels negative, neutral and positive; default: the built-in classifier.
+            compare_to: An earlier audit to compare with: an audited run or its audit.json.
+            progress: Show a progress bar if a suite takes longer than two seconds.
+        """
+        inputs = AuditInputs(
+            as_paths(data),
+            columns or {},
+            group_by,
+            as_paths(test_sentences),
+            str(bad_words),
+            str(regard_classifier),
+            str(compare_to),
+        )
+        return run_audit(self.path, (suite,) if isinstance(suite, str) else suite, inputs, progress=progress)
+
+    @check_keywords
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        format: ExportFormat = "auto",
+        head: str | None = None,
+        unaudited: str | None = None,
+    ) -> Path:
+        """Export the model with its card as a directory that other programs load, and return the directory.
+
+        Without statements and current audits, `ExportRefused` says what is missing and which calls satisfy it.
+
+        Args:
+            directory: Output directory, which must not exist yet.
+            format: "hf" requires the published format, which transformers loads; "auto" takes saccade's own where there is none.
+            head: Head to export with the body: lm, label, tag or span; body exports none. Default: the head of the model.
+            unaudited: Reason to export without audit or statements; the model card states it.
+        """
+        hints = GateHints.for_python(directory)
+        return export_model(self.path, directory, format=format, head=head, unaudited=unaudited, hints=hints).directory
 
     def prepare_model(self, engine: str = "auto", device: str = "cpu") -> Model:
         """The model on a device, optimized for inference unless the engine is "off"; each optimized model is cached."""
@@ -160,81 +306,14 @@ class Run(StoredRun):
         return facts + [(split, str(scores[0])) for split, scores in self.scores.items() if scores]
 
 
-class _Predictor:
-    """Streaming prediction: examples are read in windows of some thousands, and each window is sorted by length."""
-
-    def __init__(self, run: Run, model: Model, batch_size: int | None, decoding: GenerationConfig | None):
-        self.task, self.model, self.batch_size = run.task, model, batch_size
-        self.generator: TextGenerator | None = None
-        if decoding is not None:
-            if self.task.needs.generates is not Generates.TARGET:
-                raise UsageError(
-                    f"{self.task.name} generates no text, so {_first_change(decoding)} does not apply; leave it out."
-                )
-            if decoding.n_best > 1:
-                raise UsageError(
-                    "predict returns one text per example; for n_best use saccade.generate or the command line."
-                )
-            self.generator = TextGenerator(decoding, model, require_tokenizer(model).target)
-
-    def iterate(self, examples: Iterator[Example]) -> Iterator[Prediction]:
-        for window in sorting_windows(examples):
-            if self.task.is_text_stream:  # each text by itself, not as part of one concatenated text
-                for example in window:
-                    yield self._predict_stream(example)
-                continue
-            yield from self._predict_window(window)
-
-    def _predict_window(self, examples: Sequence[Example]) -> Iterator[Prediction]:
-        generator = self.generator
-        if generator is None:
-            answers, asked = predict_examples(self.task, self.model, examples, batch_size=self.batch_size)
-            check_answers(answers)
-            yield from (self.task.to_prediction(a, e) for a, e in zip(answers, asked, strict=True))
-            return
-        rows, asked = predict_examples(
-            self.task,
-            self.model,
-            examples,
-            predictor=lambda model, batch: self.task.generate(generator, batch),
-            rows_per_item=generator.decoding.beams,
-            batch_size=self.batch_size,
-        )
-        for (best, *_), _example in zip(rows, asked, strict=True):
-            yield TextPrediction(best.text or "", best.score)
-
-    def _predict_stream(self, example: Example) -> Prediction:
-        answers, _ = predict_examples(self.task, self.model, [example], batch_size=self.batch_size)
-        check_answers(answers)
-        return self.task.to_prediction(_sum_windows(answers), example)
-
-
-def _sum_windows(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Sum the measurements over the windows of one text.
-
-    >>> _sum_windows([{"nats": 1.5, "tokens": 2}, {"nats": 0.5, "tokens": 1}])
-    {'nats': 2.0, 'tokens': 3}
-    """
-    names = answers[0] if answers else ()
-    return {name: sum(answer[name] for answer in answers) for name in names}
-
-
 def _make_config(settings: Mapping[str, Any]) -> GenerationConfig | None:
     """Make a generation config from keywords, None without keywords; an unknown keyword raises an error with the nearest name."""
     known = [item.name for item in fields(GenerationConfig)]
-    for name in settings:
-        if name not in known:
-            raise UsageError(
-                f"predict() has no keyword {name!r}; {suggest(name, [*known, 'columns', 'batch_size', 'engine'])}"
-            )
+    raise_for_unknown_keywords("predict", settings, [*PREDICT_KEYWORDS, *known], GENERATION_SYNONYMS)
     return GenerationConfig(**settings).check() if settings else None
 
 
-def _first_change(decoding: GenerationConfig) -> str:
-    default = GenerationConfig()
-    return next(item.name for item in fields(decoding) if getattr(decoding, item.name) != getattr(default, item.name))
-
-
+@check_keywords
 def open_run(path: str | Path, task: str | None = None) -> Run:
     """Open a run, or any model directory or hub name.
 
@@ -249,11 +328,13 @@ def open_run(path: str | Path, task: str | None = None) -> Run:
     return run
 
 
+@check_keywords
 def evaluate(
     run: str | Path | Run,
     data: Any = (),
     *,
     columns: Mapping[str, str] | None = None,
+    other: str | Path | Run | None = None,
     settings: Mapping[str, Any] | None = None,
     engine: str = ENGINE_OFF,
     device: str = "cpu",
@@ -267,7 +348,7 @@ def evaluate(
     opened = run if isinstance(run, Run) else open_run(run)
     if settings:
         opened.change_settings(settings)
-    return opened.evaluate(data, columns=columns, engine=engine, device=device, progress=progress, log=log)
+    return opened.evaluate(data, columns=columns, other=other, engine=engine, device=device, progress=progress, log=log)
 
 
 def predict(where: str | Path | Run, data: Any, **settings: Any) -> Prediction | Predictions | Iterator[Prediction]:

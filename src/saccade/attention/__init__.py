@@ -29,7 +29,7 @@ from saccade.attention.pattern import (
     Strided,
     Window,
 )
-from saccade.attention.registry import FEATURES, MECHANISMS, get_mechanism
+from saccade.attention.registry import ALL_FEATURES, FEATURES, MECHANISMS, MechanismEntry, get_mechanism
 from saccade.attention.reinforce import record_draws, reinforce_loss
 from saccade.attention.sight import Bias, Sight, make_positions
 from saccade.attention.sparse.bigbird import BigBird, BigBirdPattern
@@ -38,6 +38,7 @@ from saccade.attention.sparse.windowed import Windowed
 from saccade.attention.watch import Downsample, KeepAll, Look, RowCallback, TopK, watch, watchable_modules
 
 __all__ = [
+    "ALL_FEATURES",
     "CAUSAL",
     "FEATURES",
     "FULL",
@@ -67,6 +68,7 @@ __all__ = [
     "Look",
     "LowRank",
     "Mechanism",
+    "MechanismEntry",
     "NadarayaWatson",
     "Normalizer",
     "Or",

@@ -41,10 +41,13 @@ class T5Bias(nn.Module):
     query.
     """
 
+    max_relative_distance: int
+    bidirectional: bool
+
     def __init__(self, heads: int, *, buckets: int = 32, max_relative_distance: int = 128, bidirectional: bool = True):
         super().__init__()
         self.max_relative_distance, self.bidirectional = max_relative_distance, bidirectional
-        self.table = nn.Embedding(buckets, heads)
+        self.table: nn.Embedding = nn.Embedding(buckets, heads)
 
     def to_bucket(self, offset: Tensor) -> Tensor:
         """The bucket of a key that is `offset` positions after the query.

@@ -32,7 +32,7 @@ class Mechanism(nn.Module):
 
     def __init__(self, *, normalizer: Normalizer | None = None, dropout: float = 0.0):
         super().__init__()
-        self.normalizer = normalizer or Softmax()
+        self.normalizer: Normalizer | Softmax = normalizer or Softmax()
         self.dropout = dropout
         if dropout and self.normalizer.is_stochastic:
             raise ValueError(

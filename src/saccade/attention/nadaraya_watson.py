@@ -75,11 +75,16 @@ class NadarayaWatson:
     ['ham', 'spam']
     """
 
+    kernel_name: str
+    keys: Tensor
+
     def __init__(self, kernel_name: str = "gaussian", bandwidth: float | str = "leave_one_out"):
         if isinstance(bandwidth, str) and bandwidth not in ("silverman", "leave_one_out"):
             raise ValueError(f"bandwidth must be a number, 'silverman' or 'leave_one_out'; got {bandwidth!r}.")
         self.kernel_name, self.bandwidth = kernel_name, bandwidth
-        self.kernel = Kernel(kernel_name, bandwidth if not isinstance(bandwidth, str) else 1.0).requires_grad_(False)
+        self.kernel: Kernel = Kernel(kernel_name, bandwidth if not isinstance(bandwidth, str) else 1.0).requires_grad_(
+            False
+        )
 
     def fit(self, keys: Tensor, values: Tensor | Sequence) -> "NadarayaWatson":
         """Store the data and choose the bandwidth."""
@@ -95,7 +100,9 @@ class NadarayaWatson:
         else:
             items = values.tolist() if isinstance(values, Tensor) else list(values)
             self.classes = sorted(set(items))
-            self.values = F.one_hot(torch.tensor([self.classes.index(v) for v in items]), len(self.classes)).to(keys)
+            self.values: Tensor = F.one_hot(torch.tensor([self.classes.index(v) for v in items]), len(self.classes)).to(
+                keys
+            )
         if isinstance(self.bandwidth, str):
             start = silverman_bandwidth(keys)
             self._set_bandwidth(start if self.bandwidth == "silverman" else self._search_bandwidth(start))

@@ -96,7 +96,7 @@ class Window(Pattern):
     left: int
     right: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.left < 0 or self.right < 0:
             raise ValueError(
                 f"left and right of a window must be 0 or more positions; got left={self.left}, right={self.right}."
@@ -127,7 +127,7 @@ class Global(Pattern):
 
     count: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.count < 0:
             raise ValueError(f"The number of global positions must be 0 or more; got {self.count}.")
 

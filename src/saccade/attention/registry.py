@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from saccade.attention.mechanism import Mechanism
 from saccade.attention.mechanisms.additive import Additive
@@ -31,6 +34,14 @@ FEATURES = {
     "gradients": "queries and keys receive gradients",
     "normalized": "attention weights of a row are nonnegative and sum to one (to zero if no key is visible)",
 }
+ALL_FEATURES = frozenset(FEATURES)
+SELF_ATTENTION_FEATURES = ALL_FEATURES - {"cross_attention", "permutation"}  # keys are selected by their position
+DENSE_COST = "n² d"
+
+Oracle = Callable[[Any, Tensor, Tensor, Tensor, int], Tensor]
+"""The weights (Q, K) of one head of one text in float64: (mechanism, q (Q, D), k (K, D), mask (Q, K), number of the head).
+
+The mask is added to the scores: it is -inf where a key is hidden, and the bias of the scores elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +51,11 @@ class MechanismEntry:
     name: str
     make: Callable[[int, int, int], Mechanism]  # (head width, heads, max. positions)
     formula: str
-    paper: str
-    cost: str
-    supports: frozenset[str]
+    paper: str = ""
+    cost: str = DENSE_COST
+    supports: frozenset[str] = ALL_FEATURES
+    # the formula written for the reader, with which `saccade check --mechanism` compares the mechanism; see `Oracle`
+    oracle: Oracle | None = None
 
     def lacks(self) -> frozenset[str]:
         """The features that the mechanism does not support."""
@@ -53,10 +66,6 @@ def _scale_size(default: int, length: int, divisor: int) -> int:
     """The default size, or a fraction of the sequence length if the sequence is too short for it."""
     return min(default, max(2, length // divisor))
 
-
-ALL_FEATURES = frozenset(FEATURES)
-SELF_ATTENTION_FEATURES = ALL_FEATURES - {"cross_attention", "permutation"}  # keys are selected by their position
-DENSE_COST = "n² d"
 
 MECHANISMS = [
     MechanismEntry("dot", lambda w, h, n: Dot(), "softmax(q·k)", "Luong 2015", DENSE_COST, ALL_FEATURES),

@@ -50,7 +50,7 @@ class Sight:
     noise: Tensor | None = None  # (B, H, Q, K) uniform in [0, 1): the random numbers of this call, drawn once
     cache: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.keep is not None and (self.keep.dtype != torch.bool or self.keep.dim() < 2):
             raise ValueError(
                 f"keep is bool of shape (B, K), True for real tokens; got {self.keep.dtype} of shape {tuple(self.keep.shape)}."

@@ -31,6 +31,7 @@ from saccade.attention.hf.modules import (
     list_attention_modules,
     make_unsupported_error,
 )
+from saccade.keywords import check_keywords
 from saccade.notebook import html_heatmap, html_text
 from saccade.system import trim_heap
 
@@ -169,17 +170,17 @@ def watchable_modules(model: nn.Module) -> dict[str, nn.Module]:
     return own | {name: attention.module for name, attention in list_attention_modules(model).items()}
 
 
-class Watchers(list):
+class Watchers(list[Callable[..., None]]):
     """The watchers of one module, which can be removed in any order. A copy of the module has none."""
 
     def __call__(self, weights: Callable[[Tensor], Tensor], shape: Sequence[int], values: Tensor | None = None) -> None:
         for watcher in list(self):
             watcher(weights, shape, values)
 
-    def __deepcopy__(self, memo: dict) -> None:
+    def __deepcopy__(self, memo: dict[int, object]) -> None:
         return None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
         return type(None), ()
 
 
@@ -230,6 +231,7 @@ def _check_foreign_model(model: nn.Module, *, matches_any: bool, is_everything: 
         )
 
 
+@check_keywords
 @contextmanager
 def watch(
     model: nn.Module,

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import safe_open
@@ -18,13 +19,16 @@ from saccade.audit.card_format import (
 )
 from saccade.audit.card_sections import make_card_sections
 from saccade.audit.gate import missing_items, missing_statements, missing_suites
-from saccade.audit.run_records import README_FILE, RunRecords
+from saccade.audit.run_records import README_FILE, RunRecords, find_model_directory, find_task, open_records
+from saccade.audit.statements import STATEMENTS_FILE, write_template
 from saccade.audit.stats import score_interval
+from saccade.errors import ModelError, UsageError
 from saccade.models.io.model_dir import find_tensor_files
-from saccade.models.save import UNAUDITED_NOTICE
+from saccade.models.save import DEFAULT_README, UNAUDITED_NOTICE
 from saccade.render.page import write_page
 from saccade.tasks.base import Task
 
+CARD_MARK = "\n<!-- written by saccade card; an edit by hand is noticed by this digest of the text: "
 # the headlines of the banner
 AUDITED_AND_DESCRIBED, NOT_AUDITED, NOT_DESCRIBED = "Audited and described.", "Not audited.", "Not described."
 
@@ -56,9 +60,76 @@ def is_incomplete(text: str) -> bool:
 def build_card(records: RunRecords, task: Task | None, reason: str = "") -> str:
     """The complete README.md; `reason` is that of an export without audits or statements."""
     sections = make_card_sections(records, task)
-    return render_front_matter(_front_matter_values(records, task)) + render_markdown(
-        card_title(records), make_banner(records, task, reason), sections
-    )
+    text = render_markdown(card_title(records), make_banner(records, task, reason), sections)
+    return _mark(render_front_matter(_front_matter_values(records, task)) + text)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A model card: its text, the files that were written, and what it still lacks for an export."""
+
+    text: str
+    paths: tuple[Path, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        return self.text.split("---\n", 2)[-1]
+
+
+def make_card(
+    run: str | Path,
+    *,
+    init: bool = False,
+    check: bool = False,
+    force: bool = False,
+) -> Card:
+    """Write the model card of a run: README.md and an attention map next to the weights, and card.html next to the report.
+
+    Args:
+        run: A run, or a model directory.
+        init: Also write statements.toml, with the questions that only a person can answer.
+        check: Write nothing; `missing` says what the card still lacks.
+        force: Overwrite a card or statements that a person has edited.
+    """
+    if check and (init or force):
+        raise UsageError("--check writes nothing, and --init and --force write files; use one of them.")
+    directory, model = find_model_directory(run)
+    digest = read_card_digest(model)
+    if check and digest is not None:
+        readme = model / README_FILE
+        text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+        return Card(text, missing=tuple(card_mismatch(model, digest)))
+    if digest is not None:
+        raise UsageError(f"{run} was exported with its model card; write a new card in the original run.")
+    task, paths = find_task(run), []
+    if not (check or force):
+        check_card_is_unchanged(model / README_FILE)
+    if init:
+        paths = [write_template(directory, force=force)]
+    records = open_records(run)
+    if not check:
+        paths += write_card(records, task)
+    return Card(build_card(records, task), tuple(paths), tuple(missing_for_release(records, task)))
+
+
+def check_card_is_unchanged(readme: Path) -> None:
+    """Raise an error for a README.md that a person has edited since it was written."""
+    if not readme.is_file():
+        return
+    text = readme.read_text(encoding="utf-8", errors="replace")
+    if text != DEFAULT_README and text != _mark(text.rpartition(CARD_MARK)[0]):
+        raise ModelError(
+            f"{readme}: the card has been edited since it was written. Put the text into {STATEMENTS_FILE}, from which the card "
+            "is written, or overwrite the card with --force (in Python, force=True)."
+        )
+
+
+def _mark(text: str) -> str:
+    """The text of a card with a last line by which a later edit is noticed."""
+    return f"{text}{CARD_MARK}{hashlib.sha256(text.encode()).hexdigest()[:16]} -->\n"
 
 
 def write_card(records: RunRecords, task: Task | None) -> list[Path]:

@@ -12,12 +12,13 @@ from saccade.audit.compare import COMPARISON_WARNING
 from saccade.audit.fingerprints import MAX_DIGEST_CHARACTERS_SHOWN, AuditRecord, count_weights
 from saccade.audit.registry import inapplicable_suites
 from saccade.audit.run_records import RunRecords
-from saccade.audit.statements import NOT_STATED, QUESTIONS
+from saccade.audit.statements import NOT_STATED, QUESTIONS, STATEMENTS_FILE, Question
 from saccade.audit.stats import score_interval
 from saccade.audit.suite import AuditTable, Estimate, SuiteResult
 from saccade.render.page import CodeBlock, FactList, Heading
 from saccade.tasks.base import Task
 from saccade.tasks.counterfactual_augment import SWAP_ORDER
+from saccade.tasks.runs.checkpoint_facts import training_machine, training_minutes
 
 DEFAULT_CORE_WATTS = 10.0  # power of a busy core, unless the statements give another value
 MAX_EXAMPLES_SHOWN = 6  # examples shown for each suite
@@ -54,8 +55,14 @@ def _statement_facts(records: RunRecords, table: str, names: tuple[str, ...] = (
     questions = [
         question for question in QUESTIONS if question.table == table and (not names or question.name in names)
     ]
-    format_answer = records.statements.format_answer
-    return FactList(tuple((question.title, format_answer(table, question.name)) for question in questions))
+    return FactList(tuple((question.title, _format_statement(records, question)) for question in questions))
+
+
+def _format_statement(records: RunRecords, question: Question) -> str:
+    """The answer to a question; a blank names the entry of statements.toml that only a person can fill in."""
+    if records.statements.get(question.table, question.name) is None:
+        return f"{NOT_STATED}; only a person can say, in {STATEMENTS_FILE}: [{question.table}] {question.name}"
+    return records.statements.format_answer(question.table, question.name)
 
 
 def _model_facts(records: RunRecords, task: Task | None) -> FactList:
@@ -83,7 +90,7 @@ def _model_facts(records: RunRecords, task: Task | None) -> FactList:
             ("Modality", ", ".join(filter(None, modalities)) or NOT_STATED),
             ("Architecture", str(family)),
             ("Parameters", size),
-            ("Initial weights", _initial_weights(run)),
+            ("Initial weights", _initial_weights(run, records.base_license)),
             ("Languages", format_answer("model", "languages")),
             ("License", format_answer("model", "license")),
             ("Weights", f"SHA-256 {records.weights_digest}"),
@@ -92,9 +99,12 @@ def _model_facts(records: RunRecords, task: Task | None) -> FactList:
     )
 
 
-def _initial_weights(run: Mapping[str, Any]) -> str:
+def _initial_weights(run: Mapping[str, Any], base_license: str) -> str:
+    """The model that training started from, with its license if that is known."""
     model = run.get("model", "")
-    return f"the model {model}" if "/" in model else "random" if run else NOT_STATED
+    if not model:
+        return "random" if run else NOT_STATED
+    return f"the model {model}{f', whose license is {base_license}' if base_license else ''}"
 
 
 def _data_facts(records: RunRecords, task: Task | None) -> FactList:
@@ -124,7 +134,12 @@ def _score_blocks(records: RunRecords) -> Iterator[CardBlock]:
         for split, score in records.scores
     )
     yield AuditTable("", ("data", "score", "value", "95 % CI", "examples"), rows)
+    for split, baseline in records.result.get("baselines", {}).items():
+        yield f"Baseline on {split}: {baseline['description']} reaches {baseline['name']} {baseline['value']:.4g}."
+    yield from records.result.get("notes", ())
     yield "Confidence intervals (CI) are bootstrapped over the held-out examples; they do not extend to other data."
+    if note := records.run.selection_note:
+        yield note
 
 
 def _audit_blocks(records: RunRecords, task: Task | None) -> Iterator[CardBlock]:
@@ -177,6 +192,7 @@ def _estimate_rows(result: SuiteResult) -> tuple[tuple[str, ...], ...]:
 def _training_blocks(records: RunRecords) -> Iterator[CardBlock]:
     result = records.result
     steps = f"{result['steps']:,}, ended by {result['stop_reason']}" if result else NOT_STATED
+    minutes = training_minutes(records.checkpoint_facts)
     facts = [("Steps", steps), ("CPU time", NOT_STATED), ("Energy", NOT_STATED)]
     if records.cpu_seconds is not None:
         stated = records.statements.get("computing", "watts")
@@ -190,6 +206,10 @@ def _training_blocks(records: RunRecords) -> Iterator[CardBlock]:
             ("CPU time", f"{records.cpu_seconds:,.1f} seconds in training steps{process}"),
             ("Energy", f"{energy}; memory, disks, cooling and other devices are not included"),
         ]
+    facts[1:1] = [
+        ("Time", NOT_STATED if minutes is None else f"{minutes:.1f} minutes"),
+        ("Hardware", training_machine(records.checkpoint_facts) or NOT_STATED),
+    ]
     yield FactList(tuple(facts))
 
 

@@ -1,5 +1,8 @@
 """The export gate: a model is exported with both statements and current audits, or with a stated reason why it lacks them."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from saccade.audit.fingerprints import stale_reason
 from saccade.audit.registry import suites_for
 from saccade.audit.run_records import RunRecords
@@ -13,9 +16,47 @@ class ExportRefused(ModelError):
     """The export gate refuses a model because statements or audits are missing."""
 
 
+@dataclass(frozen=True)
+class GateHints:
+    """How to satisfy the gate: the commands, or the calls in Python, that write the card, run the audits, and export anyway."""
+
+    card: str
+    audit: str
+    export: str
+
+    @classmethod
+    def for_commands(cls, run: Path, directory: Path | str = "DIR") -> "GateHints":
+        """The commands for a run.
+
+        >>> GateHints.for_commands(Path("runs/a"), "out").export
+        'saccade export runs/a out --unaudited "REASON"'
+        """
+        return cls(
+            f"saccade card {run} --init",
+            f"saccade audit {run}",
+            f'saccade export {run} {directory} --unaudited "REASON"',
+        )
+
+    @classmethod
+    def for_python(cls, directory: Path | str) -> "GateHints":
+        """The calls of a `Run`."""
+        return cls("run.card(init=True)", "run.audit()", f'run.export("{directory}", unaudited="REASON")')
+
+
 def missing_items(records: RunRecords, task: Task | None) -> list[str]:
-    """What a model lacks for an export, in sentences; empty if it passes the gate."""
-    return [*missing_statements(records), *missing_suites(records, task)]
+    """What a model lacks for an export, in sentences that name the command; empty if it passes the gate."""
+    hints = GateHints.for_commands(records.directory)
+    return [
+        *(f"{line}; {describe_missing_answers(records, hints)}" for line in missing_statements(records)),
+        *(f"{line}; {hints.audit} runs it" for line in missing_suites(records, task)),
+    ]
+
+
+def describe_missing_answers(records: RunRecords, hints: GateHints) -> str:
+    """What to do about missing answers."""
+    if records.statements.path:
+        return f"fill in {records.statements.path}"
+    return f"{hints.card} writes {records.directory / STATEMENTS_FILE}; fill it in"
 
 
 def missing_statements(records: RunRecords) -> list[str]:
@@ -23,19 +64,14 @@ def missing_statements(records: RunRecords) -> list[str]:
     lines = []
     for table, name in STATEMENTS.items():
         if blanks := records.statements.missing_answers(table):
-            if records.statements.path is None:
-                cure = f"saccade card {records.directory} --init writes {STATEMENTS_FILE} with the questions"
-            else:
-                cure = f"fill in {records.statements.path}"
-            lines.append(f"the {name} lacks {', '.join(blanks)}; {cure}")
+            lines.append(f"the {name} lacks {', '.join(blanks)}")
     return lines
 
 
 def missing_suites(records: RunRecords, task: Task | None) -> list[str]:
     """The suites that have not been run on the current weights and data, in sentences."""
     reasons = ((suite, _why_missing(suite, records)) for suite in suites_for(task))
-    command = f"saccade audit {records.directory} --suite"
-    return [f"the suite {suite.name} {reason}; {command} {suite.name} runs it" for suite, reason in reasons if reason]
+    return [f"the suite {suite.name} {reason}" for suite, reason in reasons if reason]
 
 
 def _why_missing(suite: Suite, records: RunRecords) -> str:
@@ -53,11 +89,16 @@ def _why_missing(suite: Suite, records: RunRecords) -> str:
     return f"is stale ({reason})" if reason else ""
 
 
-def check_gate(records: RunRecords, task: Task | None) -> None:
-    """Raise `ExportRefused` with everything that a model lacks for an export."""
-    if lines := missing_items(records, task):
-        missing = "".join(f"\n  - {line}" for line in lines)
-        raise ExportRefused(
-            f"{records.directory} is not ready for export:{missing}\n"
-            'Do this first, or export with --unaudited "REASON"; the card will state the reason.'
-        )
+def check_gate(records: RunRecords, task: Task | None, hints: GateHints | None = None) -> None:
+    """Raise `ExportRefused` with what a model lacks for an export, and how to satisfy the gate, by default with commands."""
+    hints = hints or GateHints.for_commands(records.directory)
+    if lines := describe_missing(records, task, hints):
+        lines.append(f"or give a reason to export without them, which the card states: {hints.export}")
+        raise ExportRefused("\n  ".join([f"{records.directory} is not ready for export:", *lines]))
+
+
+def describe_missing(records: RunRecords, task: Task | None, hints: GateHints) -> list[str]:
+    """A line for missing statements and a line for missing audits, each with the command or the call that helps."""
+    statements, suites = missing_statements(records), missing_suites(records, task)
+    lines = [f"{'; '.join(statements)}: {describe_missing_answers(records, hints)}"] if statements else []
+    return [*lines, *([f"{'; '.join(suites)}: {hints.audit}"] if suites else [])]

@@ -1,6 +1,7 @@
 """The records of a run for its model card: settings, scores, cost, audits and statements; what is missing stays empty."""
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -13,8 +14,10 @@ from saccade.audit.statements import Statements, read_statements
 from saccade.audit.suite import SuiteResult
 from saccade.errors import ModelError
 from saccade.metrics import Score
-from saccade.models.io.model_dir import read_json
+from saccade.models.io import hub
+from saccade.models.io.model_dir import read_json, read_text
 from saccade.tasks.base import Task
+from saccade.tasks.runs.checkpoint_facts import read_checkpoint_facts
 from saccade.tasks.runs.run import Run
 
 AUDIT_FILE, README_FILE = "audit.json", "README.md"
@@ -43,6 +46,8 @@ class RunRecords:
     missing: Mapping[str, str] = field(default_factory=dict)  # suites that apply but could not run, with the reason
     cpu_seconds: float | None = None  # CPU time of the training steps
     comparison: AuditComparison | None = None  # with the audit of an earlier model
+    checkpoint_facts: Mapping[str, Any] = field(default_factory=dict)  # of the newest checkpoint
+    base_license: str = ""  # license of the pretrained model that training started from; "" if unknown
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -84,11 +89,11 @@ def find_task(path: str | Path) -> Task | None:
 def open_records(path: str | Path) -> RunRecords:
     """Read all records in the directory of a run or a model."""
     home, model = find_model_directory(path)
-    stored = read_audits(home / AUDIT_FILE)
+    stored, run = read_audits(home / AUDIT_FILE), Run(home)
     return RunRecords(
         home,
         model,
-        Run(home),
+        run,
         read_json(model / "config.json"),
         read_statements(home),
         hash_weights(model),
@@ -96,7 +101,25 @@ def open_records(path: str | Path) -> RunRecords:
         stored.missing,
         _read_cpu_seconds(home / "speed.jsonl"),
         stored.comparison,
+        read_checkpoint_facts(home)[1],
+        find_license(run.settings.get("run", {}).get("model", "")),
     )
+
+
+def find_license(model: str) -> str:
+    """The license that the README.md of a model states in its front matter; "" if there is none on this machine."""
+    if not model:
+        return ""
+    directories = [Path(model) / "model", Path(model)]
+    if not Path(model).exists() and hub.is_repo_id(model):
+        directories = [path.parent for path in [hub.find_cached(model, README_FILE)] if path is not None]
+    for directory in directories:
+        with suppress(OSError, ValueError):
+            text = read_text(directory / README_FILE)
+            front_matter = text.split("---\n", 2)[1] if text.startswith("---\n") else ""
+            if stated := re.search(r"^license: *[\"']?([\w.+-]+)", front_matter, re.MULTILINE):
+                return stated[1]
+    return ""
 
 
 def write_audits(directory: Path, new: AuditFile) -> Path:

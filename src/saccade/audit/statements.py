@@ -132,8 +132,8 @@ QUESTIONS = (
 )
 TABLE_DESCRIPTIONS = {
     "model": "Model.",
-    "data": "Data statement: the first five are required before the model is exported.",
-    "harm": "Harm statement: the first three are required before the model is exported.",
+    "data": "Data statement.",
+    "harm": "Harm statement.",
     "computing": "Compute.",
 }
 STATEMENTS = {"data": "data statement", "harm": "harm statement"}
@@ -170,22 +170,28 @@ class Statements:
 def make_template() -> str:
     """The statements.toml to fill in: each empty answer with its question and an example in a comment."""
     lines = [
-        "# What only you can know about this model. A blank is 'not stated' on its card; nothing is made up.",
-        "# saccade card RUN writes the card; saccade card RUN --check lists what is still missing.",
+        "# What only a person can say about this model. All that the run knows is on its card already: task, data, sizes,",
+        "# scores, settings, hardware and audits. A blank is 'not stated' on the card; answers marked REQUIRED are needed for an",
+        "# export.",
+        "# saccade card RUN writes the card anew; saccade card RUN --check lists what is still missing.",
     ]
     for table, description in TABLE_DESCRIPTIONS.items():
         lines += ["", f"[{table}]  # {description}"]
         for question in (one for one in QUESTIONS if one.table == table):
             empty = {str: '""', list: "[]", float: "0.0"}[type(question.empty_value)]
-            lines += [f"# {question.text}  For example: {question.example}", f"{question.name} = {empty}"]
+            required = "REQUIRED. " if question.is_required else ""
+            lines += [f"# {required}{question.text}  For example: {question.example}", f"{question.name} = {empty}"]
     return "\n".join(lines) + "\n"
 
 
-def write_template(directory: Path) -> Path:
-    """Write statements.toml with the questions; an existing file is never overwritten."""
+def write_template(directory: Path, *, force: bool = False) -> Path:
+    """Write statements.toml with the questions; an existing file is overwritten only with `force`."""
     path = directory / STATEMENTS_FILE
-    if path.exists():
-        raise ModelError(f"{path} already exists; fill it in, or remove it to start over.")
+    if path.exists() and not force:
+        raise ModelError(
+            f"{path} already exists; fill it in and write the card with saccade card {directory}, or start over with --force "
+            "(in Python, force=True)."
+        )
     path.write_text(make_template(), encoding="utf-8")
     return path
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from saccade.errors import UsageError
+from saccade.plugins import load_plugins
 from saccade.system import available_memory, read_lines
 
 OK, REFUSED, OUT_OF_MEMORY = "ok", "refused", "out of memory"
@@ -220,4 +221,5 @@ def limit_memory() -> None:
 
 
 if __name__ == "__main__":
+    load_plugins()
     print(json.dumps(asdict(measure_case(BenchCase(**json.loads(sys.argv[1]))))))

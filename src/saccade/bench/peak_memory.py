@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from saccade.bench.measure import read_peak_memory
+from saccade.plugins import load_plugins
 from saccade.training.loop import Learner
 from saccade.training.prepare import Job, prepare
 
@@ -51,5 +52,6 @@ def measure_peak_cached(job: Job, cache_path: Path) -> float | None:
 
 
 if __name__ == "__main__":
+    load_plugins()
     job_fields = json.loads(sys.argv[1])
     print(json.dumps({"peak_mb": measure_peak(Job(**{**job_fields, "data": tuple(job_fields["data"])}))}))

@@ -17,6 +17,7 @@ from torch import nn
 from saccade.checking.invariants import INVARIANTS, Claims, Outcome, Status, check_repeatability
 from saccade.checking.signatures import Call, CallStyle, CheckSubject, make_subject
 from saccade.errors import UsageError
+from saccade.keywords import check_keywords
 from saccade.notebook import html_table
 
 Padding = Literal["both", "right", "left", "none"]
@@ -45,6 +46,10 @@ class CheckReport:
     findings: list[Finding]
 
     @property
+    def title(self) -> str:
+        return f"{self.module}, called as {self.call_style}" if self.call_style else self.module
+
+    @property
     def ok(self) -> bool:
         """Whether no invariant fails; `info` and `not applicable` are no failures."""
         return not self.failures
@@ -66,13 +71,11 @@ class CheckReport:
         lines = ["  ".join([*(row[i].ljust(widths[i]) for i in range(4)), row[4]]) for row in rows]
         causes = [f"{f.name}: {f.meaning} Common cause: {f.cause}" for f in self.failures]
         verdict = f"{len(causes)} of {len(self.findings)} invariants fail." if causes else "No invariant fails."
-        return "\n".join([f"{self.module}, called as {self.call_style}", "", *lines, "", verdict, *causes])
+        return "\n".join([self.title, "", *lines, "", verdict, *causes])
 
     def _repr_html_(self) -> str:
         rows = [(f.name, f.status, f.message) for f in self.findings]
-        return html_table(
-            ["invariant", "result", "finding"], rows, caption=f"{self.module}, called as {self.call_style}"
-        )
+        return html_table(["invariant", "result", "finding"], rows, caption=self.title)
 
     def to_dict(self) -> dict[str, Any]:
         findings = [asdict(finding) for finding in self.findings]
@@ -85,6 +88,7 @@ class CheckReport:
         return json.dumps(self.to_dict(), indent=2)
 
 
+@check_keywords
 def check(
     module: nn.Module | Callable[..., Any],
     *,

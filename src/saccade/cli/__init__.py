@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "train": "train a model on a data file; run the same command again to resume",
     "evaluate": "evaluate a model on labeled data, with confidence intervals",
     "predict": "predictions of any trained model",
+    "embed": "sentence embeddings, and the nearest texts by cosine similarity",
     "label": "text or image classification: a label for each input",
     "grade": "text regression: a number for each text",
     "tag": "token classification: tag named entities in each text (NER)",
@@ -24,6 +25,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "paint": "text-to-image generation: an image for each text",
     "generate": "continue a text with a language model",
     "look": "attention maps of a model, head by head, as a plot, an HTML page or JSON",
+    "runs": "list the runs of a folder with their scores, time, size and settings",
     "serve": "web viewer for models, on this machine only",
     "recipes": "training recipes with promised and measured results",
     "data": "check data files before training, split them, or get sample data",
@@ -50,6 +52,7 @@ usage: saccade COMMAND ...          saccade COMMAND --help lists the options of 
 
   --version    print the version        --help    print this help
   --print-completion bash|zsh|fish      print a shell completion script
+  --plugin FILE|MODULE                  load mechanisms, positions, families and tasks of your own; may be repeated
 
 exit codes: 0 success, 1 bug in saccade, 2 usage, 3 data, 4 model, 5 resources, 6 diverged, 130 and 143 interrupted
 start with: saccade demo
@@ -63,7 +66,8 @@ def format_usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    name, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    words, plugins = split_plugin_flags(sys.argv[1:] if argv is None else argv)
+    name, *rest = words or ["--help"]
     if name in ("-h", "--help", "help"):
         print(format_usage(), end="")
         return 0
@@ -73,19 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == "--print-completion":
         from saccade.cli.shell_completion import print_completion
 
-        return print_completion(rest[0] if rest else "", COMMANDS)
-    if name not in COMMANDS and (verb := _resolve_alias(name)):
-        name = verb
-    elif name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}."
-        print(f"saccade: there is no command {name!r}; {hint} saccade --help describes them.", file=sys.stderr)
-        return 2
+        return _run_with_plugins(plugins, lambda: print_completion(rest[0] if rest else "", COMMANDS))
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal's encoding lacks is replaced
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        code = _dispatch(name, rest)
+        code = _run_with_plugins(plugins, lambda: _dispatch(name, rest))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -97,6 +94,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # such as a read-only directory or a full disk
         print(f"saccade {name}: {error}", file=sys.stderr)
         return 5
+
+
+def split_plugin_flags(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split arguments into those of the command, and the values of --plugin, which may stand before or after the command.
+
+    >>> split_plugin_flags(["--plugin", "a.py", "train", "label", "--plugin=b"])
+    (['train', 'label'], ['a.py', 'b'])
+    >>> split_plugin_flags(["train", "--plugin", "--data", "x", "--", "--plugin"])  # a missing value is ""
+    (['train', '--data', 'x', '--', '--plugin'], [''])
+    """
+    others: list[str] = []
+    plugins: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*others, word, *rest], plugins
+        if word == "--plugin":
+            plugins.append(rest.pop(0) if rest and not rest[0].startswith("-") else "")
+        elif word.startswith("--plugin="):
+            plugins.append(word.removeprefix("--plugin="))
+        else:
+            others.append(word)
+    return others, plugins
+
+
+def _run_with_plugins(plugins: Sequence[str], work: Callable[[], int]) -> int:
+    """Load the plugins, in child processes too, and run a command; an error in a plugin is a usage error."""
+    from saccade.errors import UsageError
+    from saccade.plugins import load_plugins, request_plugins
+
+    if "" in plugins:
+        print("saccade: --plugin needs a value: the path of a Python file, or the name of a module.", file=sys.stderr)
+        return 2
+    with request_plugins(plugins):
+        try:
+            load_plugins()
+        except UsageError as error:
+            print(f"saccade: {error}", file=sys.stderr)
+            return 2
+        return work()
 
 
 def find_flag_without_value(args: Sequence[str]) -> str | None:
@@ -134,6 +172,13 @@ def _resolve_alias(name: str) -> str:
 
 def _dispatch(name: str, rest: list[str]) -> int:
     """Import the module of a command and call it; tyro ends invalid flags and --help in SystemExit."""
+    if name not in COMMANDS and (verb := _resolve_alias(name)):
+        name = verb
+    elif name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}."
+        print(f"saccade: there is no command {name!r}; {hint} saccade --help describes them.", file=sys.stderr)
+        return 2
     if flag := find_flag_without_value(rest):
         print(f"saccade {name}: {flag} needs a value; give one, or leave the flag out.", file=sys.stderr)
         return 2

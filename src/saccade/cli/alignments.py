@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from saccade.cli.engine_flags import EngineFlags
-from saccade.cli.generate_texts import Inputs
+from saccade.cli.prediction_flags import Inputs
 from saccade.decoding.config import GenerationConfig
 from saccade.errors import UsageError
 
@@ -48,6 +48,10 @@ def print_translations_with_alignments(
             raise UsageError(str(error)) from None
         if decoding.n_best > 1:
             raise UsageError("--align aligns one translation of each text; leave --n-best out.")
+        if inputs.flags.out:
+            raise UsageError(
+                "--align prints the translations with their alignments; leave --out out, and redirect the output."
+            )
         opened = open_run_for_task(run, "translate")
         task, opened.model = opened.task, engine.prepare(opened.model)
         model = opened.model
@@ -55,7 +59,7 @@ def print_translations_with_alignments(
         if gold_alignments:
             head, message = choose_alignment_head(model, gold_alignments)
             print(f"saccade translate: {message}", file=sys.stderr)
-        examples = iter_examples(task, inputs.texts, inputs.data, inputs.columns)
+        examples = iter_examples(task, inputs)
         for maps, alignment in _translate_and_align(task, model, examples, decoding, head):
             print(_format_line(maps, alignment, as_json), flush=True)
         return 0

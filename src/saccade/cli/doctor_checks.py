@@ -69,6 +69,31 @@ def check_fused_kernel(name: str) -> CheckResult:
     return CheckResult(name, "available")
 
 
+def check_encoder_kernels(name: str) -> CheckResult:
+    """Compile or load the kernels of encoders, and compare a product with its definition on each instruction set."""
+    import torch
+
+    from saccade.engine.kernels import library, reference
+    from saccade.engine.kernels.matrix import PER_BLOCK, PackedMatrix
+
+    if not library.is_available():
+        fix = "encoders run layer by layer in PyTorch, which is slower; install g++, or leave SACCADE_NATIVE unset"
+        return CheckResult(name, library.unavailable_reason(), "warning", fix)
+    torch.manual_seed(0)
+    x, weight = torch.randn(7, 97), torch.randn(70, 97)
+    names = library.supported_instruction_sets()
+    for instructions in names:
+        for precision in PER_BLOCK:
+            matrix = PackedMatrix(weight, None, precision)
+            with library.use_instruction_set(instructions), torch.no_grad():
+                error = float((matrix(x) - reference.linear(matrix, x)).abs().max())
+            if not error < 1e-3:
+                fix = f"leave out {instructions} by setting SACCADE_KERNELS to another of {', '.join(names)}, and report this"
+                return CheckResult(name, f"{precision} products are wrong with {instructions}", "missing", fix)
+    native = "" if library.has_native_bfloat16() else "; bfloat16 is emulated"
+    return CheckResult(name, f"{library.instruction_set()} of {', '.join(names)}{native}")
+
+
 def check_tokenizer(name: str) -> CheckResult:
     """Train a tokenizer, and check that decoding inverts encoding."""
     from saccade.tasks.learn_tokenizer import learn_tokenizer
@@ -155,6 +180,7 @@ def measure_training_speed(name: str) -> CheckResult:
 CHECKS: dict[str, Callable[[str], CheckResult]] = {
     "attention": check_attention,
     "fused kernel": check_fused_kernel,
+    "encoder kernels": check_encoder_kernels,
     "tokenizer": check_tokenizer,
     "checkpoint": check_checkpoint,
     "matrix product": measure_matmul_speed,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class EngineFlags:
     """Engine and device of inference."""
 
-    engine: Literal["auto", "int8", "float16", "float32", "off"] = "auto"
+    engine: Literal["auto", "int8", "bfloat16", "float16", "float32", "off"] = "auto"
     """Optimized inference: `auto` picks the precision by measured loss, the others force one, `off` runs plain PyTorch."""
     device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
     """Device of inference; auto: the best available. Devices other than the CPU run the compiled PyTorch model."""
@@ -48,6 +48,8 @@ class EngineFlags:
         self.log(
             f"engine {optimized.precision_choice}; {operators}; ready in {total:.1f} s ({compile_time:.1f} s to compile)"
         )
+        for note in optimized.encoder_notes:
+            self.log(f"encoder {note}")
         return optimized
 
     def log(self, line: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from saccade.cli.terminal import escape_output
 from saccade.errors import ResourceError, SaccadeError
+from saccade.plugins import find_plugin_frame
 from saccade.system import available_memory, resident_memory
 
 OUT_OF_MEMORY_PHRASES = ("not enough memory", "out of memory", "allocate memory")  # in the errors of torch
@@ -15,6 +16,9 @@ TRAIN_MEMORY_HINT = "Raise --train.micro-batches (gradient accumulation), or low
 BUG_REPORT_REQUEST = (
     "This is a bug in saccade, not a mistake of yours. Please report it with this traceback, the command, and the output of "
     "`saccade doctor`."
+)
+PLUGIN_BUG_NOTE = (
+    "The error passes through a plugin, at {}: look there first. `saccade check` tests the entries of plugins."
 )
 MEMORY_HINT = "Use a smaller model or shorter texts, or close other programs."
 
@@ -88,5 +92,7 @@ def _report_bug(error: BaseException) -> int:
     """Report a bug with its traceback; of several processes one prints it, after all other output."""
     from saccade.training.exit_report import ExitReport, write_exit_report
 
-    write_exit_report(ExitReport(1, f"{''.join(traceback.format_exception(error))}{BUG_REPORT_REQUEST}"))
+    place = find_plugin_frame(error)
+    request = PLUGIN_BUG_NOTE.format(place) if place else BUG_REPORT_REQUEST
+    write_exit_report(ExitReport(1, f"{''.join(traceback.format_exception(error))}{request}"))
     return 1

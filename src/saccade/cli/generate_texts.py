@@ -3,10 +3,10 @@
 import json as json_text
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.engine_flags import EngineFlags
+from saccade.cli.prediction_flags import Inputs
 from saccade.decoding.config import GenerationConfig
 from saccade.errors import UsageError
 
@@ -14,16 +14,8 @@ if TYPE_CHECKING:
     from saccade.data import Example
     from saccade.decoding.beam import Hypothesis
     from saccade.decoding.generator import TextGenerator
+    from saccade.models.model import Model
     from saccade.tasks.base import Task
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Inputs of a prediction: texts of the command line, data files or, without either, standard input."""
-
-    texts: Sequence[str]
-    data: Sequence[str]
-    columns: str
 
 
 def print_generated_texts(
@@ -41,23 +33,27 @@ def print_generated_texts(
             decoding.check()
         except UsageError as error:
             raise UsageError(str(error)) from None
+        inputs.check_output(as_json=as_json)
         opened = open_run_for_task(run, verb)
         task, tokenizer = opened.task, require_tokenizer(opened.model).target
         opened.model = engine.prepare(opened.model)  # replaces the plain model, so that its memory is freed
+        examples = iter_examples(task, inputs)
+        if inputs.flags.out:
+            return write_prediction_file(verb, task, opened.model, examples, inputs, decoding)
         generator = TextGenerator(decoding, opened.model, tokenizer)
-        examples = iter_examples(task, inputs.texts, inputs.data, inputs.columns)
         count = 0
-        for line in _generate_lines(task, generator, examples, as_json):
+        for line in _generate_lines(task, generator, examples, as_json, inputs.flags.batch_size):
             print(line)
             count += 1
-        _print_summary(verb, task, generator, engine, count)
+        print_notes(verb, task, inputs, count)
+        log_acceptance_rate(generator, engine)
         return 0
 
     return run_command(verb, work)
 
 
 def _generate_lines(
-    task: "Task", generator: "TextGenerator", examples: "Iterable[Example]", as_json: bool
+    task: "Task", generator: "TextGenerator", examples: "Iterable[Example]", as_json: bool, batch_size: int | None
 ) -> Iterator[str]:
     """Yield the output of each example in order, window by window, so that output begins before all input is read."""
     from saccade.decoding.batch_generate import sorting_windows
@@ -72,7 +68,13 @@ def _generate_lines(
         for window in sorting_windows(examples):
             update = lambda done, total, count=count: bar.update(count + done)
             outputs, predicted = predict(
-                task, generator.model, window, on_progress=update, predictor=predictor, rows_per_item=rows
+                task,
+                generator.model,
+                window,
+                on_progress=update,
+                predictor=predictor,
+                rows_per_item=rows,
+                batch_size=batch_size,
             )
             for output, example in zip(outputs, predicted, strict=True):
                 if greedy:
@@ -83,13 +85,33 @@ def _generate_lines(
             count += len(window)
 
 
-def _print_summary(verb: str, task: "Task", generator: "TextGenerator", engine: EngineFlags, count: int) -> None:
-    """Print the notes of the task, whether there was any input, and the acceptance rate, on standard error."""
-    for line in task.notes:
+def write_prediction_file(
+    verb: str,
+    task: "Task",
+    model: "Model",
+    examples: "Iterable[Example]",
+    inputs: Inputs,
+    decoding: GenerationConfig | None = None,
+) -> int:
+    """Write the predictions of a command to the file of --out, and print how many there are to standard error."""
+    from saccade.api.prediction_file import default_decoding, write_predictions
+    from saccade.tasks.runs.stream_predictor import StreamPredictor
+
+    flags = inputs.flags
+    predictor = StreamPredictor(task, model, batch_size=flags.batch_size, decoding=decoding or default_decoding(task))
+    written = write_predictions(flags.out, predictor, examples, data=inputs.data, rejects=inputs.rejects)
+    for line in (*task.notes, str(written)):
         print(f"saccade {verb}: {line}", file=sys.stderr)
-    if not count:
-        print(f"saccade {verb}: no input texts.", file=sys.stderr)
-    log_acceptance_rate(generator, engine)
+    return 0
+
+
+def print_notes(verb: str, task: "Task", inputs: Inputs, count: int) -> None:
+    """Print the notes of the task, bad records that were left out, and whether there was any input, on standard error."""
+    from saccade.api.prediction_file import describe_rejects
+
+    lines = [*task.notes, *describe_rejects(inputs.rejects), *([] if count else ["no input texts."])]
+    for line in lines:
+        print(f"saccade {verb}: {line}", file=sys.stderr)
 
 
 def log_acceptance_rate(generator: "TextGenerator", engine: EngineFlags) -> None:
@@ -101,7 +123,7 @@ def log_acceptance_rate(generator: "TextGenerator", engine: EngineFlags) -> None
 
 def format_example_texts(task: "Task", hypotheses: "list[Hypothesis]", example: "Example", as_json: bool) -> str:
     """The output for one example."""
-    predictions = [task.to_prediction(hypothesis.text, example) for hypothesis in hypotheses]
+    predictions = [task.to_prediction(hypothesis.text, example).locate(example) for hypothesis in hypotheses]
     records = [prediction.as_dict() for prediction in predictions]
     return format_texts(hypotheses, records, [str(prediction) for prediction in predictions], as_json)
 

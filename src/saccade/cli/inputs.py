@@ -1,17 +1,18 @@
 """Inputs of prediction commands: the run to open, and texts from the command line, standard input or files."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from saccade.cli.prediction_flags import Inputs
 from saccade.data import Example, Role
 from saccade.data.read import parse_columns
 from saccade.data.read.open_text import UTF8_BOM, find_similar_directory, open_text, read_lines
 from saccade.errors import DataError, ModelError, UsageError
 from saccade.tasks.base import Task
 from saccade.tasks.registry import task_class
-from saccade.tasks.runs.read_data import stream_task_examples
+from saccade.tasks.runs.read_data import stream_task_examples, without_gold
 from saccade.tasks.runs.run import Run
 from saccade.tasks.tag import split_words
 
@@ -58,16 +59,16 @@ def _describe_missing_run(run: str, error: str) -> str:
 
 def read_examples(task: Task, texts: Sequence[str], data: Sequence[str], columns: str) -> list[Example]:
     """Read the input examples, without gold values."""
-    return list(iter_examples(task, texts, data, columns))
+    return list(iter_examples(task, Inputs(texts, data, columns)))
 
 
-def iter_examples(task: Task, texts: Sequence[str], data: Sequence[str], columns: str) -> Iterator[Example]:
+def iter_examples(task: Task, inputs: Inputs) -> Iterator[Example]:
     """Yield the input examples as they are read, so that a pipe is processed line by line."""
-    if data:
+    texts = inputs.texts
+    if inputs.data:
         if texts:
             raise UsageError("Texts and --data are both given; use one of them.")
-        input_columns = {role: name for role, name in parse_columns(columns).items() if role not in task.gold_roles}
-        yield from _stream_examples(task, data, task.input_roles(data), input_columns)
+        yield from _stream_examples(task, inputs)
         return
     role, *more = task.input_roles()
     if more:
@@ -78,14 +79,22 @@ def iter_examples(task: Task, texts: Sequence[str], data: Sequence[str], columns
         yield _make_example(role, line, number)
 
 
-def _stream_examples(
-    task: Task, data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str]
-) -> Iterator[Example]:
+def _stream_examples(task: Task, inputs: Inputs) -> Iterator[Example]:
     """Yield the examples of files, and print the notes about their format once, as soon as they are known."""
     notes: list[str] = []
     printed_count = 0
+    examples = stream_task_examples(
+        task,
+        inputs.data,
+        task.input_roles(inputs.data),
+        without_gold(task, parse_columns(inputs.columns)),
+        notes,
+        on_bad_record=inputs.flags.on_bad_record,
+        max_bad_fraction=inputs.flags.max_bad_fraction,
+        rejects=inputs.rejects,
+    )
     try:
-        for example in stream_task_examples(task, data, roles, columns, notes):
+        for example in examples:
             printed_count = print_notes(notes, printed_count)
             yield example
     finally:

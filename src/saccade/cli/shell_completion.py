@@ -72,7 +72,7 @@ def collect_completions(commands: Mapping[str, str]) -> Completions:
         for config_class in config_classes
         for item in fields(config_class)
     }
-    flags = {name: list_flags([name]) for name in commands}
+    flags = {name: sorted([*list_flags([name]), "--plugin"]) for name in commands}
     flags["bench"] = sorted({*flags["bench"], *list_flags(["bench", "quality"])})
     return Completions(commands, flags, first_arguments, families, sorted(dotted))
 

@@ -13,6 +13,7 @@ import tyro
 from saccade.cli.argument_types import NAME_REGISTRY, ColumnsFlag, FileFlag, optional_argument
 from saccade.cli.flag_synonyms import check_dotted_flags, normalize_flags
 from saccade.errors import UsageError
+from saccade.plugins import describe_registrations
 from saccade.recipes.recipe import SETTING_TABLES, Recipe, load_recipe, load_recipes
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def parse_command(
     Without a task, --help prints only the flags of the command and exits, without importing a model.
     """
     plain, dotted = split_dotted_flags(normalize_flags(command, argv, flag_class))
+    description = "\n\n".join(text for text in (description, describe_registrations()) if text)
     others = [word for word in plain if word not in ("-h", "--help")]
     if others != plain:
         with suppress(SystemExit):

@@ -102,6 +102,7 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
     chosen = task.defaults(examples, stored)
     unsettled = _find_unsettled(chosen, task.defaults(examples[: len(examples) // 2], stored))
     unsettled |= {("task", name) for name, value in vars(initial_config).items() if getattr(task.config, name) != value}
+    unsettled.add(("train", "test_size"))  # small files have no test set
     train_config = make_config(Config, {**chosen.train, **job.train_fields}, "train")
     configs: dict[str, Any] = {"task": task.config, "train": train_config}
     if stored:

@@ -5,6 +5,7 @@ from saccade.data.data_report import DataReport, inspect_data
 from saccade.data.example import ROLES, Example, Records, Role
 from saccade.data.read import parse_columns, read_examples, stream_examples, write_rejects
 from saccade.data.splits import Splits, find_split_files, open_data
+from saccade.data.table_writer import write_table
 from saccade.data.tables import read_table
 from saccade.data.writers import write_examples
 from saccade.errors import DataError
@@ -30,4 +31,5 @@ __all__ = [
     "stream_examples",
     "write_examples",
     "write_rejects",
+    "write_table",
 ]

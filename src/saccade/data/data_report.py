@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from saccade.data.example import Example, Role, as_list
-from saccade.data.splits import GOLD_KINDS, Splits
+from saccade.data.held_out import GOLD_KINDS
+from saccade.data.label_checks import describe_many_labels, describe_similar_labels
+from saccade.data.splits import Splits
 from saccade.data.streaming.text import StreamedExamples
 
 MIN_EXAMPLES_PER_CLASS = 5  # classes with fewer training examples get a warning
@@ -170,10 +172,11 @@ def _find_warnings(report: DataReport, roles: Sequence[Role]) -> list[str]:
                 f"imbalanced classes: {max(known.values()) / total:.0%} of train is {next(iter(known))!r}, so accuracy will say "
                 "little"
             )
-        if len(known) > 0.5 * report.record_counts["train"] > 10:
-            warnings.append(
-                f"{len(known):,} labels for {report.record_counts['train']:,} records: is this the column of labels?"
-            )
+        if question := describe_many_labels(known):
+            warnings.append(question)
+    all_labels = sum((Counter(counts) for counts in report.label_counts.values()), Counter[str]())
+    if similar := describe_similar_labels(all_labels):
+        warnings.append(similar)
     rare = [name for name, count in known.items() if count < MIN_EXAMPLES_PER_CLASS]
     if rare and len(known) > 1:
         warnings.append(

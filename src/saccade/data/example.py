@@ -27,12 +27,16 @@ class Role:
 
 @dataclass(frozen=True)
 class Example:
-    """One record: its values by role, and its location; `character` is set only where a line is read in several chunks."""
+    """One record: its values by role, and its location; `character` is set only where a line is read in several chunks.
+
+    `fields` are the values of all columns of its file as they were read, if the reader was asked to keep them (`keep_fields`).
+    """
 
     values: Mapping[str, Any]
     file: str = ""
     line: int = 0
     character: int = 0  # position of the first character in its line, counted from 1; 0 is the line as a whole
+    fields: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def location(self) -> str:

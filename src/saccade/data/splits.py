@@ -1,15 +1,14 @@
 """Train, dev and test splits: by the names of the files, or a deterministic split of the training data."""
 
-import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from saccade.data.example import Example, Records, Role
+from saccade.data.held_out import DEV_ONLY, HeldOut, split_by_hash
 from saccade.data.read.base import ReadRequest
 from saccade.data.read.class_folders import find_metadata, has_only_images, list_class_folders
 from saccade.data.read.group_files import group_files
@@ -17,7 +16,7 @@ from saccade.data.read.image_files import SUFFIXES, list_image_paths
 from saccade.data.read.reader import hash_data, read_examples, stream_examples
 from saccade.data.streaming import text as streamed_text
 from saccade.data.streaming.text import StreamedExamples, estimate_text_bytes, index_streamed_examples, split_streamed
-from saccade.errors import DataError
+from saccade.errors import DataError, UsageError
 
 SPLIT_NAMES = {
     "train": ("train", "training"),
@@ -28,7 +27,6 @@ NON_DATA_STEMS = ("readme", "license", "licence", "about", "citation", "changelo
 NON_DATA_SUFFIXES = (".md", ".html", ".py", ".sh", ".lock", ".bib", ".yaml", ".yml", ".toml", ".cfg", ".log")
 NON_TABLE_SUFFIXES = (".zip", ".tar", ".tgz", ".7z", ".rar", ".pdf", *SUFFIXES)  # ignored beside other files
 IGNORED_FILES = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json", "bad_records.jsonl")
-GOLD_KINDS = ("label", "labels", "number", "tags", "answers")
 
 
 @dataclass
@@ -40,6 +38,7 @@ class Splits:
     test: Records | None
     notes: list[str] = field(default_factory=list)
     digest: str = ""
+    test_size: float = 0.0  # fraction of the training data held out as test; 0 if test is a file, a fold, or missing
 
     def as_dict(self) -> dict[str, Records]:
         splits = {"train": self.train, "dev": self.dev}
@@ -139,9 +138,17 @@ def open_data(
     max_bad_fraction: float = 0.01,
     seed: int = 0,
     contiguous: bool = False,
+    held_out: HeldOut = DEV_ONLY,
 ) -> Splits:
-    """Read every split; without a dev file, a tenth of the training data is held out (of running text, the last tenth)."""
+    """Read every split; without a dev file, a tenth of the training data is held out (of running text, the last tenth).
+
+    `held_out` may hold out a test set as well, if there is neither a dev nor a test file, or a fold of cross-validation.
+    """
+    if contiguous:
+        _refuse_folds(held_out)
     files = find_split_files(paths, roles, columns)
+    task_roles, given_columns = roles, columns
+    roles, columns = (*roles, *held_out.roles), {**(columns or {}), **held_out.columns}
     notes: list[str] = []
     if "train" not in files:
         files = _rename_to_train(files, notes)
@@ -157,17 +164,19 @@ def open_data(
                 split_paths, roles, columns=columns, on_bad_record=on_bad_record, max_bad_fraction=max_bad_fraction
             )
         notes += [f"{split}: {line}" for line in tables[split].notes if line not in notes]
-    if "dev" not in tables:
-        if ends is not None:
-            tables["train"], tables["dev"], note = split_streamed(tables["train"], ends)
-        else:
-            split_off_dev = _split_off_end if contiguous else _split_by_hash
-            tables["train"], tables["dev"], note = split_off_dev(tables["train"], roles, seed)
+    test_size = 0.0
+    if ends is not None and "dev" not in tables:
+        tables["train"], tables["dev"], note = split_streamed(tables["train"], ends)
         notes.append(note)
+    elif "dev" not in tables or held_out.fold:
+        parts = _split_off(tables, task_roles, held_out, seed=seed, contiguous=contiguous)
+        tables, test_size = parts.as_dict(), parts.test_size
+        notes += parts.notes
     hashed = [path for split_paths in files.values() for path in split_paths]
     if not any(path.is_dir() for path in hashed):  # hash_data lists the images of a folder by itself
         hashed += list_image_paths((example for table in tables.values() for example in table.examples), roles)
-    return Splits(tables["train"], tables["dev"], tables.get("test"), notes, hash_data(hashed, columns))
+    digest = hash_data(hashed, given_columns)
+    return Splits(tables["train"], tables["dev"], tables.get("test"), notes, digest, test_size)
 
 
 def _stream_train(
@@ -207,10 +216,48 @@ def _stream_train(
     return Records(streamed, notes, rejects), ends
 
 
-def split_records(records: Records, roles: Sequence[Role], *, seed: int = 0, contiguous: bool = False) -> Splits:
-    """Split records into train and dev; dev is a tenth of them."""
-    train, dev, note = (_split_off_end if contiguous else _split_by_hash)(records, roles, seed)
-    return Splits(train, dev, None, [note.replace("No dev file: ", "")], records.digest)
+def split_records(
+    records: Records,
+    roles: Sequence[Role],
+    *,
+    seed: int = 0,
+    contiguous: bool = False,
+    held_out: HeldOut = DEV_ONLY,
+) -> Splits:
+    """Split records into train and dev, a tenth of them, and test, if `held_out` says so."""
+    splits = _split_off({"train": records}, roles, held_out, seed=seed, contiguous=contiguous)
+    return replace(splits, notes=[note.replace("No dev file: ", "") for note in splits.notes], digest=records.digest)
+
+
+def _split_off(
+    tables: Mapping[str, Records], roles: Sequence[Role], plan: HeldOut, *, seed: int, contiguous: bool
+) -> Splits:
+    """Hold out of the training records what no file was given for."""
+    records, given_dev, given_test = tables["train"], tables.get("dev"), tables.get("test")
+    if contiguous:
+        _refuse_folds(plan)
+        train, dev, note = _split_off_end(records, roles, seed)
+        return Splits(train, dev, given_test, [note])
+    if given_test is not None:
+        if plan.fold:
+            raise UsageError(
+                f"Fold {plan.fold} of cross-validation is the test set, but there is a test file, too; leave one of them out."
+            )
+        plan = replace(plan, test_size=0.0)
+    parts = split_by_hash(records.examples, roles, plan, seed=seed, needs_dev=given_dev is None)
+    make_table = lambda examples: Records(examples, digest=records.digest)
+    dev = given_dev if given_dev is not None else make_table(parts.dev or records.examples)
+    test = given_test if parts.test is None else make_table(parts.test)
+    train = Records(parts.train, records.notes, records.rejects, records.digest)
+    return Splits(train, dev, test, [parts.note], test_size=parts.test_size)
+
+
+def _refuse_folds(plan: HeldOut) -> None:
+    if plan.fold or plan.group_by:
+        raise UsageError(
+            "Running text is one text, of which the end is held out: it has no folds and no groups. Leave out "
+            f"{'train.fold' if plan.fold else 'train.group_by'}."
+        )
 
 
 def _rename_to_train(files: dict[str, list[Path]], notes: list[str]) -> dict[str, list[Path]]:
@@ -223,47 +270,6 @@ def _rename_to_train(files: dict[str, list[Path]], notes: list[str]) -> dict[str
     (split, paths), *_ = files.items()
     notes.append(f"There are only {split} files ({', '.join(names[:4])}); they are used as the training data.")
     return {"train": paths}
-
-
-def _split_by_hash(records: Records, roles: Sequence[Role], seed: int) -> tuple[Records, Records, str]:
-    """Hold out the tenth of the records with the smallest hashes of their input, so that duplicates are in one split."""
-    role = next((role for role in roles if role.kind not in GOLD_KINDS), roles[0])
-    key = role.name
-    # of an image path only the folder and the name count, so that a directory that was moved is split as before
-    shorten = (lambda value: Path(value).parts[-2:]) if role.kind == "image" else (lambda value: value)
-    hashes = [
-        _hash_input(shorten(example[key]) if isinstance(example[key], str) else example[key], seed)
-        for example in records.examples
-    ]
-    counts = Counter(hashes)
-    target_size, dev_size, dev_hashes = max(1, round(len(hashes) / 10)), 0, set[bytes]()
-    for digest in sorted(counts)[:-1]:
-        if dev_size >= target_size:
-            break
-        if dev_size + counts[digest] < 2 * target_size + 1:  # leave out an input that is repeated too often
-            dev_hashes.add(digest)
-            dev_size += counts[digest]
-    if not dev_hashes and len(counts) > 1:
-        dev_hashes = {min(counts, key=lambda digest: (counts[digest], digest))}
-    if not dev_hashes:
-        reason = "all inputs are the same" if len(hashes) > 1 else "there is one record"
-        note = f"No dev file, and {reason}: dev is the training data."
-        return records, Records(records.examples, digest=records.digest), note
-    train, dev = (
-        [e for e, digest in zip(records.examples, hashes, strict=True) if (digest in dev_hashes) is in_dev]
-        for in_dev in (False, True)
-    )
-    note = f"No dev file: {len(dev):,} of {len(hashes):,} records, chosen by a hash of {key}, are held out as dev."
-    return (
-        Records(train, records.notes, records.rejects, records.digest),
-        Records(dev, digest=records.digest),
-        note,
-    )
-
-
-def _hash_input(value: object, seed: int) -> bytes:
-    raw = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(raw, digest_size=12, salt=seed.to_bytes(8, "little")).digest()
 
 
 def _split_off_end(records: Records, roles: Sequence[Role], seed: int) -> tuple[Records, Records, str]:

@@ -63,6 +63,7 @@ def read_table(
     columns: Mapping[str, str] | None = None,
     name: str = "",
     notes: list[str] | None = None,
+    keep_fields: bool = False,
 ) -> Iterator[Example]:
     """The examples of a table, in order; the first bad row is a DataError that names its number, column and value.
 
@@ -70,7 +71,7 @@ def read_table(
     [{'text': 'good'}]
     """
     source = SourceFile(Path(name or type(data).__name__), b"", True)
-    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes)
+    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes, keep_fields)
     found = _read_rows(source, iter_rows(data), request)
     for item in convert_tags_to_bio(found, request) if request.has_kind("tags") else found:
         if isinstance(item, DataError):

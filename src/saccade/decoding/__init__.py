@@ -4,7 +4,7 @@ Names are imported on first use, because the command line reads `config`, which 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from saccade.decoding.beam import BeamConfig as BeamConfig
@@ -64,7 +64,7 @@ _MODULE_OF = {
 }
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         return getattr(import_module(f"saccade.decoding.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'saccade.decoding' has no attribute {name!r}; it has {', '.join(sorted(_MODULE_OF))}")

@@ -38,6 +38,11 @@ class Coverage(NoCoverage):
     The attention that produced a token counts from that token on, so that a finished text includes all of its steps.
     """
 
+    looks: list[Look]
+    weight: float
+    attention_sum: Tensor
+    keep: Tensor
+
     def __init__(self, looks: list[Look], weight: float):
         self.looks, self.weight = looks, weight
         self.attention_sum = self.keep = torch.empty(0)

@@ -60,12 +60,19 @@ HypothesisLists = list[list[Hypothesis]]  # for each row, best first
 class TextGenerator:
     """A decoding strategy prepared for one model: logits processors built, sampler made, draft model loaded."""
 
+    decoding: GenerationConfig
+    model: Model
+    tokenizer: Tokenizer
+
     def __init__(self, decoding: GenerationConfig, model: Model, tokenizer: Tokenizer):
         self.decoding, self.model, self.tokenizer = decoding.check(), model, tokenizer
-        self.stop_ids = [] if tokenizer.eos_id is None else [tokenizer.eos_id]
-        self.processors = [*vocab_processors(model, tokenizer), *processors_for(decoding, tokenizer, self.stop_ids)]
-        self.sampler = sampler_for(decoding)
-        self.speculation_stats = SpeculationStats()
+        self.stop_ids: list[int] = [] if tokenizer.eos_id is None else [tokenizer.eos_id]
+        self.processors: list[LogitsProcessor] = [
+            *vocab_processors(model, tokenizer),
+            *processors_for(decoding, tokenizer, self.stop_ids),
+        ]
+        self.sampler: SamplerFunction = sampler_for(decoding)
+        self.speculation_stats: SpeculationStats = SpeculationStats()
         self._drafter: Drafter | None = PromptLookup() if decoding.prompt_lookup else None
         if decoding.draft_model:
             self._drafter = DraftModel(

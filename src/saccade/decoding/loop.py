@@ -126,6 +126,11 @@ class DecodingLoop:
     A decoding strategy calls `has_unfinished_rows`, takes `next_logits`, and passes the chosen tokens to `append_step`.
     """
 
+    model: AutoregressiveModel
+    criteria: StoppingCriteria
+    state: State
+    remaining_tokens: int
+
     def __init__(self, model: AutoregressiveModel, batch: Batch, criteria: StoppingCriteria):
         self.model, self.criteria = model, criteria
         self.state, self.logits, self.history = prefill(model, batch, criteria.max_new_tokens)
@@ -152,7 +157,7 @@ class DecodingLoop:
     def next_logits(self) -> Tensor:
         """Run the model on the last tokens, and return the logits of the next ones after the processors."""
         if self.last_tokens is not None:
-            self.logits = self.model.step(self.next_input(), self.state)[:, -1]
+            self.logits: Tensor = self.model.step(self.next_input(), self.state)[:, -1]
         return apply_processors(self.criteria.processors, self.logits, self.history, self.active)
 
     def append_step(self, tokens: Tensor, processed_logits: Tensor) -> DecodingStep:
@@ -162,8 +167,8 @@ class DecodingLoop:
 
     def append_tokens(self, tokens: Tensor) -> None:
         """Append a token to each active row; rows that got a stop token end."""
-        self.active = self.active & ~is_in(tokens, self.stop_ids)
-        self.history = self.history.append(tokens.tolist(), self.active.tolist())
+        self.active: Tensor = self.active & ~is_in(tokens, self.stop_ids)
+        self.history: TokenHistory = self.history.append(tokens.tolist(), self.active.tolist())
         self.last_tokens, self.remaining_tokens = tokens, self.remaining_tokens - 1
 
     def row_keep(self) -> Tensor | None:

@@ -33,6 +33,9 @@ class StopStringCutter:
     ('a step, a ', True)
     """
 
+    stop_strings: tuple[str, ...]
+    is_done: bool
+
     def __init__(self, tokenizer: Tokenizer, stop_strings: Collection[str] = ()):
         if isinstance(stop_strings, str):
             raise UsageError(f"Stop strings are a list; got one string, {stop_strings!r}. Put it in a list.")

@@ -1,11 +1,13 @@
 """Conversion of a model for inference: each module that has an optimized form is replaced by it, all others are kept."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import nn
 
 from saccade.attention import Mechanism
+from saccade.engine.kernels.compile_encoder import compile_encoder, encoder_unsupported_reason
 from saccade.engine.layers import FastLayer, FastParallelLayer
 from saccade.engine.native import ops
 from saccade.engine.packed_linear import (
@@ -13,6 +15,7 @@ from saccade.engine.packed_linear import (
     Int8TiledLinear,
     LinearPacker,
     PackedLinear,
+    PanelLinear,
     SharedWeightLinear,
     choose_packer,
 )
@@ -95,9 +98,16 @@ class ModuleConverter:
         return head
 
     def convert_stack(self, original: Stack) -> FastStack:
-        """Convert the layers of a stack, and the modules in front of and behind them."""
+        """Convert the layers of a stack, and the modules in front of and behind them; an encoder becomes one program."""
+        reason = encoder_unsupported_reason(original, self.precision)
+        outer_pack = self.pack
+        if not reason:
+            self.pack = partial(PanelLinear, precision=self.precision)
         original.enter, original.leave = (self.convert(end) for end in (original.enter, original.leave))
-        return FastStack(original, [self.convert_layer(layer) for layer in original.layers])  # type: ignore[arg-type]
+        layers = [self.convert_layer(layer) for layer in original.layers]  # type: ignore[arg-type]
+        self.pack = outer_pack
+        program = None if reason else compile_encoder(layers, original.leave, self.precision)
+        return FastStack(original, layers, program, reason)
 
     def convert_layer(self, original: Layer) -> FastLayer:
         """Convert the sublayers of a layer that have an optimized form."""

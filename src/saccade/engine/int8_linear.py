@@ -22,6 +22,12 @@ class Int8Tiles:
     `GROUP_SIZE` columns.
     """
 
+    rows: int
+    columns: int
+    tiles: Tensor
+    group_sums: Tensor
+    row_scales: Tensor
+
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach().to("cpu", FLOAT)
         if weight.dim() != 2 or not weight.numel():
@@ -36,7 +42,7 @@ class Int8Tiles:
             raise ValueError(
                 "Int8Tiles takes finite weights; this weight has NaN or infinite values. Keep this layer in float32."
             )
-        self.bias = torch.zeros_like(self.row_scales)
+        self.bias: Tensor = torch.zeros_like(self.row_scales)
         if bias is not None:
             self.bias[: self.rows] = bias.detach()
         self._bind()

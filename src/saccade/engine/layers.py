@@ -28,8 +28,8 @@ class FastLayer(Layer):
 class FastParallelLayer(FastLayer):
     """A parallel layer: attention and feed-forward, both in their optimized form, read the same normalized input."""
 
-    attention: FastSublayer
-    feedforward: FastSublayer
+    attention: FastSublayer  # pyright: ignore[reportIncompatibleVariableOverride]
+    feedforward: FastSublayer  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, attention: nn.Module, feedforward: nn.Module, norm: nn.Module):
         super().__init__(attention, feedforward)  # type: ignore[arg-type]

@@ -7,28 +7,38 @@
 The fast model copies the weights that it needs; delete the original model to free its memory.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import Layout
+from saccade.attention import Layout, Mechanism
 from saccade.data import Batch, Text
 from saccade.decoding.candidates import TopKTokens, topk_tokens
 from saccade.engine.convert import ModuleConverter
+from saccade.engine.kernels.compile_encoder import compile_text_encoder
+from saccade.engine.kernels.encoder_program import EncoderProgram
+from saccade.engine.kernels.library import instruction_set
 from saccade.engine.kv_cache import KVCache
 from saccade.engine.packed_linear import Int8TiledLinear
 from saccade.engine.precision import COMPILED, PrecisionChoice, choose_precision
 from saccade.engine.stack import FastStack
 from saccade.errors import UsageError
+from saccade.keywords import check_keywords
 from saccade.models.encoder_decoder import EncoderDecoder
-from saccade.models.model import Model
+from saccade.models.model import LoadReport, Model
+from saccade.models.pooling import Pooling
 from saccade.parts.heads import LMHead
 from saccade.parts.stack import Stack
 from saccade.parts.state import State
 from saccade.system import cpu_count, trim_heap
 
+# pooling modes that an encoder program computes itself
+NATIVE_POOLS: dict[tuple[str, ...], str] = {("mean",): "mean", ("cls",): "first"}
 MIN_TOKENS_TO_TRIM = 512  # tokens of a batch; prefill of as many leaves megabytes of free heap, which are given back
 
 
@@ -46,8 +56,63 @@ class FastModel(Model):
             multi_label=original.multi_label,
         )
         self.precision_choice = precision_choice
-        self.tokenizer, self.pooling, self.report = original.tokenizer, original.pooling, original.report
+        self.tokenizer: Any = original.tokenizer
+        self.pooling: Pooling = original.pooling
+        self.report: LoadReport = original.report
+        self.text_program: EncoderProgram | None = None  # from token ids to hidden states
+        self._mechanisms = tuple(part for part in body.modules() if isinstance(part, Mechanism))
         self.eval()
+
+    @torch.no_grad()
+    def encode(self, batch: Batch) -> Tensor:
+        text = batch.source
+        if self.text_program is None or not isinstance(text, Text) or not self._is_plain(text):
+            return super().encode(batch)
+        program, tokens, segments = self.text_program, text.tokens, text.segment_ids
+        keep = text.keep_mask
+        rows = program.encode(
+            keep.sum(1).tolist(),
+            tokens=tokens[keep].int(),
+            segments=None if segments is None else segments[keep].int(),
+        )
+        if text.keep is None:
+            return rows.unflatten(0, tokens.shape)
+        return rows.new_zeros(*tokens.shape, program.width).index_put_((keep,), rows)
+
+    @torch.no_grad()
+    def embed_tokens(self, token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]]) -> Tensor:
+        pool = NATIVE_POOLS.get(self.pooling.modes)
+        if self.text_program is None or pool is None or self._is_watched():
+            return super().embed_tokens(token_ids, segment_ids)
+        lengths = [len(ids) for ids in token_ids]
+        tokens = torch.tensor(list(chain.from_iterable(token_ids)), dtype=torch.int32)
+        segments = None
+        if any(map(any, segment_ids)):
+            segments = torch.tensor(list(chain.from_iterable(segment_ids)), dtype=torch.int32)
+        x = self.text_program.encode(lengths, tokens=tokens, segments=segments, pool=pool)
+        return self.pooling.apply_layers(x)
+
+    @property
+    def encoder_notes(self) -> list[str]:
+        """How each stack that is not a decoder is computed: as one encoder program, or layer by layer and why."""
+        stacks = [(name, part) for name, part in self.body.named_modules() if isinstance(part, FastStack)]
+        return [
+            f"{name}: "
+            + (
+                f"layer by layer, since {s.program_reason}"
+                if s.encoder_program is None
+                else f"one program, {instruction_set()}"
+            )
+            for name, s in stacks
+            if self.capabilities.side_of(f"{name}.") != "decoder" and not self.capabilities.is_decoder_only
+        ]
+
+    def _is_plain(self, text: Text) -> bool:
+        """Whether a batch has texts that are encoded by themselves, and nobody records attention weights."""
+        return text.document_ids is None and text.global_mask is None and text.tokens.is_cpu and not self._is_watched()
+
+    def _is_watched(self) -> bool:
+        return any(mechanism.watcher is not None for mechanism in self._mechanisms)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         state, text = super().start(batch)
@@ -145,11 +210,12 @@ class FastModel(Model):
         raise UsageError(f"A fast model cannot be saved; save the original model to {directory}.")
 
 
+@check_keywords
 def fast(model: Model, precision: str = "auto") -> FastModel:
     """Convert a model for fast inference: the same interface and the same results up to the rounding of `precision`.
 
-    `precision` is "auto" (see `choose_precision`), "int8", "float16" or "float32". On devices other than the CPU the model is
-    compiled with `torch.compile` instead.
+    `precision` is "auto" (see `choose_precision`), "int8", "bfloat16", "float16" or "float32". On devices other than the
+    CPU the model is compiled with `torch.compile` instead.
     """
     choice = choose_precision(model, precision)
     body, head = _copy_model(model)
@@ -165,7 +231,9 @@ def fast(model: Model, precision: str = "auto") -> FastModel:
     with torch.no_grad():
         ModuleConverter(choice.precision).convert_model(modules)  # in place
         _clone_tensors(modules)
-    return FastModel(model, modules["body"], None if head is None else modules["head"], choice)
+    converted = FastModel(model, modules["body"], None if head is None else modules["head"], choice)
+    converted.text_program = compile_text_encoder(converted.body, converted.capabilities.text_encoder)
+    return converted
 
 
 def _copy_model(model: Model) -> tuple[nn.Module, nn.Module | None]:

@@ -1,4 +1,4 @@
-"""Linear layers for inference with packed weights: int8, float16 or float32.
+"""Linear layers for inference with packed weights: int8, bfloat16, float16 or float32.
 
 int8 weights have one scale per row, and inputs are quantized dynamically. Without VNNI the int8 kernel adds pairs of products in
 16 bits, which 8-bit inputs could overflow, so inputs are quantized to 7 bits. PyTorch has deprecated its quantized tensors and
@@ -7,11 +7,13 @@ warns about them; their use, and the handling of that warning, is confined to th
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saccade.engine.kernels.matrix import PackedMatrix
 from saccade.engine.native import ops, reference_ops
 from saccade.errors import ModelError
 from saccade.parts.feedforward import ACTIVATIONS
@@ -151,6 +153,22 @@ class Int8TiledLinear(PackedLinear):
         return super().forward(x, activation, add)
 
 
+class PanelLinear(PackedLinear):
+    """Weights in int8, bfloat16 or float32, multiplied by the encoder kernels; an input row is quantized by itself."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, precision: str):
+        super().__init__(weight, None)
+        self.precision, self.matrix = precision, PackedMatrix(weight, bias, precision)
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return self.matrix(x)
+
+    def forward(self, x: Tensor, activation: str = "none", add: Tensor | None = None) -> Tensor:
+        if activation in ops.ACTIVATION_CODES:
+            return self.matrix(x, activation, add)
+        return super().forward(x, activation, add)
+
+
 class Int8Embedding(nn.Module):
     """A token embedding tied to an int8 output layer: rows are read from its tiles, so that the table is stored once."""
 
@@ -178,6 +196,8 @@ def choose_packer(precision: str) -> LinearPacker:
     """The function that packs linear layers at a precision."""
     if precision == "int8":
         return Int8TiledLinear if ops.is_available() else Int8Linear
+    if precision == "bfloat16":
+        return partial(PanelLinear, precision=precision)
     if precision == "float16":
         return Float16Linear
     return pack_float32

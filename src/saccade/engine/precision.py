@@ -1,15 +1,18 @@
-"""Choice of the precision for inference (int8, float16, float32) from a table of measured quality losses of real models."""
+"""Choice of the precision for inference (int8, bfloat16, float16, float32) from measured quality losses of real models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from saccade.engine.kernels import library
+from saccade.engine.kernels.compile_encoder import encoder_unsupported_reason
 from saccade.engine.native import ops
 from saccade.errors import UsageError
 from saccade.models.model import Model
+from saccade.parts.stack import Stack
 
-PRECISIONS = ("int8", "float16", "float32")  # from the fastest to the most precise
+PRECISIONS = ("int8", "bfloat16", "float16", "float32")  # from the fastest to the most precise
 AUTO, COMPILED = "auto", "compiled"
 MIN_QUANTIZED_WIDTH = 128  # narrower models gain no speed from quantized weights
 MAX_PERPLEXITY_INCREASE = 0.01  # largest relative increase in perplexity that a precision may cause
@@ -54,6 +57,11 @@ ENCODER_RESULTS = (
     QuantizedEncoderResult("MiniLM trained on WNUT-17, on the 9,354 words of 600 texts", "int8", 0.9994),
     QuantizedEncoderResult("MiniLM trained on WNUT-17, on the 9,354 words of 600 texts", "float16", 1.0),
 )
+# the same, where the layers run as one encoder program
+ENCODER_PROGRAM_RESULTS = (
+    QuantizedEncoderResult("MiniLM trained on SST-2, on 2,693 sentences", "int8", 0.9970),
+    QuantizedEncoderResult("MiniLM trained on SST-2, on 2,693 sentences", "bfloat16", 0.9996),
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,8 @@ def choose_precision(model: Model, precision: str = AUTO) -> PrecisionChoice:
     device = next((p.device.type for p in model.parameters()), "cpu")
     if device != "cpu":
         return PrecisionChoice(COMPILED, f"on {device} the model is compiled, at its own precision")
+    if precision == "bfloat16" and not library.is_available():
+        raise UsageError(f"bfloat16 needs the compiled kernels ({library.unavailable_reason()}); choose float32.")
     if precision != AUTO:
         return PrecisionChoice(precision, "requested")
     width = model.width
@@ -87,9 +97,17 @@ def choose_precision(model: Model, precision: str = AUTO) -> PrecisionChoice:
     candidates = PRECISIONS if ops.is_available() else PRECISIONS[1:]
     if model.capabilities.is_autoregressive:
         return _choose_for_decoder(candidates)
+    if all(not encoder_unsupported_reason(stack, "float32") for stack in _stacks(model)):
+        # bfloat16 is no faster than float32 where the processor has no instruction for it
+        candidates = ("int8", "bfloat16") if library.has_native_bfloat16() else ("int8",)
+        return _choose_for_encoder(candidates, ENCODER_PROGRAM_RESULTS)
     if not _fits_float16(model):
         return PrecisionChoice("float32", "some of its weights are beyond the range of float16")
-    return _choose_for_encoder(candidates)
+    return _choose_for_encoder(candidates, ENCODER_RESULTS)
+
+
+def _stacks(model: Model) -> list[Stack]:
+    return [part for part in model.body.modules() if isinstance(part, Stack)]
 
 
 def _choose_for_decoder(precisions: Sequence[str]) -> PrecisionChoice:
@@ -112,14 +130,15 @@ def _fits_float16(model: Model) -> bool:
     return all(float(p.detach().abs().amax()) <= limit for p in model.parameters() if p.numel())
 
 
-def _choose_for_encoder(precisions: Sequence[str]) -> PrecisionChoice:
+def _choose_for_encoder(precisions: Sequence[str], measured: Sequence[QuantizedEncoderResult]) -> PrecisionChoice:
     """The fastest precision that changed very few predictions in every measurement."""
     for precision in precisions:
-        results = [result for result in ENCODER_RESULTS if result.precision == precision]
+        results = [result for result in measured if result.precision == precision]
         worst = min(results, key=lambda result: result.agreement, default=None)
         if worst is not None and 1 - worst.agreement < MAX_CHANGED_FRACTION:
             changed = f"at most {1 - worst.agreement:.2%} of an encoder's predictions changed"
             return PrecisionChoice(precision, f"{changed}, measured with {worst.model}")
     return PrecisionChoice(
-        "float32", f"every other precision changed {MAX_CHANGED_FRACTION:.1%} of an encoder's predictions or more"
+        "float32",
+        f"every faster precision of this processor changed {MAX_CHANGED_FRACTION:.1%} of an encoder's predictions or more",
     )

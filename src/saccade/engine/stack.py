@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, FULL, Layout, Mechanism, Pattern, Window
+from saccade.engine.kernels.encoder_program import EncoderProgram
 from saccade.engine.kv_cache import KVCache
 from saccade.engine.layers import FastLayer
 from saccade.engine.native import ops
@@ -22,25 +23,35 @@ MAX_REAL_FRACTION = 0.9  # above this fraction of real tokens, removing padding 
 
 
 class FastStack(Stack):
-    """A stack of optimized layers with the interface of `Stack`; outputs at padding positions may be zero."""
+    """A stack of optimized layers with the interface of `Stack`; outputs at padding positions may be zero.
 
-    def __init__(self, original: Stack, layers: list[FastLayer]):
+    An encoder of known parts is one native call, `encoder_program`; `program_reason` says why there is none.
+    """
+
+    def __init__(
+        self,
+        original: Stack,
+        layers: list[FastLayer],
+        encoder_program: EncoderProgram | None = None,
+        program_reason: str = "",
+    ):
         super().__init__(layers, original.patterns, original.position, original.enter, original.leave)
         attentions = [layer.attention for layer in layers]
         others = [part for layer in layers for part in (layer.across, layer.feedforward) if part is not None]
         fast_attentions = all(isinstance(part, FastSublayer) for part in attentions)
         self.can_unpad = fast_attentions and all(isinstance(part, FastSublayer) for part in others)
-        self.can_unpad = self.can_unpad and all(layer.across is None for layer in layers)
-        self.has_fast_step = ops.is_available() and bool(layers) and all(_has_fast_step(part) for part in others)
-        self.has_fast_self_attention = fast_attentions and all(_has_fast_step(part) for part in attentions)
+        self.can_unpad: bool = self.can_unpad and all(layer.across is None for layer in layers)
+        self.has_fast_step: bool = ops.is_available() and bool(layers) and all(_has_fast_step(part) for part in others)
+        self.has_fast_self_attention: bool = fast_attentions and all(_has_fast_step(part) for part in attentions)
         # the native int8 operator quantizes each row by itself, so a result does not depend on the other rows at all
-        self.rows_are_independent = all(
+        self.rows_are_independent: bool = all(
             isinstance(part, Int8TiledLinear) for part in self.layers.modules() if isinstance(part, PackedLinear)
         )
         self.program = (
             compile_layers(layers, original.position) if self.has_fast_step and self.has_fast_self_attention else None
         )
-        self.mechanisms = [part for part in self.layers.modules() if isinstance(part, Mechanism)]
+        self.mechanisms: list[Mechanism] = [part for part in self.layers.modules() if isinstance(part, Mechanism)]
+        self.encoder_program, self.program_reason = encoder_program, program_reason
 
     def forward(
         self,
@@ -53,7 +64,9 @@ class FastStack(Stack):
     ) -> Tensor:
         keep = None if layout is None else layout.keep
         usual = layout is None or (layout.document_ids is None and layout.global_tokens is None)
-        if usual and all(mechanism.watcher is None for mechanism in self.mechanisms):
+        if usual and not self.is_watched:
+            if self.encoder_program is not None and state is None and memory is None:
+                return self._encode(self.encoder_program, x, keep)
             if x.size(1) == 1 and isinstance(state, KVCache) and self._can_step_fast(x, memory, state):
                 return self._step(x, keep, state, memory, memory_keep)
             is_large = len(x) > 1 < x.size(1) and len(x) * x.size(1) > MAX_TOKENS_PER_CHUNK
@@ -66,6 +79,20 @@ class FastStack(Stack):
         ):  # one memory row for several rows of x, such as the beams of a source
             memory = memory.repeat_interleave(len(x) // len(memory), dim=0)
         return super().forward(x, layout, state, memory=memory, memory_keep=memory_keep)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether someone records attention weights, which only the mechanisms themselves compute."""
+        return any(mechanism.watcher is not None for mechanism in self.mechanisms)
+
+    def _encode(self, program: EncoderProgram, x: Tensor, keep: Tensor | None) -> Tensor:
+        """Encode the real tokens of a batch in one native call, (B, L, W) to (B, L, W') with zeros at padding."""
+        x, _ = self._enter_tokens(x, keep, State())
+        if keep is None:
+            return program.encode([x.size(1)] * x.size(0), rows=x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        out = x.new_zeros(*x.shape[:2], program.width)
+        out[keep] = program.encode(keep.sum(1).tolist(), rows=x[keep])
+        return out
 
     def _can_step_fast(self, x: Tensor, memory: Tensor | None, state: KVCache) -> bool:
         """Whether the fast step applies: nothing is empty, and the cache belongs to this stack alone."""

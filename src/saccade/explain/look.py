@@ -29,6 +29,7 @@ from saccade.explain.inputs import LookInput, RawInput, make_input, make_input_f
 from saccade.explain.maps import ATTENTION_KINDS, AttentionMap, AttentionMaps
 from saccade.explain.target import DecoderTarget, make_target, max_output_tokens
 from saccade.explain.watched_modules import MapAxes, WatchedModule, list_watched_modules
+from saccade.keywords import check_keywords
 from saccade.models.model import Model
 from saccade.tasks.base import Item, Task
 from saccade.tasks.predict import check_answers
@@ -39,6 +40,7 @@ POOLED_SIZE = 256  # rows and columns of a downsampled map
 NO_HEAD_MESSAGE = "the model has no output head, so it only encodes its input"
 
 
+@check_keywords
 def look(
     model: Model | nn.Module | str | os.PathLike[str],
     input: RawInput,

@@ -56,7 +56,7 @@ def _format_head(attention_map: AttentionMap, head_index: int, head: HeadStats) 
         for a, b, weight in find_strongest_links(attention_map, head_index)
     )
     name = f"{attention_map.title}, {attention_map.head_name(head_index)}"
-    return f"{name}{' ' * max(1, 34 - display_width(name))}{head.label:<35}{strongest}"
+    return f"{name}{' ' * max(1, 34 - display_width(name))}{head.label:<34} {strongest}"
 
 
 def _format_gates_or_channels(attention_map: AttentionMap) -> str:

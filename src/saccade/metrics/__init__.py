@@ -1,6 +1,14 @@
 """Metrics: each takes the gold first and the predictions second, and returns a `Score` with a confidence interval."""
 
 from saccade.metrics.cider import DocumentFrequencies, cider, count_document_frequencies
+from saccade.metrics.class_scores import (
+    ClassScore,
+    average_class_scores,
+    class_scores,
+    multi_label_class_scores,
+    span_class_scores,
+)
+from saccade.metrics.compare import Comparison, compare_scores
 from saccade.metrics.correlation import pearson, spearman
 from saccade.metrics.labels import (
     ConfusionMatrix,
@@ -21,6 +29,8 @@ from saccade.metrics.squad import answer_f1, answer_match, best_threshold, squad
 from saccade.metrics.texts import bleu, bleu_tokenizer, check_bleu_tokenizer, chrf, exact_match, normalize_answer
 
 __all__ = [
+    "ClassScore",
+    "Comparison",
     "ConfusionMatrix",
     "DocumentFrequencies",
     "IndicatorTable",
@@ -31,6 +41,7 @@ __all__ = [
     "accuracy",
     "answer_f1",
     "answer_match",
+    "average_class_scores",
     "best_threshold",
     "bits_per_byte",
     "bleu",
@@ -39,6 +50,8 @@ __all__ = [
     "check_bleu_tokenizer",
     "chrf",
     "cider",
+    "class_scores",
+    "compare_scores",
     "confusion_matrix",
     "count_document_frequencies",
     "count_spans",
@@ -52,6 +65,7 @@ __all__ = [
     "measure",
     "micro_f1",
     "mse",
+    "multi_label_class_scores",
     "multi_label_scores",
     "normalize_answer",
     "pearson",
@@ -60,6 +74,7 @@ __all__ = [
     "resample_indices",
     "rouge",
     "rouge_tokenizer",
+    "span_class_scores",
     "span_f1",
     "spearman",
     "squad",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs, resample_indices
+from saccade.metrics.score import DEFAULT_BOOTSTRAP_SAMPLES, Score, check_pairs, record_values, resample_indices
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -52,6 +52,7 @@ def _correlate(
         for rows in resample_indices(count, bootstrap_samples, seed)
         for row in rows
     ]
+    record_values(name, np.array(values))
     low, high = np.quantile(values, [0.025, 0.975])
     return Score(name, value(np.ones(count)), float(low), float(high), count)
 

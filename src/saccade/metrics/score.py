@@ -157,8 +157,7 @@ def measure(
         raise ValueError(f"{name} of no examples is not defined; give at least one example with its gold answer.")
     value = float(statistic(_sum_resamples(units, np.ones((1, len(units)))))[0])
     values = resample(statistic, units, bootstrap_samples=bootstrap_samples, seed=seed)
-    if (recorded := _recorded_resamples.get()) is not None:
-        recorded[name] = values
+    record_values(name, values)
     interval = _percentile_interval(values)
     return Score(name, value, interval.low, interval.high, len(units), signature, better)
 
@@ -178,6 +177,12 @@ def record_resamples() -> Iterator[dict[str, np.ndarray]]:
         yield recorded
     finally:
         _recorded_resamples.reset(token)
+
+
+def record_values(name: str, values: np.ndarray) -> None:
+    """Record the bootstrap values of a metric if they are asked for (`record_resamples`)."""
+    if (recorded := _recorded_resamples.get()) is not None:
+        recorded[name] = values
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from saccade.errors import ModelError, UsageError
+from saccade.errors import KeywordError, ModelError, UsageError
 from saccade.models.family import Family
 from saccade.models.label_names import LABELED_HEADS, resolve_labels
 from saccade.models.model import Model
 from saccade.models.registry import get_family as family_of
+from saccade.setting_synonyms import find_equivalent
 from saccade.suggest import suggest
 
 
@@ -21,6 +22,8 @@ def new(
     **settings: Any,
 ) -> Model:
     """Build an untrained model of a family, from a config or from single settings; the same seed gives the same weights.
+
+    The default number of heads follows the width if it does not divide it.
 
     >>> model = new("bert", vocab=11, width=4, layers=1, heads=2, ffn_width=8, head="label", labels=("neg", "pos"))
     >>> model.labels, model.config.width
@@ -55,5 +58,22 @@ def _override(kind: Family, config: Any, settings: Mapping[str, Any]) -> Any:
     known = [item.name for item in fields(kind.config_class)]
     for name in settings:
         if name not in known:
-            raise UsageError(f"{kind.name} has no setting {name!r}; {suggest(name, known)}")
-    return kind.config_class(**settings) if config is None else replace(config, **settings)
+            equivalent = find_equivalent(name, "model")
+            theirs = kind.config_keys.get(name) or (equivalent if equivalent in known else "")
+            hint = f"use {theirs!r}." if theirs else suggest(name, known)
+            raise KeywordError(f"{kind.name} has no setting {name!r}; {hint}")
+    if config is not None:
+        return replace(config, **settings)
+    return kind.config_class(**(_default_heads(kind, settings) | dict(settings)))
+
+
+def _default_heads(kind: Family, settings: Mapping[str, Any]) -> dict[str, int]:
+    """A number of heads for a width that the default number does not divide; the heads are about as wide as by default."""
+    defaults = {item.name: item.default for item in fields(kind.config_class)}
+    width, heads, default_width = settings.get("width"), defaults.get("heads"), defaults.get("width")
+    if not (isinstance(width, int) and isinstance(heads, int) and isinstance(default_width, int)):
+        return {}
+    if "heads" in settings or width % heads == 0 or defaults.get("head_width"):
+        return {}
+    largest = max(1, round(heads * width / default_width))
+    return {"heads": next(count for count in range(largest, 0, -1) if width % count == 0)}

@@ -36,6 +36,16 @@ class Generates(Enum):
 
 
 @dataclass(frozen=True)
+class TextEncoderParts:
+    """The modules of a body that adds up embeddings of tokens, segments and positions, and runs one stack: the paths of its
+    `TokenEmbedding`, `SegmentEmbedding` ("" for none) and `Stack`. The inference engine runs such a body as one program."""
+
+    words: str = "words"
+    segments: str = "segments"
+    stack: str = "stack"
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """The capabilities of models with one config. Paths name modules within the body.
 
@@ -52,6 +62,7 @@ class Capabilities:
     image_shape: ImageShape | None = None  # shape of the input images; None if the input is not an image
     sides: Mapping[str, str] = field(default_factory=dict)  # path -> encoder, decoder or image encoder
     layers: tuple[str, ...] = ("stack.layers",)  # paths of the layer lists, each from input to output
+    text_encoder: TextEncoderParts | None = None  # of a body that is nothing but these parts
     # modules below the first layer
     embeddings: tuple[str, ...] = ("words", "segments", "stack.position", "stack.enter")
 
@@ -100,6 +111,7 @@ class Capabilities:
 
 
 ENCODER = Capabilities(Modality.TEXT, supports_packing=True)
+EMBEDDING_ENCODER = replace(ENCODER, text_encoder=TextEncoderParts())  # such as BERT
 DECODER = Capabilities(Modality.TEXT, Generates.CONTINUATION, supports_packing=True)
 ENCODER_DECODER = Capabilities(
     Modality.TEXT,

@@ -12,11 +12,15 @@ from saccade.parts.state import State
 class DecoderOnly(nn.Module):
     """A causal language model: token ids in, logits of the next token out."""
 
+    width: int
+    words: TokenEmbedding
+    stack: Stack
+
     def __init__(self, words: TokenEmbedding, stack: Stack, *, tie_embeddings: bool):
         super().__init__()
         vocab, self.width = words.vectors.weight.shape
         self.words, self.stack = words, stack
-        self.head = LMHead(self.width, vocab, tied_embedding=words.vectors if tie_embeddings else None)
+        self.head: LMHead = LMHead(self.width, vocab, tied_embedding=words.vectors if tie_embeddings else None)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         assert isinstance(batch.source, Text), "a decoder continues a text"

@@ -17,6 +17,12 @@ class EncoderDecoder(nn.Module):
     Source and target share one token embedding, unless `target_words` is given.
     """
 
+    width: int
+    decoder_start_id: int
+    encoder: Stack
+    decoder: Stack
+    head: LMHead
+
     def __init__(
         self,
         words: TokenEmbedding,

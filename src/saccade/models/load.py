@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade import text
 from saccade.errors import ModelError
+from saccade.keywords import check_keywords
 from saccade.models.build import new
 from saccade.models.check_weights import check_decoder_start, check_fields, check_memory, check_segments
 from saccade.models.family import Family
@@ -36,6 +37,7 @@ from saccade.models.published_names import resolve_model_name, suggest_family
 from saccade.models.registry import FAMILIES, get_family
 from saccade.models.save import save
 from saccade.models.unused_heads import count_outputs, describe_dropped_heads
+from saccade.plugins import PLUGINS_KEY, check_plugins
 from saccade.suggest import suggest
 from saccade.text.loading.safe_files import abbreviate, as_model_error
 
@@ -55,6 +57,7 @@ TOKENIZER_FILES = (
 )
 
 
+@check_keywords
 def load(
     name_or_path: str | Path,
     *,
@@ -115,6 +118,7 @@ def read_family_and_config(name_or_path: str | Path) -> tuple[Family, Any]:
 def _read_config_json(directory: Path, family_name: str | None = None) -> tuple[dict, Family, Any]:
     """The content of config.json, the family (`family_name` if config.json names none), and its config."""
     raw = model_dir.read_json(directory / "config.json")
+    check_plugins(raw.get(PLUGINS_KEY, {}), directory)
     with as_model_error(str(directory / "config.json")):
         kind = get_family(_family_name(raw, directory, family_name))
         quantized = describe_quantization(raw)

@@ -49,6 +49,13 @@ def abbreviate_names(names: Sequence[str]) -> str:
 class Model(nn.Module):
     """A body and an optional head; `labels` are the label names of a label or tag head, `multi_label` allows several at once."""
 
+    family: Family
+    config: Any
+    head_name: str | None
+    body: nn.Module
+    head: nn.Module | None
+    multi_label: bool
+
     def __init__(
         self,
         family: Family,
@@ -66,16 +73,16 @@ class Model(nn.Module):
         self.labels, self.multi_label = tuple(labels), multi_label
         if head_name in LABELED_HEADS:
             outputs = int(self.get_submodule("head.score").out_features)  # type: ignore[arg-type]
-            self.labels = self.labels or default_labels(outputs)
+            self.labels: tuple[str, ...] = self.labels or default_labels(outputs)
             if len(self.labels) != outputs:
                 raise ModelError(f"The head has {outputs} outputs; got {len(self.labels)} label names.")
         self.tokenizer: Any = None
-        self.pooling = Pooling()
+        self.pooling: Pooling = Pooling()
         self.extra_tensors: dict[str, Tensor] = {}  # published tensors that the body does not use, kept for saving
         self.special_token_ids: dict[str, Any] = {}  # from the published config.json
         self.generation_config: dict[str, Any] = {}  # the published generation_config.json
         self.kept_heads: dict[str, tuple[int, ...]] = {}  # the remaining heads of each pruned attention
-        self.report = LoadReport("a new model, randomly initialized")
+        self.report: LoadReport = LoadReport("a new model, randomly initialized")
 
     @property
     def width(self) -> int:
@@ -108,8 +115,17 @@ class Model(nn.Module):
             raise ModelError(f"{self.family.name} {self.capabilities.describe()}; it does not generate.")
         return cast(AutoregressiveBody, self.body)
 
+    def encode(self, batch: Batch) -> Tensor:
+        """The hidden states (B, L, W) of the body, before the head."""
+        return self.body(batch)
+
+    def embed_tokens(self, token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]]) -> Tensor:
+        """One sentence embedding per text, (B, W), pooled as the model's files say."""
+        text = Text.pad(token_ids, segment_ids=segment_ids).to(next(self.parameters()).device)
+        return self.pooling(self.encode(Batch(text)), text.keep)
+
     def forward(self, batch: Batch) -> Tensor:
-        x = self.body(batch)
+        x = self.encode(batch)
         keep = batch.source.keep if isinstance(batch.source, Text) else None
         return x if self.head is None else self.head(x, keep)
 

@@ -80,10 +80,13 @@ class Pooling:
     def __call__(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         """Pool token vectors (B, L, W) with a padding mask (B, L) into embeddings (B, D)."""
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keep is None else keep
-        out = torch.cat([POOLING_MODES[mode](x, mask) for mode in self.modes], dim=-1)
+        return self.apply_layers(torch.cat([POOLING_MODES[mode](x, mask) for mode in self.modes], dim=-1))
+
+    def apply_layers(self, pooled: Tensor) -> Tensor:
+        """The layers that follow the pooling, of vectors that are pooled already (B, D)."""
         for layer in self.layers:
-            out = layer(out)
-        return out
+            pooled = layer(pooled)
+        return pooled
 
 
 def _max(x: Tensor, keep: Tensor) -> Tensor:

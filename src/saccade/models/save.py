@@ -22,6 +22,7 @@ from saccade.models.label_names import LABELED_HEADS, labels_to_hf
 from saccade.models.model import Model
 from saccade.models.pooling import Pooling
 from saccade.models.weight_map import to_theirs
+from saccade.plugins import PLUGINS_KEY, find_used_plugins
 
 UNAUDITED_NOTICE = "Not audited, not described."  # the first words of the model card until it is written
 DEFAULT_README = f"""---
@@ -62,14 +63,16 @@ def save(model: Model, directory: str | Path, *, card: str | None = None) -> Pat
 
 def _write_configs(model: Model, directory: Path) -> None:
     """Write config.json, and for published models generation_config.json (text) or preprocessor_config.json (images)."""
-    configs = {"config.json": _make_config_json(model)}
+    config = model.family.config_of_body(model.config, model.body)
+    plugins = find_used_plugins(config=config, family=model.family.name)
+    configs = {"config.json": _make_config_json(model) | ({PLUGINS_KEY: plugins} if plugins else {})}
     if _is_published(model) and is_autoregressive(model):
         configs[GENERATION] = make_generation_config(model, configs["config.json"])
     if _is_published(model):
-        preprocessor = make_preprocessor_config(model.family.config_of_body(model.config, model.body))
+        preprocessor = make_preprocessor_config(config)
         configs |= {PREPROCESSOR: preprocessor} if preprocessor else {}
-    for name, config in configs.items():
-        (directory / name).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    for name, content in configs.items():
+        (directory / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _input_names(model: Model) -> list[str]:

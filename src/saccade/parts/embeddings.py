@@ -10,9 +10,9 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab: int, width: int, *, scale_embeddings: bool = False):
         super().__init__()
-        self.vectors = nn.Embedding(vocab, width)
+        self.vectors: nn.Embedding = nn.Embedding(vocab, width)
         nn.init.normal_(self.vectors.weight, std=1 / math.sqrt(width) if scale_embeddings else 0.02)
-        self.scale = math.sqrt(width) if scale_embeddings else 1.0
+        self.scale: float = math.sqrt(width) if scale_embeddings else 1.0
 
     def forward(self, tokens: Tensor) -> Tensor:
         vectors = self.vectors(tokens)  # (B, L, W)
@@ -24,7 +24,7 @@ class SegmentEmbedding(nn.Module):
 
     def __init__(self, segments: int, width: int):
         super().__init__()
-        self.vectors = nn.Embedding(segments, width)
+        self.vectors: nn.Embedding = nn.Embedding(segments, width)
         nn.init.normal_(self.vectors.weight, std=0.02)
 
     def forward(self, x: Tensor, segment_ids: Tensor | None = None) -> Tensor:
@@ -44,7 +44,7 @@ class PatchEmbedding(nn.Module):
     def __init__(self, patch_size: int, channels: int, width: int):
         super().__init__()
         self.patch_size = patch_size
-        self.project = nn.Conv2d(channels, width, patch_size, stride=patch_size)
+        self.project: nn.Conv2d = nn.Conv2d(channels, width, patch_size, stride=patch_size)
 
     def forward(self, image: Tensor) -> Tensor:
         rows, columns = image.shape[-2:]

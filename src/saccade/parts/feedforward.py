@@ -35,10 +35,10 @@ class FeedForward(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"Unknown activation {activation!r}; known are {', '.join(ACTIVATIONS)}.")
         self.activation = activation
-        self.up = nn.Linear(width, ffn_width, bias=bias)
-        self.gate = nn.Linear(width, ffn_width, bias=bias) if gated else None
-        self.down = nn.Linear(ffn_width, width, bias=bias)
-        self.dropout = Dropout(dropout)
+        self.up: nn.Linear = nn.Linear(width, ffn_width, bias=bias)
+        self.gate: nn.Linear | None = nn.Linear(width, ffn_width, bias=bias) if gated else None
+        self.down: nn.Linear = nn.Linear(ffn_width, width, bias=bias)
+        self.dropout: nn.Dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.activation]

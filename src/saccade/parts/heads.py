@@ -41,10 +41,10 @@ class ClassificationHead(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.pool = pool or MeanPool()
-        self.between = between or nn.Identity()
-        self.dropout = Dropout(dropout)
-        self.score = nn.Linear(width, labels)
+        self.pool: nn.Module | MeanPool = pool or MeanPool()
+        self.between: nn.Module | nn.Identity = between or nn.Identity()
+        self.dropout: nn.Dropout = Dropout(dropout)
+        self.score: nn.Linear = nn.Linear(width, labels)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.score(self.dropout(self.between(self.pool(x, keep))))  # (B, labels)
@@ -55,8 +55,8 @@ class TokenClassificationHead(nn.Module):
 
     def __init__(self, width: int, tags: int, *, dropout: float = 0.0):
         super().__init__()
-        self.dropout = Dropout(dropout)
-        self.score = nn.Linear(width, tags)
+        self.dropout: nn.Dropout = Dropout(dropout)
+        self.score: nn.Linear = nn.Linear(width, tags)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.score(self.dropout(x))
@@ -67,8 +67,8 @@ class SpanHead(nn.Module):
 
     def __init__(self, width: int, *, dropout: float = 0.0):
         super().__init__()
-        self.dropout = Dropout(dropout)
-        self.score = nn.Linear(width, 2)
+        self.dropout: nn.Dropout = Dropout(dropout)
+        self.score: nn.Linear = nn.Linear(width, 2)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         scores = self.score(self.dropout(x))
@@ -92,8 +92,8 @@ class LMHead(nn.Module):
         bias: bool = False,
     ):
         super().__init__()
-        self.between = between or nn.Identity()
-        self.score = nn.Linear(width, vocab, bias=bias)
+        self.between: nn.Module | nn.Identity = between or nn.Identity()
+        self.score: nn.Linear = nn.Linear(width, vocab, bias=bias)
         if tied_embedding is not None:
             if tied_embedding.weight.shape != (vocab, width):
                 raise ValueError(

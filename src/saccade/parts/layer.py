@@ -6,6 +6,7 @@ deep stacks trainable.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -34,6 +35,11 @@ class Sublayer(nn.Module):
     A `post_norm` normalizes the output of the branch before the addition: x + post_norm(branch(norm(x))), as in Gemma 3.
     """
 
+    branch: nn.Module
+    norm: nn.Module
+    norm_first: bool
+    post_norm: nn.Module | None
+
     def __init__(
         self,
         branch: nn.Module,
@@ -45,14 +51,14 @@ class Sublayer(nn.Module):
     ):
         super().__init__()
         self.branch, self.norm, self.norm_first, self.post_norm = branch, norm, norm_first, post_norm
-        self.dropout = Dropout(dropout)
+        self.dropout: nn.Dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *args, **options) -> Tensor:
+    def forward(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
         if self.norm_first:
             return x + self._finish_branch(self.branch(self.norm(x), *args, **options))
         return self.norm(x + self._finish_branch(self.branch(x, *args, **options)))
 
-    def compute_residual(self, x: Tensor, *args, **options) -> Tensor:
+    def compute_residual(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
         """The residual that a pre-norm sublayer adds to x."""
         return self._finish_branch(self.branch(self.norm(x), *args, **options))
 
@@ -62,6 +68,10 @@ class Sublayer(nn.Module):
 
 class Layer(nn.Module):
     """Self-attention, cross-attention to a memory in an encoder-decoder, then feed-forward."""
+
+    attention: Sublayer
+    across: Sublayer | None
+    feedforward: Sublayer
 
     def __init__(self, attention: Sublayer, feedforward: Sublayer, cross_attention: Sublayer | None = None):
         super().__init__()
@@ -91,7 +101,7 @@ class ParallelLayer(Layer):
             raise ValueError(
                 "A parallel layer adds residuals to its input, so its sublayers need norm_first=True: norms come first."
             )
-        self.norm = norm or nn.Identity()
+        self.norm: nn.Module | nn.Identity = norm or nn.Identity()
 
     def forward(self, x: Tensor, context: LayerContext, state: State | None = None) -> Tensor:
         self_state = None if state is None else state.at("attention")

@@ -36,6 +36,9 @@ class QKNorm(nn.Module):
     Dehghani et al. 2023 (arXiv 2302.05442).
     """
 
+    query: nn.Module
+    key: nn.Module
+
     def __init__(self, query: nn.Module, key: nn.Module):
         super().__init__()
         self.query, self.key = query, key
@@ -61,7 +64,7 @@ class OutputGate(nn.Module):
     def __init__(self, model_width: int, heads: int, width: int = 1, *, bias: bool = False):
         super().__init__()
         self.width = width
-        self.score = nn.Linear(model_width, heads * width, bias=bias)
+        self.score: nn.Linear = nn.Linear(model_width, heads * width, bias=bias)
 
     def forward(self, head_outputs: Tensor, x: Tensor) -> Tensor:
         """Gate `head_outputs` (B, H, Q, D) with the input tokens x (B, Q, W)."""
@@ -74,6 +77,9 @@ class Attention(nn.Module):
     Fewer `kv_heads` than `heads` means grouped-query attention. Families also differ in the `projections`, in `qk_norm`, and
     in an output gate.
     """
+
+    qk_norm: QKNorm | None
+    gate: OutputGate | None
 
     kept_heads: tuple[int, ...] | None = None  # the original numbers of the remaining heads after pruning; None = all
 
@@ -97,11 +103,11 @@ class Attention(nn.Module):
         kv_heads = kv_heads or heads
         if heads % kv_heads:
             raise ValueError(f"{heads} heads cannot share {kv_heads} key heads evenly; choose a divisor of {heads}.")
-        self.mechanism = mechanism or ScaledDot()
-        self.head_width = sizes.head_width or width // heads
-        self.value_width = sizes.value_width or self.head_width
+        self.mechanism: Mechanism | ScaledDot = mechanism or ScaledDot()
+        self.head_width: int = sizes.head_width or width // heads
+        self.value_width: int = sizes.value_width or self.head_width
         memory_width = sizes.memory_width or width
-        self.query = nn.Linear(width, heads * self.head_width, bias=sizes.bias)
+        self.query: nn.Linear = nn.Linear(width, heads * self.head_width, bias=sizes.bias)
         if self.mechanism.ties_query_key:
             if memory_width != width or kv_heads != heads or qk_norm is not None:
                 raise ValueError(
@@ -110,10 +116,10 @@ class Attention(nn.Module):
                 )
             self.key = self.query
         else:
-            self.key = nn.Linear(memory_width, kv_heads * self.head_width, bias=sizes.bias)
-        self.value = nn.Linear(memory_width, kv_heads * self.value_width, bias=sizes.bias)
+            self.key: nn.Linear = nn.Linear(memory_width, kv_heads * self.head_width, bias=sizes.bias)
+        self.value: nn.Linear = nn.Linear(memory_width, kv_heads * self.value_width, bias=sizes.bias)
         output_bias = sizes.bias if sizes.output_bias is None else sizes.output_bias
-        self.output = (
+        self.output: nn.Linear | nn.Identity = (
             nn.Linear(heads * self.value_width, width, bias=output_bias)
             if sizes.has_output_projection
             else nn.Identity()
@@ -173,6 +179,9 @@ def split_heads(x: Tensor, width: int) -> Tensor:
 
 class HeadSubsetBias:
     """A bias of the scores, restricted to some of the heads."""
+
+    bias: Bias
+    heads: tuple[int, ...]
 
     def __init__(self, bias: Bias, heads: tuple[int, ...]):
         self.bias, self.heads = bias, heads

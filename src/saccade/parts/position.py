@@ -91,6 +91,9 @@ class Sinusoidal(AdditivePosition):
     ▓▓██░░  ██▒▒██▓▓
     """
 
+    base: float
+    sines_first: bool
+
     def __init__(self, width: int, *, base: float = 10_000.0, sines_first: bool = False):
         super().__init__()
         if width % 2:
@@ -127,10 +130,12 @@ class Learned(AdditivePosition):
     The first `offset` rows of the table are unused, as in RoBERTa and BART.
     """
 
+    offset: int
+
     def __init__(self, max_positions: int, width: int, *, offset: int = 0):
         super().__init__()
         self.width, self.max_positions, self.offset = width, max_positions, offset
-        self.vectors = nn.Embedding(max_positions + offset, width)
+        self.vectors: nn.Embedding = nn.Embedding(max_positions + offset, width)
         nn.init.normal_(self.vectors.weight, std=0.02)
 
     def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
@@ -151,11 +156,15 @@ class LearnedGrid(AdditivePosition):
     `prefix_positions` are for tokens in front of the patches, such as [CLS].
     """
 
+    rows: int
+    columns: int
+    prefix_positions: int
+
     def __init__(self, rows: int, columns: int, width: int, *, prefix_positions: int = 0):
         super().__init__()
         self.rows, self.columns, self.prefix_positions, self.width = rows, columns, prefix_positions, width
         self.max_positions = prefix_positions + rows * columns
-        self.vectors = nn.Parameter(torch.randn(self.max_positions, width) * 0.02)
+        self.vectors: nn.Parameter = nn.Parameter(torch.randn(self.max_positions, width) * 0.02)
 
     def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         return F.embedding(pos, self.vectors).to(dtype)
@@ -172,12 +181,14 @@ class LearnedGrid(AdditivePosition):
 class SinusoidalGrid(AdditivePosition):
     """Two-dimensional sinusoidal encoding: half of the width encodes the row of a cell, half the column."""
 
+    columns: int
+
     def __init__(self, columns: int, width: int, *, base: float = 10_000.0):
         super().__init__()
         if width % 4:
             raise ValueError(f"Two axes of sine and cosine need a width that 4 divides, such as 64; got {width}.")
         self.columns, self.width = columns, width
-        self.axis = Sinusoidal(width // 2, base=base)
+        self.axis: Sinusoidal = Sinusoidal(width // 2, base=base)
 
     def encode(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         row_and_column = (pos // self.columns, pos % self.columns)
@@ -186,6 +197,8 @@ class SinusoidalGrid(AdditivePosition):
 
 class ConcatPosition(Position):
     """Position vectors concatenated to the input embeddings, which widens the stack by `extra_width`."""
+
+    extra_width: int
 
     def __init__(self, position: AdditivePosition):
         super().__init__()
@@ -212,7 +225,9 @@ class Rotary(Position):
     ):
         super().__init__()
         self.head_width = head_width
-        self.waves = Sinusoidal(head_width if rotary_width is None else rotary_width, base=base, sines_first=True)
+        self.waves: Sinusoidal = Sinusoidal(
+            head_width if rotary_width is None else rotary_width, base=base, sines_first=True
+        )
         self.interleaved = interleaved
         if self.waves.width > head_width:
             raise ValueError(
@@ -273,8 +288,8 @@ class PerLayerPosition(Position):
             raise ValueError(
                 f"{type(input_schemes[0]).__name__} enters the input, which all layers share; give the stack one scheme."
             )
-        self.schemes = nn.ModuleList(dict.fromkeys(schemes))  # each distinct scheme once
-        self.scheme_indices = [list(dict.fromkeys(schemes)).index(scheme) for scheme in schemes]
+        self.schemes: nn.ModuleList = nn.ModuleList(dict.fromkeys(schemes))  # each distinct scheme once
+        self.scheme_indices: list[int] = [list(dict.fromkeys(schemes)).index(scheme) for scheme in schemes]
 
     def for_layer(self, layer: int) -> Position:
         return self.schemes[self.scheme_indices[layer]]  # type: ignore[return-value]
@@ -293,7 +308,7 @@ class PositionEntry:
     name: str
     make: Callable[[int, int, int], Position]  # (width, heads, max. positions)
     where: str
-    paper: str
+    paper: str = ""
 
     @property
     def is_added_to_input(self) -> bool:

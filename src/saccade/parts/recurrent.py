@@ -47,6 +47,9 @@ class Recurrent(nn.Module):
     before it, which a bidirectional layer cannot do.
     """
 
+    units: int
+    bidirectional: bool
+
     watcher: Watcher | None = None
     axes = ("batch", "time", "gate", "unit")
 

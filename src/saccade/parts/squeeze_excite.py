@@ -18,8 +18,8 @@ class SqueezeExcite(nn.Module):
     def __init__(self, channels: int, reduction: int = 16):
         super().__init__()
         hidden_width = max(1, channels // reduction)
-        self.squeeze = nn.Linear(channels, hidden_width)
-        self.excite = nn.Linear(hidden_width, channels)
+        self.squeeze: nn.Linear = nn.Linear(channels, hidden_width)
+        self.excite: nn.Linear = nn.Linear(hidden_width, channels)
 
     def weights(self, x: Tensor) -> Tensor:
         """The weight of each channel, (B, C)."""

@@ -29,8 +29,8 @@ class SSRU(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        self.write = nn.Linear(width, width, bias=False)
-        self.forget = nn.Linear(width, width)
+        self.write: nn.Linear = nn.Linear(width, width, bias=False)
+        self.forget: nn.Linear = nn.Linear(width, width)
 
     def forward(
         self, x: Tensor, sight: Sight, *, rotation: Rotation | None = None, state: State | None = None

@@ -31,14 +31,16 @@ class Stack(nn.Module):
         leave: nn.Module | None = None,
     ):
         super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.patterns = self._one_per_layer([pattern] * len(self.layers) if isinstance(pattern, Pattern) else pattern)
+        self.layers: nn.ModuleList = nn.ModuleList(layers)
+        self.patterns: tuple[Pattern, ...] = self._one_per_layer(
+            [pattern] * len(self.layers) if isinstance(pattern, Pattern) else pattern
+        )
         if position is None or isinstance(position, Position):
             self.position = position or Position()
         else:
-            self.position = PerLayerPosition(self._one_per_layer(position))
-        self.enter = enter or nn.Identity()
-        self.leave = leave or nn.Identity()
+            self.position: Position = PerLayerPosition(self._one_per_layer(position))
+        self.enter: nn.Module | nn.Identity = enter or nn.Identity()
+        self.leave: nn.Module | nn.Identity = leave or nn.Identity()
 
     def forward(
         self,

@@ -113,15 +113,15 @@ def _add_run_routes(app: FastAPI, run_folder: RunFolder) -> None:
     def runs() -> list[dict[str, Any]]:
         return run_folder.list_runs()
 
-    @app.get("/api/report/{name}")
+    @app.get("/api/report/{name:path}")
     def report(name: str) -> Response:
         return page_response(run_folder.read_report(name))
 
-    @app.get("/api/card/{name}")
+    @app.get("/api/card/{name:path}")
     def card(name: str) -> Response:
         return page_response(run_folder.read_card(name))
 
-    @app.get("/api/samples/{name}")
+    @app.get("/api/samples/{name:path}")
     def samples(name: str) -> dict[str, Any]:
         return run_folder.read_samples(name)
 

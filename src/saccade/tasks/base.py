@@ -42,11 +42,11 @@ class Task(TaskData, TaskEncoding, TaskLearning, TaskAnswers, TaskPresentation):
     needs: Needs  # input modality, kind of generation and head that a model must have
 
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
-        self.config = config or self.Config()
+        self.config: Any = config or self.Config()
         metric = getattr(self.config, "metric", "")
         if self.metric_names and metric not in self.metric_names:
             raise UsageError(f"task.metric is {metric!r}; known are {', '.join(self.metric_names)}.")
-        self.labels = tuple(labels)
+        self.labels: tuple[str, ...] = tuple(labels)
         self.tuned_settings: dict[str, Any] = {}  # settings chosen by `tune`; stored with a finished run
 
     @property

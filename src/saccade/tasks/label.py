@@ -14,13 +14,16 @@ from saccade import metrics
 from saccade.data import Batch, Example, Image, Role
 from saccade.data.example import IMAGE, LABEL, LABELS, TEXT
 from saccade.data.infer_task import are_numbers, has_images
+from saccade.data.label_checks import check_label_count
 from saccade.errors import DataError, UsageError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
 from saccade.tasks.baselines.pixels import image_baselines
 from saccade.tasks.baselines.text_features import label_baselines
+from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_multi_label
+from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
@@ -45,6 +48,12 @@ class Config:
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
     augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
     """Data augmentation: flip, crop or flip_crop (images), or counterfactual copies about the other group (texts)."""
+    class_weights: str = "none"
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
+    calibrate: Literal["temperature", "off"] = "temperature"
+    """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
+    max_labels: int = 0
+    """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
 
 class Label(Task):
@@ -58,6 +67,7 @@ class Label(Task):
     metric_names = ("accuracy", "macro_f1", "mcc")
     augment_roles = ("text",)
     description = "text or image classification: one label or several, such as sentiment or topic"
+    has_mistakes = True
     Config = Config
     needs = Needs((Modality.TEXT, Modality.IMAGE), head="label")
     token_template = "bos_eos"
@@ -130,6 +140,12 @@ class Label(Task):
                 f"all {count} examples have the label {self.labels[0]!r}" if self.labels else "there are no labels"
             )
             raise DataError(f"{problem}, so there is nothing to learn", hint="give examples of at least two labels")
+        column = "labels" if self.multi_label else "label"
+        check_label_count(counts, self.config.max_labels, examples, column, number_task="grade")
+        if self.multi_label:
+            self.class_weights = make_positive_weights(self.config.class_weights, self.labels, counts, len(examples))
+        else:
+            self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
 
     def default_family(self) -> str:
         return "vit" if self.reads_images else "transformer_encoder"
@@ -194,8 +210,11 @@ class Label(Task):
         logits, gold = model(batch), batch.gold
         assert gold is not None
         if self.multi_label:
-            return F.binary_cross_entropy_with_logits(logits, gold.to(logits.dtype), reduction="sum")
-        return F.cross_entropy(logits, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
+            return F.binary_cross_entropy_with_logits(
+                logits, gold.to(logits.dtype), reduction="sum", pos_weight=as_tensor(self.class_weights, logits)
+            )
+        weights = as_tensor(self.class_weights, logits)
+        return F.cross_entropy(logits, gold, weights, reduction="sum", label_smoothing=self.config.label_smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         logits = model(batch).float()
@@ -214,6 +233,15 @@ class Label(Task):
             )
         return answers
 
+    def calibrate(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> Calibration | None:
+        if self.config.calibrate == "off":
+            return None
+        if not self.multi_label:
+            return calibrate_answers(answers, [example["label"] for example in examples], self.labels)
+        probabilities = np.array([[answer["scores"][label] for label in self.labels] for answer in answers])
+        gold = np.array([[label in example["labels"] for label in self.labels] for example in examples])
+        return calibrate_multi_label(probabilities, gold)
+
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.multi_label:
             predictions = [answer["labels"] for answer in answers]
@@ -226,6 +254,12 @@ class Label(Task):
         ]
         return sorted(scores, key=lambda score: score.name != self.config.metric)
 
+    def class_scores(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[ClassScore]:
+        if self.multi_label:
+            gold, predictions = ([row["labels"] for row in rows] for rows in (examples, answers))
+            return metrics.multi_label_class_scores(gold, predictions, self.labels)
+        return label_class_scores(self, answers, examples)
+
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
         return [
             is_unlabeled(example.values.get("labels" if self.multi_label else "label"), self.labels)
@@ -236,12 +270,21 @@ class Label(Task):
         return None if self.multi_label else (example["label"], answer["label"])
 
     def error_row(self, answer: dict[str, Any], example: Example) -> ErrorRow | None:
-        classes = self.confusion_pair(answer, example)
-        if classes is None or classes[0] == classes[1]:
+        gold, predicted = set(self._gold_labels(example)), set(self._predicted_labels(answer))
+        if gold == predicted:
             return None
-        confidence = answer["scores"][answer["label"]]
-        row = {"text": example.values.get("text", f"{example.file}:{example.line}")}
-        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{confidence:.0%}"}, confidence)
+        confidence = self._mistake_confidence(answer, gold)
+        cells = {"text": example.values.get("text", f"{example.file}:{example.line}")}
+        cells |= {name: ", ".join(sorted(labels)) for name, labels in (("gold", gold), ("answer", predicted))}
+        return ErrorRow(cells | {"sure": f"{confidence:.0%}"}, confidence)
+
+    def _mistake_confidence(self, answer: dict[str, Any], gold: set[str]) -> float:
+        """The probability of the wrong label; of several labels, that of the most confident wrong decision."""
+        scores, predicted = answer["scores"], set(self._predicted_labels(answer))
+        if not self.multi_label:
+            return scores[answer["label"]]
+        wrong = gold ^ predicted
+        return max(scores[label] if label in predicted else 1 - scores.get(label, 0.0) for label in wrong)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
         return tuple(sorted(answer["labels"])) if self.multi_label else answer["label"]
@@ -253,6 +296,9 @@ class Label(Task):
 
     def _gold_labels(self, example: Example) -> list[str]:
         return example["labels"] if self.multi_label else [example["label"]]
+
+    def _predicted_labels(self, answer: dict[str, Any]) -> list[str]:
+        return answer["labels"] if self.multi_label else [answer["label"]]
 
     def _encode_gold(self, example: Example, label_ids: dict[str, int]) -> Any:
         """The label as an index, or as a row of zeros and ones (multi-label); None if an example has no gold label."""
@@ -271,6 +317,12 @@ def _have_short_labels(examples: Sequence[Example]) -> bool:
     label_words = sum(len(example["label"].split()) for example in examples)
     text_words = sum(len(example["text"].split()) for example in examples if "text" in example)
     return label_words <= 2 * len(examples) or 2 * label_words <= text_words
+
+
+def label_class_scores(task: Task, answers: Sequence[Any], examples: Sequence[Example]) -> list[ClassScore]:
+    """The scores of each class by the confusion matrix of a task."""
+    confusion = task.confusion_matrix(answers, examples)
+    return [] if confusion is None else metrics.class_scores(confusion)
 
 
 def image_shape(model: Model) -> ImageShape:

@@ -6,6 +6,7 @@ training data become part of the settings, so that a loaded run predicts in the 
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
@@ -20,15 +21,18 @@ from saccade import metrics
 from saccade.data import Batch, Example, Role
 from saccade.data.example import FIRST, PAIR_LABEL, PAIR_SCORE, SECOND
 from saccade.data.infer_task import are_numbers
+from saccade.data.label_checks import check_label_count
 from saccade.errors import DataError, UsageError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.suggest import suggest
 from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
 from saccade.tasks.baselines.text_features import label_baselines, number_baselines
+from saccade.tasks.classification.calibration import Calibration, calibrate_answers
+from saccade.tasks.classification.class_weights import UNWEIGHTED, as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
-from saccade.tasks.label import is_pair_model
+from saccade.tasks.label import is_pair_model, label_class_scores
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
 
@@ -59,6 +63,12 @@ class Config:
     """Standard deviation of the target numbers, measured on the training data."""
     augment: Literal["none", "counterfactual", "swap_order"] = "none"
     """Data augmentation: counterfactual adds copies about the other group, swap_order each pair in reverse order."""
+    class_weights: str = "none"
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
+    calibrate: Literal["temperature", "off"] = "temperature"
+    """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
+    max_labels: int = 0
+    """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
 
 class Pair(Task):
@@ -93,6 +103,10 @@ class Pair(Task):
 
     @property
     def has_right_answers(self) -> bool:  # type: ignore[override]
+        return not self.is_regression
+
+    @property
+    def has_mistakes(self) -> bool:  # type: ignore[override]
         return not self.is_regression
 
     @property
@@ -134,11 +148,14 @@ class Pair(Task):
             self._fit_labels(examples)
 
     def _fit_labels(self, examples: Sequence[Example]) -> None:
-        self.labels = tuple(sorted({str(example["label"]) for example in examples}, key=_label_sort_key))
+        counts = Counter(str(example["label"]) for example in examples)
+        self.labels = tuple(sorted(counts, key=_label_sort_key))
         if len(self.labels) < 2:
             count = len(examples)
             problem = f"all {count} pairs have the label {self.labels[0]!r}" if self.labels else "there are no pairs"
             raise DataError(f"{problem}, so there is nothing to learn", hint="give pairs of at least two labels")
+        check_label_count(counts, self.config.max_labels, examples, "label")
+        self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
         if self.config.threshold is not None and len(self.labels) != 2:
             raise UsageError(f"task.threshold needs two labels, got {len(self.labels)}; leave it out.")
         if self.config.metric == "f1" and len(self.labels) != 2:
@@ -147,6 +164,8 @@ class Pair(Task):
     def _fit_numbers(self, examples: Sequence[Example]) -> None:
         if self.config.threshold is not None:
             raise UsageError("task.threshold needs two labels, but the gold is a number; leave it out.")
+        if self.config.class_weights != UNWEIGHTED:
+            raise UsageError("task.class_weights needs labels, but the gold is a number; leave it out.")
         values = [_parse_number(example) for example in examples]
         mean, std = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
         if not std > 1e-12 * max(1.0, abs(mean)):
@@ -199,7 +218,8 @@ class Pair(Task):
         assert gold is not None
         if self.is_regression:
             return (logits.squeeze(-1) - gold).square().sum()
-        return F.cross_entropy(logits, gold, reduction="sum", label_smoothing=self.config.label_smoothing)
+        weights = as_tensor(self.class_weights, logits)
+        return F.cross_entropy(logits, gold, weights, reduction="sum", label_smoothing=self.config.label_smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         logits = model(batch).float()
@@ -209,6 +229,11 @@ class Pair(Task):
             sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]) for row in logits.softmax(-1).tolist()
         ]
         return [{"label": self._choose_label(dict(ranking)), "scores": dict(ranking)} for ranking in ranked]
+
+    def calibrate(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> Calibration | None:
+        if self.is_regression or self.config.calibrate == "off":
+            return None
+        return calibrate_answers(answers, [str(example["label"]) for example in examples], self.labels)
 
     def tune(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> None:
         """Choose the decision threshold with the highest F1, if F1 is the metric and `task.threshold` is not set."""
@@ -249,6 +274,9 @@ class Pair(Task):
             if len(self.labels) == 2:
                 scores.append(metrics.f1(gold, predictions, find_positive_label(self.labels)))
         return sorted(scores, key=lambda score: score.name != self.config.metric)
+
+    def class_scores(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[ClassScore]:
+        return label_class_scores(self, answers, examples)
 
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
         """Whether each example is unlabeled; as a number, -1 is a gold value unless all values are -1."""

@@ -79,6 +79,7 @@ class Span(Task):
     no_prediction_reason = "the model answers a question about a text, and only one text was given"
     metric_names = ("f1", "exact_match")
     description = "extractive question answering: the span of a text that answers a question, or no answer"
+    has_mistakes = True
     Config = Config
     needs = Needs(Modality.TEXT, head="span")
     token_template = "bos_eos"

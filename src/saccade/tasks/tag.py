@@ -5,6 +5,7 @@ prediction is valid: no entity begins with an I- tag.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -19,7 +20,7 @@ from saccade import metrics
 from saccade.data import Batch, Example, Role
 from saccade.data.example import TAGS, WORDS
 from saccade.errors import DataError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.base import (
@@ -33,6 +34,7 @@ from saccade.tasks.base import (
     require_tokenizer,
 )
 from saccade.tasks.baselines.sequences import tag_baselines
+from saccade.tasks.classification.class_weights import as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import EntitiesPrediction, Entity
 from saccade.tasks.needs import Needs
 
@@ -50,6 +52,8 @@ class Config:
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.0
     """Label smoothing of the cross-entropy loss; 0 disables it."""
+    class_weights: str = "none"
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), tag=weight,... or none."""
     augment: Literal["none", "counterfactual"] = "none"
     """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 
@@ -78,6 +82,7 @@ class Tag(Task):
     hub_pipeline = "token-classification"
     augment_roles = ("words",)
     description = "token classification: a tag for each word, such as names of people and places (NER)"
+    has_mistakes = True
     Config = Config
     needs = Needs(Modality.TEXT, head="tag")
     token_template = "bos_eos"
@@ -119,6 +124,8 @@ class Tag(Task):
                 "all words have the tag O, so there is nothing to learn", hint="give texts with tagged words"
             )
         self.labels = ("O", *(f"{prefix}-{entity_type}" for entity_type in types for prefix in "BI"))
+        counts = Counter(tag for example in examples for tag in example["tags"])
+        self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
 
     def default_family(self) -> str:
         return "transformer_encoder"
@@ -181,6 +188,7 @@ class Tag(Task):
         return F.cross_entropy(
             scores.flatten(0, 1),
             batch.gold.flatten(),
+            as_tensor(self.class_weights, scores),
             reduction="sum",
             ignore_index=IGNORE_INDEX,
             label_smoothing=self.config.label_smoothing,
@@ -218,6 +226,9 @@ class Tag(Task):
         gold = [example["tags"] for example in examples]
         return [metrics.span_f1(gold, answers), metrics.accuracy(list(chain(*gold)), list(chain(*answers)))]
 
+    def class_scores(self, answers: Sequence[list[str]], examples: Sequence[Example]) -> list[ClassScore]:
+        return metrics.span_class_scores(metrics.count_spans([example["tags"] for example in examples], answers))
+
     def to_prediction(self, answer: Sequence[str], example: Example) -> EntitiesPrediction:
         words = example["words"]
         ends = np.cumsum([len(word) + 1 for word in words]).tolist()
@@ -231,7 +242,11 @@ class Tag(Task):
         if answer == example["tags"]:
             return None
         gold, predicted = (str(self.to_prediction(tags, example)) for tags in (example["tags"], answer))
-        return ErrorRow({"text": " ".join(example["words"]), "gold": gold, "answer": predicted})
+        cells = {"text": " ".join(example["words"]), "gold": gold, "answer": predicted}
+        if not isinstance(answer, PredictedTags):
+            return ErrorRow(cells)
+        rows = zip(answer, example["tags"], answer.probabilities, strict=True)
+        return ErrorRow(cells, max(probability for tag, true, probability in rows if tag != true))
 
 
 def check_bio_tags(example: Example) -> None:

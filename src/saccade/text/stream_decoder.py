@@ -19,6 +19,9 @@ MAX_WINDOW_TOKENS = 24  # ids that are decoded again with every step, so that th
 class StreamDecoder:
     """Decodes ids incrementally: the concatenation of all outputs equals `decode` of all ids at once."""
 
+    tokenizer: Tokenizer
+    keep_special_tokens: bool
+
     def __init__(self, tokenizer: Tokenizer, *, keep_special_tokens: bool = False):
         self.tokenizer, self.keep_special_tokens = tokenizer, keep_special_tokens
         self._skipped_ids = set() if keep_special_tokens else set(tokenizer.special_tokens.values())

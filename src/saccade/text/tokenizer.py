@@ -94,6 +94,7 @@ class TokenizerBackend(Protocol):
     def id_to_token(self, id: int) -> str: ...
     def token_to_id(self, token: str) -> int | None: ...
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, add_special_tokens: bool) -> list[Encoding]: ...
+    def encode_ids(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]: ...
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str: ...
     def save(self, directory: Path) -> dict[str, Any]: ...
 
@@ -121,11 +122,11 @@ class Tokenizer:
         passthrough: PassthroughConfig | None = None,
     ):
         self.backend = backend
-        self.passthrough = passthrough or PassthroughConfig()
-        self.role_ids = {role: role_ids[role] for role in ROLE_KEYS if role in role_ids}
+        self.passthrough: PassthroughConfig = passthrough or PassthroughConfig()
+        self.role_ids: dict[str, int] = {role: role_ids[role] for role in ROLE_KEYS if role in role_ids}
         self.max_tokens = max_tokens
         self.target: Tokenizer = target or self
-        self.notes = tuple(notes)
+        self.notes: tuple[str, ...] = tuple(notes)
 
     def __repr__(self) -> str:
         roles = "".join(f", {role}={id}" for role, id in self.role_ids.items())
@@ -213,6 +214,17 @@ class Tokenizer:
                 max_characters=max_characters,
             )
         )
+
+    def encode_ids(self, texts: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """The token ids and the segment ids of each text, with special tokens: faster than `encode_batch`, since offsets are
+        not computed."""
+        token_ids: list[list[int]] = []
+        segment_ids: list[list[int]] = []
+        for start, stop in _chunk_texts(texts, None, MAX_TEXT_CHARACTERS):
+            for ids, segments in self.backend.encode_ids(texts[start:stop]):
+                token_ids.append(ids)
+                segment_ids.append(segments)
+        return token_ids, segment_ids
 
     def encode_iter(
         self,

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 
+from saccade.data.held_out import HeldOut
 from saccade.errors import UsageError
 
 # settings that may change when a run resumes: they only decide when to stop or save, and on which device to train
@@ -54,6 +55,12 @@ class Config:
     """Evaluation interval in steps; 0 evaluates once per epoch."""
     max_eval_examples: int = 1000
     """Maximum number of held-out examples per evaluation; the final evaluation uses all of them."""
+    test_size: float = 0.1
+    """Fraction of the records held out as test: 0.1 if dev and test then have 200 records each; 0 holds out dev alone."""
+    group_by: str | None = None
+    """Column whose equal values, such as a person, stay in one split; default: equal inputs stay together."""
+    fold: str | None = None
+    """Fold of a cross-validation that is the test set, such as 2/5; default: no cross-validation."""
     max_steps: int = 0
     """Stop after this many steps; 0 runs to the end of the schedule."""
     max_minutes: float = 0.0
@@ -106,6 +113,12 @@ class Config:
             )
         if not 0 <= self.ema < 1:
             raise UsageError(f"train.ema is {self.ema}; the EMA decay must be below 1, such as 0.999.")
+        _ = self.held_out  # raises an error for invalid settings
+
+    @property
+    def held_out(self) -> HeldOut:
+        """What is held out of the training data where no dev or test file is given."""
+        return HeldOut(self.test_size, self.group_by or "", self.fold or "")
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")

@@ -26,9 +26,10 @@ def dry_run(prepared_run: PreparedRun) -> str:
     steps = min(learner.total_steps, config.max_steps or learner.total_steps)
     minutes = min(steps * seconds / 60, config.max_minutes or float("inf"))
     size = sum(x.numel() * x.element_size() for group in learner.checkpoint_tensors().values() for x in group.values())
+    held_out = sum(len(table.examples) for name, table in splits.as_dict().items() if name != "train")
     lines = [
         f"model        {model.family.name}, {count:,} parameters, {trainable:,} of them trainable",
-        f"data         {len(splits.train.examples):,} training examples, {len(splits.dev.examples):,} held out",
+        f"data         {len(splits.train.examples):,} training examples, {held_out:,} held out",
         f"padding      {batches.plan.measure_padding(0):.1%}",
         f"steps        {learner.total_steps:,} in {config.epochs} epochs of about {config.batch_tokens:,} tokens each"
         + (f", stopped after {config.max_steps:,}" if config.max_steps else "")

@@ -3,13 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saccade.data import Example, Records, read_table
 from saccade.data.example import as_list
 from saccade.engine import FastModel
-from saccade.errors import DataError
+from saccade.errors import DataError, UsageError
 from saccade.models.model import Model
 from saccade.tasks.base import Baseline, Task
 from saccade.tasks.predict import check_answers, predict, score_answers
@@ -23,45 +23,93 @@ MAX_LABELS_LISTED = 8
 ENGINE_OFF = "off"  # the plain PyTorch model, without the optimized engine
 
 
+@dataclass(frozen=True)
+class EvaluationData:
+    """Labeled examples to evaluate on, the number of unlabeled ones that were left out, and the baseline for them."""
+
+    examples: Sequence[Example]
+    unlabeled: int
+    baseline: Baseline | None
+
+
 def evaluate_run(
     run: Run,
     data: Any = (),
     columns: Mapping[str, str] | None = None,
     *,
-    model: Model | None = None,
+    other: Run | None = None,
+    prepare: Callable[[Run], Model] = lambda run: run.model,
     log: Callable[[str], None] = lambda line: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:
     """Evaluate a run on labeled data: files, a table in memory or, without data, the held-out data of the run.
 
-    `model` replaces the model of the run, for example by its optimized form (`saccade.fast`). `log` is called with notes about
-    recognized columns, unlabeled examples and unknown labels.
+    `other` is a run to compare with; it is evaluated on the same examples. `prepare` returns the model of a run on the device and
+    engine that evaluate it. `log` is called with notes about recognized columns, unlabeled examples and unknown labels.
     """
-    task, model = run.task, model or run.model
-    baseline = None
+    if other is not None and other.task.name != run.task.name:
+        raise UsageError(
+            f"{run.path} is a model for the task {run.task.name} and {other.path} one for {other.task.name}; "
+            "only models for the same task can be compared."
+        )
+    found = read_evaluation_data(run, data, columns, log)
+    evaluation = _evaluate_examples(run, prepare(run), found, log, on_progress)
+    if other is None:
+        return evaluation
+    return replace(evaluation, other=_evaluate_examples(other, prepare(other), found, log, on_progress))
+
+
+def read_evaluation_data(
+    run: Run, data: Any, columns: Mapping[str, str] | None, log: Callable[[str], None]
+) -> EvaluationData:
+    """Read the labeled examples of files or of a table in memory or, without data, the held-out examples of the run."""
+    task, baseline = run.task, None
     if _is_empty(data):
         examples, baseline = run.held_out, _make_baseline(run)
+        if run.selection_note:
+            log(run.selection_note)
     else:
         table = _read_labeled_data(task, data, columns)
         for line in table.notes:
             log(line)
         examples = table.examples
+        try:
+            baseline = _make_baseline(run)
+        except (DataError, UsageError, OSError) as error:
+            log(f"no baseline, because the training data cannot be read: {error}")
     examples, hidden = filter_labeled(task, examples)
     if hidden:
         log(format_unlabeled_note(hidden, hidden + len(examples)))
+    return EvaluationData(examples, hidden, baseline)
+
+
+def _evaluate_examples(
+    run: Run,
+    model: Model,
+    data: EvaluationData,
+    log: Callable[[str], None],
+    on_progress: Callable[[int, int], None],
+) -> Evaluation:
+    task, examples, baseline = run.task, data.examples, data.baseline
     if unknown_labels := check_labels(task, examples):
         log(unknown_labels)
     engine = model.precision_choice.precision if isinstance(model, FastModel) else ENGINE_OFF
     answers, evaluated = predict(task, model, examples, on_progress=on_progress)
     check_answers(answers)
     scores = [score.with_signature(engine=engine) for score in score_answers(task, model, answers, evaluated)]
-    evaluation = Evaluation(
-        scores, len(examples), hidden, engine, task.scoring_settings(model), task, answers, evaluated
+    return Evaluation(
+        scores,
+        len(examples),
+        data.unlabeled,
+        engine,
+        task.scoring_settings(model),
+        task,
+        answers,
+        evaluated,
+        baseline=[] if baseline is None else task_scores(task, baseline, examples),
+        baseline_description="" if baseline is None else baseline.description,
+        name=str(run.path),
     )
-    if baseline is None:
-        return evaluation
-    baseline_scores = task_scores(task, baseline, examples)
-    return replace(evaluation, baseline=baseline_scores, baseline_description=baseline.description)
 
 
 def _is_empty(data: Any) -> bool:
@@ -77,7 +125,8 @@ def _read_labeled_data(task: Task, data: Any, columns: Mapping[str, str] | None)
         return read_task_examples(task, paths, make_gold_optional(task.roles(paths)), columns)
     notes: list[str] = []
     roles = make_gold_optional(task.roles(()))
-    examples = list(read_table(data, roles, columns=resolve_columns(task, roles, columns), notes=notes))
+    resolved = resolve_columns(task, roles, columns)
+    examples = list(read_table(data, roles, columns=resolved, notes=notes, keep_fields=True))
     if not examples:
         raise DataError("there are no records", file=type(data).__name__, hint="give a table with at least one row")
     return Records(examples, notes)

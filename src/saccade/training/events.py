@@ -10,6 +10,7 @@ from saccade.errors import UsageError
 from saccade.metrics import Score
 from saccade.metrics.score import SCORE_COLUMNS
 from saccade.notebook import html_table
+from saccade.tasks.classification.calibration import Calibration
 from saccade.training.loop import TrainStep
 
 
@@ -66,8 +67,11 @@ class RunResult:
     steps: int
     scores: dict[str, list[Score]]  # by split
     signal: int | None = None
-    notes: tuple[str, ...] = ()  # warnings about the scores
+    notes: tuple[str, ...] = ()  # remarks on the scores
+    warnings: tuple[str, ...] = ()  # that the model is no better than a baseline
     baselines: dict[str, BaselineResult] = field(default_factory=dict)  # the best baseline, by split
+    evaluations: int = 0  # evaluations on dev, of which the best chose the checkpoint
+    calibration: Calibration | None = None  # of the probabilities, fitted on dev
 
     def score_lines(self) -> list[str]:
         """A line for each score, and one for the baseline of each split."""

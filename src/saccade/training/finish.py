@@ -2,13 +2,16 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade.data import Example
 from saccade.metrics import Score
 from saccade.models.model import Model
+from saccade.tasks.classification.calibration import Calibration, scaled_logits
 from saccade.tasks.predict import predict, score_answers
+from saccade.tasks.runs.run import describe_selection
 from saccade.training.baseline_check import compare_with_baseline, make_training_hint, measure_baselines
 from saccade.training.checkpoint.read import read_checkpoint
 from saccade.training.events import BaselineResult, Event, Message, RunResult, StopRequested
@@ -54,39 +57,50 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
     """Evaluate and write all files, in the first process while the others wait; None if a signal arrived."""
     from saccade.training.write_report import write_run_report
 
-    prepared_run = trainer.prepared_run
+    prepared_run, task = trainer.prepared_run, trainer.prepared_run.task
     model.eval()
-    tables = {"dev": prepared_run.splits.dev, "test": prepared_run.splits.test}
+    on_progress = stop_callback(stop_signals)
+    tables = {
+        name: table for name, table in prepared_run.splits.as_dict().items() if name != "train" and table.examples
+    }
     scores: dict[str, list[Score]] = {}
     answered: dict[str, tuple[list[Any], list[Example]]] = {}
-    for name, table in tables.items():
-        if table is not None and table.examples:
-            try:
-                answered[name] = predict(
-                    prepared_run.task, model, table.examples, on_progress=stop_callback(stop_signals)
-                )
-            except StopRequested:
-                return None
-            if name == "dev":
-                prepared_run.task.tune(*answered[name])
-            scores[name] = score_answers(prepared_run.task, model, *answered[name])
-    for leftover in trainer.out.glob(".model.*"):  # of a run that was killed while it saved its model
-        shutil.rmtree(leftover)
-    write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
-    model.save(trainer.out / "model")
-    try:
-        baselines, notes = _compare_with_baselines(trainer, scores, stop_signals)
-    except StopRequested:
-        return None
-    result = RunResult(
-        trainer.finish_reason() or trainer.pause_reason(),
-        trainer.learner.step_count,
-        scores,
-        notes=tuple(notes),
-        baselines=baselines,
-    )
-    write_result(trainer, model, result)
-    write_run_report(trainer, model, result, answered)
+    calibration: Calibration | None = None
+    with ExitStack() as scaling:
+        try:
+            for name, table in tables.items():
+                answered[name] = predict(task, model, table.examples, on_progress=on_progress)
+                if name == "dev":
+                    calibration = task.calibrate(*answered[name])
+                    if calibration is not None:
+                        scaling.enter_context(scaled_logits(model, calibration.temperature))
+                        answered[name] = predict(task, model, table.examples, on_progress=on_progress)
+                    task.tune(*answered[name])
+                scores[name] = score_answers(task, model, *answered[name])
+        except StopRequested:
+            return None
+        for leftover in trainer.out.glob(".model.*"):  # of a run that was killed while it saved its model
+            shutil.rmtree(leftover)
+        write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
+        model.save(trainer.out / "model")
+        try:
+            baselines, warnings = _compare_with_baselines(trainer, scores, stop_signals)
+        except StopRequested:
+            return None
+        evaluations = sum("dev" in row for row in trainer.metrics_log.read())
+        notes = [*warnings, describe_selection(scores, evaluations), "" if calibration is None else str(calibration)]
+        result = RunResult(
+            trainer.finish_reason() or trainer.pause_reason(),
+            trainer.learner.step_count,
+            scores,
+            notes=tuple(filter(None, notes)),
+            warnings=tuple(warnings),
+            baselines=baselines,
+            evaluations=evaluations,
+            calibration=calibration,
+        )
+        write_result(trainer, model, result)
+        write_run_report(trainer, model, result, answered)
     plain_scores = {name: [vars(score) for score in split_scores] for name, split_scores in scores.items()}
     return {
         "stop_reason": result.stop_reason,

@@ -12,12 +12,13 @@ from saccade.data import Example, inspect_data
 from saccade.data.splits import Splits
 from saccade.data.streaming.text import StreamedExamples
 from saccade.data.streaming.token_shards import TokenShards
-from saccade.errors import UsageError
+from saccade.errors import KeywordError, UsageError
 from saccade.models.build import new
 from saccade.models.check_weights import copy_weights
 from saccade.models.family import Family
 from saccade.models.load import load, read_family_and_config
 from saccade.models.model import Model
+from saccade.setting_synonyms import find_equivalent
 from saccade.suggest import suggest
 from saccade.tasks.base import Defaults, Task
 from saccade.tasks.batches import BatchSource, make_batches, write_token_shards
@@ -119,13 +120,17 @@ def prepare(job: Job) -> PreparedRun:
     task: Task = kind(make_config(kind.Config, job.task_fields, f"task {job.task}"))
     is_stored = bool(job.model)
     _check_model(job, task)
-    splits = read_splits(task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction)
+    held_out = make_config(Config, job.train_fields, "train").held_out
+    splits = read_splits(
+        task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction, held_out=held_out
+    )
     task.fit(splits.train.examples)
     splits = drop_unlabeled(task, splits)
     _check_model(job, task)  # again, since the data decide whether the inputs are texts or images
     augmented = augment_examples(task, splits.train.examples)
     defaults = task.defaults(splits.train.examples, is_stored)
-    config = resolve_precision(make_config(Config, {**defaults.train, **job.train_fields}, "train"))
+    fields_given = {**defaults.train, **job.train_fields, "test_size": splits.test_size}
+    config = resolve_precision(make_config(Config, fields_given, "train"))
     if task.needs_unsplit_batch and config.micro_batches > 1:
         raise UsageError(
             f"{task.name} cannot split a step into micro-batches; drop train.micro_batches, or lower train.batch_size instead."
@@ -174,7 +179,9 @@ def make_config(config_class: type, values: Mapping[str, Any], config_name: str)
     known = [item.name for item in fields(config_class)]
     for name in values:
         if name not in known:
-            raise UsageError(f"{config_name} has no setting {name!r}; {suggest(name, known)}")
+            equivalent = find_equivalent(name, config_name.split()[0])
+            hint = f"use {equivalent!r}." if equivalent in known else suggest(name, known)
+            raise KeywordError(f"{config_name} has no setting {name!r}; {hint}")
     return config_class(**values)
 
 

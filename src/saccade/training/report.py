@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from markupsafe import Markup
@@ -44,6 +45,7 @@ def write_report(
     metrics: Sequence[Mapping[str, Any]],
     scores: Sequence[str],
     warnings: Sequence[str] = (),
+    calibration_curves: Mapping[str, Sequence[Point]] = MappingProxyType({}),
     confusion: tuple[Sequence[str], Sequence[Sequence[int]]] | None = None,
     examples: Sequence[Mapping[str, str]] = (),
     maps: Sequence[HeatmapData] = (),
@@ -51,14 +53,15 @@ def write_report(
     """Write the report as one self-contained HTML file, which loads nothing from other hosts.
 
     `warnings`, such as that the model is no better than a baseline, come first. `metrics` are the rows of metrics.jsonl: `step`
-    with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or numbers by name. `confusion` holds the class names and,
-    for each gold class, how often each class was predicted.
+    with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or numbers by name. `calibration_curves` holds named
+    curves of accuracy over confidence; `confusion` the class names and, for each gold class, how often each was predicted.
     """
     sections = [
         Section("Warnings", [Paragraph(line) for line in warnings]),
         Section("Run", [FactList(facts)] if facts else []),
         Section("Scores", [ScoreList(scores)] if scores else []),
         Section("Training curves", _curve_blocks(metrics)),
+        Section("Calibration", _calibration_blocks(calibration_curves)),
         Section("Classes", _class_blocks(*confusion) if confusion and confusion[0] else []),
         Section("Worst examples", _example_blocks(examples)),
         Section("Attention maps", _map_blocks(maps)),
@@ -142,6 +145,26 @@ def _render_smoothed_curve(points: list[Point], title: str, name: str, steps: tu
 
 def _has_drawable_point(points: list[Point]) -> bool:
     return any(abs(value) < 1e300 for _, value in points)
+
+
+def _calibration_blocks(curves: Mapping[str, Sequence[Point]]) -> list[Block]:
+    """The reliability diagram: on the diagonal, a probability is the share of predictions that are right."""
+    if not any(curves.values()):
+        return []
+    lines = {"perfect calibration": [(0.0, 0.0), (1.0, 1.0)], **{name: line for name, line in curves.items() if line}}
+    limits = ((0.0, 1.0), (0.0, 1.0))
+    chart = render_line_chart(
+        lines,
+        title="Reliability diagram (dev)",
+        x="probability of the prediction",
+        y="share of right predictions",
+        secondary_lines={"perfect calibration"},
+        axis_limits=limits,
+    )
+    return [
+        ChartGrid([chart]),
+        Paragraph("Below the diagonal the model is overconfident, above it underconfident.", "soft"),
+    ]
 
 
 def _class_blocks(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list[Block]:

@@ -12,14 +12,17 @@ from saccade.training.distributed import World
 from saccade.training.events import RunRefused
 from saccade.training.prepare import PreparedRun
 
+EARLIER_DEFAULTS = {"train.test_size": 0.0}  # of new settings whose default differs from what runs did before
+
 
 def check_same_run(saved_facts: dict[str, Any], prepared_run: PreparedRun, out: Path) -> None:
     """Raise RunRefused if data, settings or labels differ from those of the checkpoint.
 
-    A setting that is missing in an older checkpoint counts as its default, since the default of a new setting changes nothing.
+    A setting that is missing in an older checkpoint counts as its default, since the default of a new setting changes nothing;
+    the exceptions are in EARLIER_DEFAULTS.
     """
     now = from_json(to_json(prepared_run.resume_facts()))  # like the saved facts, in which a tuple has become a list
-    saved_facts = from_json(to_json(default_facts(prepared_run))) | saved_facts
+    saved_facts = from_json(to_json(default_facts(prepared_run))) | EARLIER_DEFAULTS | saved_facts
     changed = [
         f"{name} was {saved_facts.get(name, 'missing')!r} and is {now.get(name, 'missing')!r}"
         for name in {**saved_facts, **now}

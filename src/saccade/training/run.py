@@ -18,6 +18,7 @@ from typing import Any
 from saccade.data.read import write_rejects
 from saccade.metrics import Score
 from saccade.models.model import Model
+from saccade.system import cpu_count, cpu_name
 from saccade.tasks.predict import mean_loss, predict_items, score_answers
 from saccade.training.baseline_check import check_example_count
 from saccade.training.checkpoint.disk import Disk, disk_full_errors
@@ -127,6 +128,7 @@ class Trainer:
             "resume_facts": self.prepared_run.resume_facts(),
             "progress": vars(self.progress).copy(),
             "world": self._world_facts(),
+            "machine": {"cpu": cpu_name(), "cores": cpu_count(), "device": str(self.world.device)},
         }
         self.metrics_log.sync()
         learner = self.learner

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from saccade.plugins import find_used_plugins
+
 if TYPE_CHECKING:
     from saccade.training.prepare import PreparedRun
 
 
 def collect_settings(prepared_run: "PreparedRun") -> dict[str, Any]:
     """The tables of config.toml; values of None are dropped, since TOML has no null."""
+    model = prepared_run.model
+    plugins = find_used_plugins(config=model.config, family=model.family.name, task=prepared_run.task.name)
     tables = {
         "run": {
             "task": prepared_run.task.name,
@@ -25,7 +29,8 @@ def collect_settings(prepared_run: "PreparedRun") -> dict[str, Any]:
             {}
             if prepared_run.augmented_examples is None
             else {"augmentation": prepared_run.augmented_examples.resume_facts}
-        ),
+        )
+        | ({"plugins": plugins} if plugins else {}),
         "model": asdict(prepared_run.model.config),
         "task": asdict(prepared_run.task.config)
         | prepared_run.task.tuned_settings

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 from saccade.data import Example
 from saccade.explain.look import collect_attention_maps
 from saccade.explain.maps import AttentionMap
-from saccade.metrics import confusion_matrix
 from saccade.models.model import Model
+from saccade.render.charts import Point
 from saccade.tasks.base import Item, Task
+from saccade.tasks.classification.calibration import Calibration
 from saccade.training.report import HeatmapData, write_report
 
 if TYPE_CHECKING:
     from saccade.training.run import RunResult, Trainer
 
 MAX_WORST_EXAMPLES = 20
+MIN_BIN_EXAMPLES = 5  # predictions in a bin of the reliability diagram; the accuracy of fewer says nothing
 MAX_MAP_EXAMPLES = 3
 MAX_WINDOW_TOKENS = 32  # tokens of a window of running text in an attention map
 
@@ -31,8 +33,9 @@ def write_run_report(
         title=f"{prepared_run.task.name}: {trainer.out.name}",
         facts=_run_facts(trainer, model, result),
         metrics=[*trainer.metrics_log.read(), *_throughput_rows(trainer.speed_log.read())],
-        warnings=result.notes,
-        scores=result.score_lines(),
+        warnings=result.warnings,
+        scores=[*result.score_lines(), *(note for note in result.notes if note not in result.warnings)],
+        calibration_curves=_calibration_curves(result.calibration),
         confusion=_count_confusions(prepared_run.task, answers, examples),
         examples=_worst_examples(prepared_run.task, answers, examples),
         maps=_attention_heatmaps(prepared_run.task, model, examples),
@@ -46,7 +49,14 @@ def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tu
         ("task", prepared_run.task.name),
         ("data", ", ".join(job.data) or f"sample dataset {prepared_run.task.sample}"),
         ("training examples", f"{len(prepared_run.splits.train.examples):,}"),
-        ("held-out examples", f"{len(prepared_run.splits.dev.examples):,}"),
+        (
+            "held-out examples",
+            ", ".join(
+                f"{len(table.examples):,} {name}"
+                for name, table in prepared_run.splits.as_dict().items()
+                if name != "train"
+            ),
+        ),
         ("model", f"{model.family.name}, {count:,} parameters"),
         ("initial weights", job.model or "random"),
         ("steps", f"{result.steps:,} of {trainer.learner.total_steps:,}"),
@@ -54,6 +64,21 @@ def _run_facts(trainer: "Trainer", model: Model, result: "RunResult") -> list[tu
         ("minutes", f"{trainer.progress.minutes:.1f}"),
         ("seed", str(prepared_run.config.seed)),
     ]
+
+
+def _calibration_curves(calibration: Calibration | None) -> dict[str, list[Point]]:
+    """The accuracy by confidence before and after calibration."""
+    if calibration is None:
+        return {}
+    curves = {"before calibration": calibration.before, "after calibration": calibration.after}
+    return {
+        name: [
+            (float(x), float(y))
+            for x, y, count in zip(one.confidence, one.accuracy, one.counts, strict=True)
+            if count >= MIN_BIN_EXAMPLES
+        ]
+        for name, one in curves.items()
+    }
 
 
 def _throughput_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -66,12 +91,8 @@ def _count_confusions(
     task: Task, answers: Sequence[Any], examples: Sequence[Example]
 ) -> tuple[list[str], list[list[int]]] | None:
     """Class names and confusion counts; None if the predictions are not classes."""
-    pairs = [task.confusion_pair(answer, example) for answer, example in zip(answers, examples, strict=True)]
-    classes = [pair for pair in pairs if pair is not None]
-    if not classes:
-        return None
-    counts = confusion_matrix([gold for gold, _ in classes], [predicted for _, predicted in classes])
-    return [str(name) for name in counts.labels], [list(map(int, row)) for row in counts.counts]
+    confusion = task.confusion_matrix(answers, examples)
+    return None if confusion is None else ([str(name) for name in confusion.labels], confusion.counts.tolist())
 
 
 def _worst_examples(task: Task, answers: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:

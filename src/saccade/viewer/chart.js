@@ -40,8 +40,9 @@ function scale(values, from, to, log) {
 
 const plain = (x) => (Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(0) : String(Number(x.toPrecision(4))));
 
-export function curves({ title, x = "", y = "", lines, dots = [], log_x = false, log_y = false, points = false }) {
+export function curves({ title, x = "", y = "", lines, dots = [], log_x = false, log_y = false, points = false, order = {} }) {
   const names = Object.keys(lines);
+  const inkOf = (name, number) => inks[(order[name] ?? number) % inks.length]; // `order` keeps the color of a line in several charts
   const inks = document.documentElement.dataset.theme === "dark" ? DARK : INKS;
   const allPoints = [...Object.values(lines).flat(), ...dots].filter(([, value]) => value !== null);
   const [toX, xTicks] = scale(allPoints.map((p) => p[0]), LEFT, WIDE - 12, log_x);
@@ -55,13 +56,13 @@ export function curves({ title, x = "", y = "", lines, dots = [], log_x = false,
       .filter((p) => p[1] !== null && (!log_x || p[0] > 0) && (!log_y || p[1] > 0))
       .map((p, i) => `${i ? "L" : "M"}${toX(p[0]).toFixed(1)} ${toY(p[1]).toFixed(1)}`)
       .join("");
-    parts.push(drawn("path", { d: path, fill: "none", stroke: inks[number % inks.length], "stroke-width": 2 }));
-    if (points) for (const [px, py] of lines[name]) if (py !== null) parts.push(drawn("circle", { cx: toX(px), cy: toY(py), r: 3, fill: inks[number % inks.length] }));
+    parts.push(drawn("path", { d: path, fill: "none", stroke: inkOf(name, number), "stroke-width": 2 }));
+    if (points) for (const [px, py] of lines[name]) if (py !== null) parts.push(drawn("circle", { cx: toX(px), cy: toY(py), r: 3, fill: inkOf(name, number) }));
   });
   for (const [px, py] of dots) parts.push(drawn("circle", { cx: toX(px), cy: toY(py), r: 2.5, fill: "currentColor", opacity: 0.6 }));
   const legend = make("figcaption", {}, title, ...names.flatMap((name, number) => {
     const mark = make("span", { text: " ━ ", "aria-hidden": "true" });
-    mark.style.color = inks[number % inks.length];
+    mark.style.color = inkOf(name, number);
     return [mark, make("bdi", { text: name })];
   }));
   const description = names.map((name) => `${name}: ${lines[name].length} points, last value ${plain(lines[name].at(-1)?.[1] ?? 0)}`).join("; ");

@@ -24,7 +24,7 @@ export async function runs() {
   const all = await busy("Loading the runs", () => ask("/api/runs"));
   if (!all?.length) return make("p", { text: "There are no runs. Start the server with saccade serve --runs DIR to show the runs of a folder." });
   const metrics = [...new Set(all.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => (b === "loss") - (a === "loss") || b.startsWith(DEV) - a.startsWith(DEV));
-  const selected = new Set(all.slice(0, 4).map((run) => run.name));
+  const selected = new Set(all.filter((run) => Object.keys(run.curves).length).slice(0, 4).map((run) => run.name));
   let metric = metrics[0];
   const plot = make("div", { class: "parts" });
   const panels = make("div", { class: "panels" });
@@ -43,22 +43,36 @@ export async function runs() {
     panels.dataset.open = [...opened.keys()].join(" ");
   };
   const link = (exists, kind, name) => (exists ? make("a", { href: `/api/${kind}/${encodeURIComponent(name)}`, text: kind, target: "_blank", rel: "noopener", "aria-label": `${kind} of ${name}` }) : "");
+  const chart = (shown) => {
+    const lines = Object.fromEntries(all.filter((run) => selected.has(run.name) && run.curves[shown]).map((run) => [run.name, run.curves[shown]]));
+    const order = Object.fromEntries([...selected].map((run, number) => [run, number]));
+    const name = displayName(shown);
+    const figure = Object.keys(lines).length ? curves({ title: name, x: "step", y: name, lines, points: shown.startsWith(DEV), order }) : make("p", { text: `None of the selected runs has the metric ${name}.` });
+    return [figure, Object.keys(lines).length];
+  };
   const draw = () => {
-    const lines = Object.fromEntries(all.filter((run) => selected.has(run.name) && run.curves[metric]).map((run) => [run.name, run.curves[metric]]));
-    const name = displayName(metric);
-    plot.replaceChildren(Object.keys(lines).length ? curves({ title: name, x: "step", y: name, lines, points: metric.startsWith(DEV) }) : make("p", { text: `None of the selected runs has the metric ${name}.` }));
-    plot.dataset.ready = `${metric} ${Object.keys(lines).length}`;
+    if (!metric) return plot.replaceChildren(make("p", { text: "No run of this folder has metrics yet." }));
+    const [figure, count] = chart(metric);
+    const main = metric === "loss" && all.find((run) => selected.has(run.name) && run.last_scores.length);
+    const beside = main ? [chart(DEV + main.last_scores[0].name)[0]] : []; // the loss has the scores of the evaluations beside it
+    plot.replaceChildren(figure, ...beside);
+    plot.dataset.ready = `${metric} ${count}`;
   };
   const metricSelect = make("select", { "aria-label": "metric", onchange: (event) => ((metric = event.target.value), draw()) }, ...metrics.map((name) => make("option", { text: displayName(name), value: name })));
   const rows = all.map((run) => {
     const box = make("input", { type: "checkbox", checked: selected.has(run.name), "aria-label": `show ${run.name}`, onchange: (event) => (event.target.checked ? selected.add(run.name) : selected.delete(run.name), draw()) });
     const button = run.has_report ? make("button", { type: "button", text: "predictions", "aria-pressed": "false", "aria-label": `predictions of ${run.name}`, onclick: (event) => toggle(run.name, event.currentTarget) }) : "";
     const loss = run.last_loss === null ? "" : run.last_loss.value === null ? "not finite" : run.last_loss.value.toFixed(4);
-    const score = run.last_scores[0];
-    const heldOut = score ? `${score.name} ${Number(score.value.toPrecision(4))} at step ${score.step}` : "";
-    return make("tr", {}, make("td", {}, box), make("th", { scope: "row", text: run.name }), make("td", { text: run.task ?? "" }), make("td", { text: run.model ?? "" }), make("td", { text: run.steps === null ? "" : String(run.steps) }), make("td", { text: loss }), make("td", { class: "held", text: heldOut }), make("td", {}, link(run.has_report, "report", run.name)), make("td", {}, link(run.has_card, "card", run.name)), make("td", {}, button));
+    const last = run.last_scores[0];
+    const evaluation = last ? `${last.name} ${Number(last.value.toPrecision(4))} at step ${last.step}` : "";
+    const text = (content) => make("td", { class: "words", text: content });
+    const number = (content) => make("td", { text: content });
+    const pages = make("td", { class: "words" }, link(run.has_report, "report", run.name), " ", link(run.has_card, "card", run.name), " ", button);
+    return make("tr", {}, make("td", {}, box), make("th", { class: "words", scope: "row", text: run.name }), text(run.score), text(evaluation), number(loss), text(run.state), number(run.minutes === null ? "" : run.minutes.toFixed(1)), number(run.size), text([run.task, run.model].filter(Boolean).join(", ")), pages);
   });
-  const head = make("tr", {}, ...["", "run", "task", "model", "steps", "last loss", "last held-out score", "", "", ""].map((text) => (text ? make("th", { scope: "col", text }) : make("td", {}))));
+  const column = (title, kind) => make("th", { scope: "col", class: kind, text: title });
+  const titles = [column("run", "words"), column("score (95 % interval)", "words"), column("last evaluation", "words"), column("last loss", ""), column("state", "words"), column("minutes", ""), column("parameters, size", ""), column("task, model", "words")];
+  const head = make("tr", {}, make("td", {}), ...titles, make("td", {}));
   repainted(plot, draw);
   draw();
   return make("section", { "aria-label": "Runs" }, make("div", { class: "row" }, make("label", {}, "metric", metricSelect)), plot, make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "runs and their scores" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))), panels);

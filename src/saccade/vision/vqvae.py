@@ -20,7 +20,7 @@ class VectorQuantizer(nn.Module):
 
     def __init__(self, codebook_size: int, width: int, *, commitment_weight: float = 0.25):
         super().__init__()
-        self.table = nn.Embedding(codebook_size, width)
+        self.table: nn.Embedding = nn.Embedding(codebook_size, width)
         self.commitment_weight = commitment_weight
 
     def assign_codes(self, x: Tensor) -> Tensor:
@@ -54,10 +54,13 @@ class GumbelQuantizer(nn.Module):
     distribution from a uniform one.
     """
 
+    temperature: float
+    kl_weight: float
+
     def __init__(self, codebook_size: int, width: int, *, temperature: float = 1.0, kl_weight: float = 1e-3):
         super().__init__()
-        self.table = nn.Embedding(codebook_size, width)
-        self.score = nn.Linear(width, codebook_size)
+        self.table: nn.Embedding = nn.Embedding(codebook_size, width)
+        self.score: nn.Linear = nn.Linear(width, codebook_size)
         # features have variance one; scores well above the Gumbel noise keep codes distinct from the start
         nn.init.normal_(self.score.weight, std=5 / math.sqrt(width))
         self.temperature, self.kl_weight = temperature, kl_weight
@@ -84,6 +87,9 @@ class DiscreteAutoencoder(nn.Module):
     (torch.Size([2, 4, 6]), torch.Size([2, 3, 16, 24]))
     """
 
+    cell_size: int
+    choice: VectorQuantizer | GumbelQuantizer
+
     def __init__(
         self,
         quantizer: VectorQuantizer | GumbelQuantizer,
@@ -104,8 +110,10 @@ class DiscreteAutoencoder(nn.Module):
             down += [nn.Conv2d(hidden_width, hidden_width, 4, stride=2, padding=1), nn.ReLU()]
             up += [nn.ConvTranspose2d(hidden_width, hidden_width, 4, stride=2, padding=1), nn.ReLU()]
         # batch norm spreads features as widely as the codebook vectors; otherwise all of them would get the same code
-        self.down = nn.Sequential(*down, nn.Conv2d(hidden_width, width, 1), nn.BatchNorm2d(width, affine=False))
-        self.up = nn.Sequential(*up, nn.Conv2d(hidden_width, channels, 1))
+        self.down: nn.Sequential = nn.Sequential(
+            *down, nn.Conv2d(hidden_width, width, 1), nn.BatchNorm2d(width, affine=False)
+        )
+        self.up: nn.Sequential = nn.Sequential(*up, nn.Conv2d(hidden_width, channels, 1))
 
     def encode_features(self, pixels: Tensor) -> Tensor:
         """The features before quantization, (B, rows / cell_size, columns / cell_size, W)."""

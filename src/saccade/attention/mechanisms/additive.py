@@ -23,9 +23,9 @@ class Additive(Mechanism):
     ):
         super().__init__(normalizer=normalizer, dropout=dropout)
         hidden_width = hidden_width or width
-        self.query = nn.Linear(width, hidden_width, bias=False)
+        self.query: nn.Linear = nn.Linear(width, hidden_width, bias=False)
         self.key: nn.Module = nn.Linear(key_width or width, hidden_width)
-        self.outer = nn.Linear(hidden_width, 1, bias=False)
+        self.outer: nn.Linear = nn.Linear(hidden_width, 1, bias=False)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         pairs = self.query(q).unsqueeze(3) + self.key(k).unsqueeze(2)  # (B, H, Q, K, hidden)

@@ -16,7 +16,7 @@ class Bilinear(ScaledDot):
         self, width: int, key_width: int | None = None, *, normalizer: Normalizer | None = None, dropout: float = 0.0
     ):
         super().__init__(scale=1.0, normalizer=normalizer, dropout=dropout)
-        self.between = nn.Linear(width, key_width or width, bias=False)
+        self.between: nn.Linear = nn.Linear(width, key_width or width, bias=False)
 
     def transform_qk(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return self.between(q), k

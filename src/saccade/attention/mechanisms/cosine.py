@@ -17,7 +17,7 @@ class Cosine(ScaledDot):
 
     def __init__(self, *, sharpness: float = 10.0, normalizer: Normalizer | None = None, dropout: float = 0.0):
         super().__init__(scale=1.0, normalizer=normalizer, dropout=dropout)
-        self.sharpness = nn.Parameter(torch.tensor(sharpness))
+        self.sharpness: nn.Parameter = nn.Parameter(torch.tensor(sharpness))
 
     def transform_qk(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return F.normalize(q, dim=-1) * self.sharpness, F.normalize(k, dim=-1)

@@ -38,7 +38,7 @@ class Kernel(Mechanism):
         if not bandwidth > 0:
             raise ValueError(f"The bandwidth of a kernel must be positive; got {bandwidth}.")
         self.kernel_name = kernel_name
-        self.log_width = nn.Parameter(
+        self.log_width: nn.Parameter = nn.Parameter(
             torch.tensor(math.log(bandwidth))
         )  # the logarithm is unconstrained, so training keeps the bandwidth positive
 

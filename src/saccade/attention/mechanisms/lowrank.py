@@ -25,8 +25,8 @@ class LowRank(ScaledDot):
 
     def __init__(self, max_positions: int, rank: int = 64, *, dropout: float = 0.0):
         super().__init__(dropout=dropout)
-        self.keys = nn.Parameter(torch.randn(rank, max_positions) / math.sqrt(max_positions))  # E
-        self.values = nn.Parameter(torch.randn(rank, max_positions) / math.sqrt(max_positions))  # F
+        self.keys: nn.Parameter = nn.Parameter(torch.randn(rank, max_positions) / math.sqrt(max_positions))  # E
+        self.values: nn.Parameter = nn.Parameter(torch.randn(rank, max_positions) / math.sqrt(max_positions))  # F
 
     def make_projections(self, q: Tensor, k: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
         """The projections E and F for these tokens, (B|1, 1, rank, K), zero for padding."""

@@ -24,7 +24,7 @@ class Relative(ScaledDot):
     ):
         super().__init__(normalizer=normalizer, dropout=dropout)
         self.max_relative_distance = max_relative_distance
-        self.offsets = nn.Parameter(torch.randn(2 * max_relative_distance + 1, width) / math.sqrt(width))
+        self.offsets: nn.Parameter = nn.Parameter(torch.randn(2 * max_relative_distance + 1, width) / math.sqrt(width))
 
     def compute_bias(self, q: Tensor, k: Tensor, sight: Sight) -> Tensor:
         """q·a_r/√d for every pair: computed once per query and distance, then gathered for the pairs."""

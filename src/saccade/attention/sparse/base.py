@@ -21,17 +21,25 @@ from saccade.attention.sparse import blockwise
 class SequenceView:
     """One row of a batch with its padding moved to the end, so that the index of a token is its position."""
 
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    sight: Sight
+    batch_index: int | None
+
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, batch_index: int):
         keep = None if sight.keep is None else sight.keep[batch_index]
-        self.order = None if keep is None else keep.long().argsort(descending=True, stable=True)
+        self.order: Tensor | None = None if keep is None else keep.long().argsort(descending=True, stable=True)
         # the kernel assumes, unlike the public function, that the last dimension is contiguous
         q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
         self.q, self.k, self.v = (x if self.order is None else x.index_select(1, self.order) for x in (q, k, v))
-        self.global_tokens = None if sight.global_tokens is None else sight.global_tokens[batch_index]  # (G,)
+        self.global_tokens: Tensor | None = (
+            None if sight.global_tokens is None else sight.global_tokens[batch_index]
+        )  # (G,)
         self.sight, self.batch_index = sight, None if keep is None and self.global_tokens is None else batch_index
-        self.length = q.size(1)
+        self.length: int = q.size(1)
         # the number of real tokens
-        self.real_length = torch.tensor(self.length, device=q.device) if keep is None else keep.sum()
+        self.real_length: Tensor = torch.tensor(self.length, device=q.device) if keep is None else keep.sum()
 
     def restore_order(self, x: Tensor) -> Tensor:
         """Undo the reordering: back to the original order of the tokens."""

@@ -94,7 +94,7 @@ class BigBird(Sparse):
         dropout: float = 0.0,
     ):
         super().__init__(normalizer=normalizer, dropout=dropout)
-        self.pattern = pattern or BigBirdPattern(RandomBlocks(seed, block_size, random_blocks, heads))
+        self.pattern: BigBirdPattern = pattern or BigBirdPattern(RandomBlocks(seed, block_size, random_blocks, heads))
         if self.pattern.random.heads != heads:
             raise ValueError(
                 f"BigBird has {heads} heads, but its random blocks are drawn for {self.pattern.random.heads}; use equal numbers."

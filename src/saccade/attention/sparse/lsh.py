@@ -25,6 +25,10 @@ from saccade.attention.sparse.base import SequenceView, Sparse
 class LSHAttention(Sparse):
     """LSH attention: the query and key of a token are the same vector, hashed `hash_rounds` times into `hash_buckets`."""
 
+    hash_buckets: int
+    hash_rounds: int
+    max_bucket_distance: int
+
     ties_query_key = True
     rotations: Tensor
 

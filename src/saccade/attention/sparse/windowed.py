@@ -33,8 +33,8 @@ class Windowed(Sparse):
         dropout: float = 0.0,
     ):
         super().__init__(normalizer=normalizer, dropout=dropout)
-        self.window = Window(left, left if right is None else right)
-        self.global_count = Global(global_count).count
+        self.window: Window = Window(left, left if right is None else right)
+        self.global_count: int = Global(global_count).count
 
     def restrict_sight(self, q: Tensor, k: Tensor, sight: Sight) -> Sight:
         return sight.restrict(self.window | Global(self.global_count) if self.global_count else self.window)

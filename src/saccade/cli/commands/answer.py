@@ -9,6 +9,7 @@ import tyro
 
 from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, optional_argument
 from saccade.cli.engine_flags import EngineFlags
+from saccade.cli.prediction_flags import Inputs, PredictionFileFlags, PredictionFlags
 
 
 def main(
@@ -19,6 +20,7 @@ def main(
     data: FileFlag = (),
     columns: ColumnsFlag = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    files: PredictionFileFlags = PredictionFlags(),  # noqa: B008 - frozen
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
 ) -> int:
     """Extractive question answering: for each question a span of the text or no answer, and its probability, one per line.
@@ -36,11 +38,11 @@ def main(
         data: Data files with texts and questions, in any format that training reads.
         columns: Columns of the data by role: context=passage,question=query.
         json: Print one JSON object per line, with the character offsets of the answer and the next best answers.
+        files: The file of predictions, the batch size, and what to do about bad records.
         engine: Engine and device of inference.
     """
     from saccade.cli.commands.predict import print_predictions
     from saccade.cli.exit_codes import run_command
-    from saccade.cli.generate_texts import Inputs
 
     def work() -> int:
         from saccade.errors import UsageError
@@ -54,7 +56,9 @@ def main(
         if context and not questions:
             raise UsageError("There is no question; give it after the run, or one per line on standard input.")
         texts = [part for item in questions for part in (text, item)]
-        return print_predictions("answer", "span", run, Inputs(texts, data, columns), as_json=json, engine=engine)
+        return print_predictions(
+            "answer", "span", run, Inputs(texts, data, columns, files), as_json=json, engine=engine
+        )
 
     return run_command("answer", work)
 

@@ -21,7 +21,7 @@ DEFAULT_TABLE_WIDTH = 120  # of tables that are not printed to a terminal
 def call(name: str, argv: Sequence[str]) -> int:
     """Run `bench quality`, which has its own module and flags, or a benchmark of this module."""
     if argv[:1] == ["quality"]:
-        from saccade.cli.commands.bench_quality import main as quality
+        from saccade.cli.bench_quality import main as quality
 
         return tyro.cli(quality, prog="saccade bench quality", args=argv[1:])
     return tyro.cli(main, prog="saccade bench", args=argv, registry=NAME_REGISTRY) or 0

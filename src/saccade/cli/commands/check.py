@@ -1,5 +1,6 @@
-"""`saccade check package.module:factory`: test the invariants of attention on a module of the user."""
+"""`saccade check package.module:factory`: test the invariants of attention on a module, or what a plugin registers."""
 
+import json as encoder
 import os
 import sys
 import traceback
@@ -11,13 +12,18 @@ import tyro
 
 from saccade.cli.argument_types import optional_argument
 
-Factory = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PACKAGE.MODULE:FACTORY")]]
+Factory = tyro.conf.Positional[Annotated[str, optional_argument("[PACKAGE.MODULE:FACTORY]")]]
+Name = Annotated[str, optional_argument("NAME")]
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 
 
 def main(
-    factory: Factory,
+    factory: Factory = "",
     *,
+    mechanism: Name = "",
+    position: Name = "",
+    family: Name = "",
+    task: Name = "",
     causal: Flag = False,
     no_causal: Flag = False,
     padding: Literal["both", "right", "left", "none"] = "both",
@@ -34,10 +40,22 @@ def main(
 
     saccade check mymodel:build --causal
 
+    For an entry of a registry, such as those of a plugin, its whole contract is tested: a mechanism equals the formula that it
+    declares, its fast path equals its weights, and everything that its entry says holds. Without a name, all entries of the
+    plugin are tested:
+
+    saccade check --plugin tempered.py
+
+    saccade check --plugin tempered.py --mechanism tempered
+
     Exit code: 0 all invariants hold, 4 an invariant fails, 2 the module could not be found or called.
 
     Args:
         factory: Factory of the module: a function or class that is called without arguments, or a built module.
+        mechanism: Attention mechanism whose contract is tested; saccade mechanisms lists them.
+        position: Position scheme whose contract is tested, such as rotary.
+        family: Model family whose contract is tested; saccade models lists them.
+        task: Task whose contract is tested on its built-in sample, such as label.
         causal: Claim that the module is causal: tokens attend to earlier tokens only. Default: detected.
         no_causal: Claim that the module is not causal. Default: detected.
         padding: Padding side to test: both, right, left or none.
@@ -48,6 +66,9 @@ def main(
     """
     if causal and no_causal:
         _refuse("--causal and --no-causal contradict each other; give one of them, or neither to detect it.")
+    names = {"mechanism": mechanism, "position": position, "family": family, "task": task}
+    if any(names.values()) or not factory:
+        return _check_entries(factory, {kind: name for kind, name in names.items() if name}, json)
     build = import_factory(factory)
     from torch import nn  # imported late, so that --help and a misspelt name need no torch
 
@@ -64,6 +85,32 @@ def main(
         _refuse(str(error))
     print(report.to_json() if json else report)
     return 0 if report.ok else 4
+
+
+def _check_entries(factory: str, names: dict[str, str], json: bool) -> int:
+    """Test the contracts of the named entries, or of everything that plugins have registered."""
+    from saccade.cli.exit_codes import run_command
+    from saccade.plugins import REGISTRATIONS
+
+    entries = list(names.items()) or list(REGISTRATIONS)
+    if factory:
+        _refuse(f"Name either the factory {factory}, or entries such as --mechanism; not both.")
+    if not entries:
+        _refuse(
+            "Name a factory (package.module:factory), a plugin (--plugin my.py), or an entry such as --mechanism dot."
+        )
+
+    def check_and_print() -> int:
+        from saccade.checking.entries import check_entry
+
+        reports = [check_entry(kind, name) for kind, name in entries]
+        if json:
+            print(encoder.dumps([report.to_dict() for report in reports], indent=2))
+        else:
+            print("\n\n".join(map(str, reports)))
+        return 0 if all(report.ok for report in reports) else 4
+
+    return run_command("check", check_and_print)
 
 
 def import_factory(factory: str) -> Any:

@@ -111,6 +111,7 @@ def main(
 def _check_files(names: list[str], flags: CheckFlags) -> int:
     from saccade.data import inspect_data, open_data, parse_columns, write_rejects
     from saccade.tasks.infer_task import infer_task, task_for_data
+    from saccade.training.config import Config
 
     if not names:
         print("saccade data check: name a file or a directory to check.", file=sys.stderr)
@@ -124,6 +125,7 @@ def _check_files(names: list[str], flags: CheckFlags) -> int:
         on_bad_record=flags.on_bad_record,
         max_bad_fraction=flags.max_bad_fraction,
         contiguous=task.is_text_stream,
+        held_out=Config().held_out,
     )
     report = inspect_data(splits, roles, max_length=flags.max_words)
     if splits.rejects:

@@ -3,29 +3,41 @@
 import json as json_text
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
 from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, optional_argument
 from saccade.cli.engine_flags import EngineFlags
 
+if TYPE_CHECKING:
+    from saccade.models.model import Model
+    from saccade.tasks.runs.run import Run
+
+OtherRunArgument = Annotated[str, tyro.conf.Positional, optional_argument("[OTHER]")]
 BOOLEAN_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def main(
     run: RunArgument,
+    other: OtherRunArgument = "",
     *,
     data: FileFlag = (),
     columns: ColumnsFlag = "",
     overrides: Annotated[tuple[str, ...], optional_argument("NAME=VALUE", name="set")] = (),
+    mistakes: Annotated[str, optional_argument("FILE")] = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags("off"),  # noqa: B008 - frozen
 ) -> int:
-    """Evaluate a model on labeled data: scores with 95 % confidence intervals.
+    """Evaluate a model on labeled data: scores with 95 % confidence intervals, the classes and the mistakes.
 
-    saccade evaluate runs/reviews --data test.tsv
+    saccade evaluate runs/reviews --data test.tsv --mistakes mistakes.csv
+
+    Two models on the same data: which is better, by how much, and whether that may be chance (paired bootstrap):
+
+    $ saccade evaluate runs/reviews runs/larger --data test.tsv
 
     A language model with at least 128 tokens of context before each scored token, and a neural cache of 4,000 tokens:
 
@@ -37,32 +49,75 @@ def main(
 
     Args:
         run: A run, or a model directory.
+        other: Another run to compare with, on the same examples.
         data: Labeled data files; default: the held-out data of the run.
         columns: Columns of the data by role: text=review,label=stars. Default: the columns that training used.
         overrides: Task settings to change for the evaluation; saccade train TASK --help lists them.
-        json: Print the scores as JSON.
+        mistakes: Write all mistakes to a file, most confident first: .csv, .tsv, .jsonl or .parquet.
+        json: Print everything as JSON: scores, classes, confusion matrix, baseline, mistakes and comparison.
         engine: Engine and device of inference.
     """
     from saccade.cli.exit_codes import run_command
 
-    return run_command("evaluate", lambda: _evaluate_run(run, data, columns, overrides, json, engine))
+    request = EvaluationRequest(run, other, data, columns, overrides, mistakes)
+    return run_command("evaluate", lambda: _evaluate_run(request, json, engine))
 
 
-def _evaluate_run(
-    run: str, data: tuple[str, ...], columns: str, overrides: tuple[str, ...], as_json: bool, engine: EngineFlags
-) -> int:
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What to evaluate, and the file of its mistakes."""
+
+    run: str
+    other: str
+    data: tuple[str, ...]
+    columns: str
+    overrides: tuple[str, ...]
+    mistakes: str
+
+
+def _evaluate_run(request: EvaluationRequest, as_json: bool, engine: EngineFlags) -> int:
     from saccade.cli.inputs import open_run_for_task
     from saccade.data.read import parse_columns
+    from saccade.progress import ProgressBar
+    from saccade.tasks.runs.run import Run
     from saccade.training.evaluate import evaluate_run
 
-    opened = open_run_for_task(run)
-    if overrides:
-        opened.change_settings(parse_overrides(opened.task.config, overrides))
-    opened.model = engine.prepare(opened.model)
+    runs = [open_run_for_task(path) for path in (request.run, request.other) if path]
+    _check_mistakes_file(request.mistakes, runs[0])
+    for opened in runs:
+        if request.overrides:
+            opened.change_settings(parse_overrides(opened.task.config, request.overrides))
+
+    def prepare(opened: Run) -> "Model":
+        opened.model = engine.prepare(opened.model)
+        return opened.model
+
+    other, columns = runs[1] if len(runs) > 1 else None, parse_columns(request.columns)
     log = lambda line: print(line, file=sys.stderr)
-    result = evaluate_run(opened, data, parse_columns(columns), log=log)
-    print(json_text.dumps(result.as_dict()) if as_json else result)
+    with ProgressBar() as bar:
+        result = evaluate_run(
+            runs[0], request.data, columns, other=other, prepare=prepare, log=log, on_progress=bar.update
+        )
+    if request.mistakes:
+        result.mistakes.save(request.mistakes)
+        log(f"saccade evaluate: wrote {len(result.mistakes):,} mistakes to {request.mistakes}")
+    print(json_text.dumps(result.as_dict(), ensure_ascii=False) if as_json else result.report())
     return 0
+
+
+def _check_mistakes_file(path: str, opened: "Run") -> None:
+    """Raise an error if the mistakes could not be written, before the evaluation."""
+    if not path:
+        return
+    from saccade.data.table_writer import check_table_path
+    from saccade.errors import UsageError
+
+    check_table_path(path)
+    if not opened.task.has_mistakes:
+        raise UsageError(
+            f"--mistakes: an answer of {opened.task.name} is not right or wrong; saccade predict {opened.path} --data FILE "
+            f"--out {path} writes the predictions beside the data."
+        )
 
 
 def parse_overrides(config: Any, overrides: Sequence[str]) -> dict[str, Any]:

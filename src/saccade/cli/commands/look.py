@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from saccade.explain.word_alignment import Alignment, AlignmentHead
 
 
+DROPPED_TOKENS_NOTE = (
+    "special tokens are left out; the other weights are not renormalized, so the rows no longer sum to one."
+)
+
+
 @dataclass(frozen=True)
 class LookOutputs:
     """Output files and formats, besides the summary."""
@@ -43,6 +48,8 @@ class LookSelection:
     """Query tokens to show (rows of the map), from 0. Default: all."""
     merge_subwords: tyro.conf.FlagCreatePairsOff[bool] = False
     """Merge subword tokens into words."""
+    drop_special_tokens: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Leave out special tokens such as [CLS] and [SEP], which often have the largest weights; the others keep their weights."""
     beams: int = 1
     """Number of beams if the model generates text; the best text is shown. 1 disables beam search."""
     max_new_tokens: int = 0
@@ -210,6 +217,9 @@ def _look_at_text(
     layers, heads, queries = selection.layer or None, selection.head or None, selection.query or None
     maps = look(run, source, layers=layers, heads=heads, queries=queries, decoding=decoding)
     alignment = align_words(maps, head) if extras.align or head else None
+    if selection.drop_special_tokens:
+        maps = maps.drop_special_tokens()
+        print(f"saccade look: {DROPPED_TOKENS_NOTE}", file=sys.stderr)
     maps = maps.merge_subwords() if selection.merge_subwords else maps
     faithfulness = _measure_faithfulness(run, source, decoding) if extras.faithfulness else []
     for line in _write_files(maps, alignment, faithfulness, outputs):

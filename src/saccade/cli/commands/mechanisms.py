@@ -59,7 +59,8 @@ def main(
     docs = [inspect.getdoc(inspect.getmodule(type(module)))]
     if type(module.normalizer).__name__ not in ("Softmax", type(module).__name__):
         docs.append(f"{type(module.normalizer).__name__}: {inspect.getdoc(type(module.normalizer))}".split(">>>")[0])
-    print(f"{entry.name}: {entry.formula}    ({entry.paper}; cost {entry.cost})\n")
+    source = f"{entry.paper}; " if entry.paper else ""
+    print(f"{entry.name}: {entry.formula}    ({source}cost {entry.cost})\n")
     print(indent("\n\n".join((doc or "").strip() for doc in docs), "  ") + "\n")
     print(f"  supported:     {', '.join(key for key in FEATURES if key in entry.supports) or '-'}")
     print(f"  not supported: {', '.join(key for key in FEATURES if key not in entry.supports) or '-'}\n")

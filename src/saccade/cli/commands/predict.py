@@ -1,7 +1,6 @@
 """`saccade predict RUN`, and the same command by the name of a task: label, tag, translate, summarize, caption."""
 
 import json as json_text
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,8 @@ import tyro
 
 from saccade.cli.argument_types import ColumnsFlag, FileFlag, RunArgument, TextArguments, optional_argument
 from saccade.cli.engine_flags import EngineFlags
-from saccade.cli.generate_texts import Inputs, print_generated_texts
+from saccade.cli.generate_texts import print_generated_texts, print_notes, write_prediction_file
+from saccade.cli.prediction_flags import Inputs, PredictionFileFlags, PredictionFlags
 from saccade.decoding.config import GenerationConfig
 from saccade.errors import UsageError
 
@@ -53,12 +53,15 @@ def main(
     data: FileFlag = (),
     columns: ColumnsFlag = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
+    files: PredictionFileFlags = PredictionFlags(),  # noqa: B008 - frozen
     few_shot_flags: Annotated[FewShotFlags, tyro.conf.arg(name="")] = FewShotFlags(),
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
 ) -> int:
     """Predictions of a trained model, one line per text.
 
     saccade predict runs/reviews "What a lovely film." "Two hours of my life."
+
+    saccade predict runs/reviews --data new.csv --out predictions.csv
 
     saccade predict runs/reviews --data new.tsv --json > predictions.jsonl
 
@@ -69,11 +72,14 @@ def main(
         text: Input texts, or image files for a vision model. Default: one per line from standard input, or those of --data.
         data: Data files with inputs, in any format that training reads.
         columns: Columns of the data by role: text=review. Default: the columns that training used.
-        json: Print one JSON object per line.
+        json: Print one JSON object per line, with the id and the line of a record of --data.
+        files: The file of predictions, the batch size, and what to do about bad records.
         few_shot_flags: Few-shot prompting of a language model that was not trained for the task.
         engine: Engine and device of inference.
     """
-    return print_predictions("predict", few_shot_flags, run, Inputs(text, data, columns), as_json=json, engine=engine)
+    return print_predictions(
+        "predict", few_shot_flags, run, Inputs(text, data, columns, files), as_json=json, engine=engine
+    )
 
 
 def call(verb: str, argv: Sequence[str]) -> int:
@@ -86,9 +92,10 @@ def call(verb: str, argv: Sequence[str]) -> int:
         data: FileFlag = (),
         columns: ColumnsFlag = "",
         json: tyro.conf.FlagCreatePairsOff[bool] = False,
+        files: PredictionFileFlags = PredictionFlags(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
     ) -> int:
-        return print_predictions(verb, verb, run, Inputs(text, data, columns), as_json=json, engine=engine)
+        return print_predictions(verb, verb, run, Inputs(text, data, columns, files), as_json=json, engine=engine)
 
     def generate_texts(
         run: RunArgument,
@@ -97,11 +104,12 @@ def call(verb: str, argv: Sequence[str]) -> int:
         data: FileFlag = (),
         columns: ColumnsFlag = "",
         json: tyro.conf.FlagCreatePairsOff[bool] = False,
+        files: PredictionFileFlags = PredictionFlags(),  # noqa: B008 - frozen
         decoding: tyro.conf.OmitArgPrefixes[GenerationConfig] = GenerationConfig(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
     ) -> int:
         return print_generated_texts(
-            verb, run, Inputs(text, data, columns), as_json=json, decoding=decoding, engine=engine
+            verb, run, Inputs(text, data, columns, files), as_json=json, decoding=decoding, engine=engine
         )
 
     def translate(
@@ -111,12 +119,13 @@ def call(verb: str, argv: Sequence[str]) -> int:
         data: FileFlag = (),
         columns: ColumnsFlag = "",
         json: tyro.conf.FlagCreatePairsOff[bool] = False,
+        files: PredictionFileFlags = PredictionFlags(),  # noqa: B008 - frozen
         align: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=ALIGN_HELP)] = False,
         gold_alignments: Annotated[str, optional_argument("FILE", help=GOLD_ALIGNMENTS_HELP)] = "",
         decoding: tyro.conf.OmitArgPrefixes[GenerationConfig] = GenerationConfig(),  # noqa: B008 - frozen
         engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
     ) -> int:
-        inputs = Inputs(text, data, columns)
+        inputs = Inputs(text, data, columns, files)
         if align or gold_alignments:
             from saccade.cli.alignments import print_translations_with_alignments
 
@@ -138,6 +147,8 @@ def _make_docstring(verb: str) -> str:
     return f"""{description[0].upper()}{description[1:]}.
 
     saccade {verb} RUN {SAMPLE_INPUTS.get(verb, "TEXT")}
+
+    saccade {verb} RUN --data new.csv --out predictions.csv
 
     saccade {verb} RUN --data new.tsv --json > predictions.jsonl
 
@@ -185,20 +196,20 @@ def print_predictions(
     from saccade.cli.exit_codes import run_command
 
     def work() -> int:
-        from saccade.cli.inputs import read_examples
-        from saccade.tasks.predict import check_answers, predict
+        from saccade.cli.inputs import iter_examples
+        from saccade.tasks.runs.stream_predictor import StreamPredictor
 
+        inputs.check_output(as_json=as_json)
         task, model = _open_model(run, task_or_few_shot, inputs.columns, engine)
-        examples = read_examples(task, inputs.texts, inputs.data, inputs.columns)
-        outputs, predicted = predict(task, model, examples)
-        check_answers(outputs)
-        for line in task.notes:
-            print(f"saccade {name}: {line}", file=sys.stderr)
-        for output, example in zip(outputs, predicted, strict=True):
-            prediction = task.to_prediction(output, example)
-            print(json_text.dumps(prediction.as_dict(), ensure_ascii=False) if as_json else prediction, flush=True)
-        if not examples:
-            print(f"saccade {name}: no input texts.", file=sys.stderr)
+        examples = iter_examples(task, inputs)
+        if inputs.flags.out:
+            return write_prediction_file(name, task, model, examples, inputs)
+        count = 0
+        for prediction in StreamPredictor(task, model, batch_size=inputs.flags.batch_size).iterate(examples):
+            line = json_text.dumps(prediction.as_dict(), ensure_ascii=False) if as_json else prediction
+            print(line, flush=True)
+            count += 1
+        print_notes(name, task, inputs, count)
         return 0
 
     return run_command(name, work)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from saccade.cli import train_flags as flags
-from saccade.cli.argument_types import DirectoryFlag
+from saccade.cli.argument_types import DirectoryFlag, optional_argument
 from saccade.errors import UsageError
 from saccade.training import exit_report
 
@@ -25,10 +25,13 @@ saccade train label --data reviews.tsv --out runs/reviews
 
 saccade train translate --data train.en train.de --family rnn --model.width 128
 
+saccade train label --data reviews.tsv --folds 5 --group-by author
+
 saccade train tag --data wnut17/ --model minilm --train.epochs 5 --train.lr 2e-4
 
 Without --data, a task trains on its built-in sample. A file named dev, valid or test is held out; without one, a tenth of the
-data is. --model names a pretrained model (a run, a directory, a hub name), --family the architecture of a new one (saccade
+records is held out as dev, which chooses the checkpoint, and of 2,000 records or more another tenth as test, which is scored once
+at the end. --model names a pretrained model (a run, a directory, a hub name), --family the architecture of a new one (saccade
 models). Settings of the model, the task and training have flags, too: saccade train TASK --help lists them with their values."""
 
 
@@ -42,6 +45,10 @@ class TrainFlags(flags.BaseTrainFlags):
     """Dry run: report the size of the model, and time and memory measured on three steps; write nothing."""
     print_config: flags.Flag = False
     """Print every setting with its value and its source."""
+    folds: int = 0
+    """Cross-validation: number of folds, each tested by a run that is trained on the others; default: one run."""
+    group_by: Annotated[str, optional_argument("COLUMN")] = ""
+    """Column whose equal values, such as a person, stay in one split or fold; default: equal inputs stay together."""
     processes: int = 1
     """Number of local processes for data-parallel training; a process that is killed is restarted."""
 
@@ -53,6 +60,8 @@ def call(name: str, argv: Sequence[str]) -> int:
         return ended.exit_code
     exit_report.stop_with_launcher()
     args, dotted, wants_help = flags.parse_command(name, argv, TrainFlags, HELP_TEXT)
+    if args.group_by:
+        dotted += ["--train.group-by", args.group_by]
     from saccade.cli.exit_codes import run_command
 
     if wants_help:
@@ -69,6 +78,8 @@ def _launch_processes(args: TrainFlags, dotted: list[str], argv: Sequence[str]) 
     """Launch the command in several processes, after a check of its flags, so that errors are printed once."""
     if args.processes < 1:
         raise UsageError(f"--processes is {args.processes}; it must be at least 1.")
+    if args.folds:
+        raise UsageError("--folds trains one fold after the other in one process; leave out --processes.")
     if (world_size := exit_report.get_world_size()) > 1:
         raise UsageError(f"--processes is {args.processes}, but this is already one of {world_size} processes.")
     flags.make_request("train", args, dotted)
@@ -96,6 +107,10 @@ def _prepare_and_train(args: TrainFlags, dotted: list[str]) -> int:
     if restarts and is_main:
         args.log(f"a process was lost; restarted ({restarts} of at most {max_restarts} times)")
     out = args.out or Path("runs") / (request.recipe.name or request.job.task)
+    if args.folds and not (args.print_config or args.dry_run):
+        from saccade.cli.train_folds import train_folds
+
+        return train_folds(request, out, args.folds, as_json=args.json, log=args.log)
     if is_main and not (args.print_config or args.dry_run):
         check_unlocked(out)  # before the data is read
     prepared = request.prepare(args.log if is_main else lambda text: None)

@@ -29,10 +29,13 @@ class ReadRequest:
     roles: tuple[Role, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    keep_fields: bool = False  # examples keep the values of all columns, not only those of the roles
     is_preview: bool = False  # only the first megabyte of each text file is read, to infer the task
 
     def __post_init__(self) -> None:
-        self.has_paired_roles = self.has_kind("tags", "answers")  # values that have to agree with those of another role
+        self.has_paired_roles: bool = self.has_kind(
+            "tags", "answers"
+        )  # values that have to agree with those of another role
 
     def has_kind(self, *kinds: str) -> bool:
         return any(role.kind in kinds for role in self.roles)

@@ -16,7 +16,7 @@ from saccade.errors import DataError
 PAIR_ROLES = ("source", "target")
 SPAN_COLUMNS = ("spans", "entities", "labels", "label", "annotations")
 MISSING = object()
-ID_COLUMNS = ("id", "guid", "uid", "idx", "index", "example_id")
+ID_COLUMNS = ("id", "guid", "uid", "idx", "index", "example_id", "record_id", "pair_id", "pairid")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 
 
@@ -75,6 +75,15 @@ def get_field(fields: Mapping[str, Any], name: str) -> Any:
             return MISSING
         value = value[part]
     return value
+
+
+def find_id(fields: Mapping[str, Any] | None) -> Any:
+    """The id of a record, from a column with one of the usual names; None if it has none.
+
+    >>> find_id({"Example-ID": "a7", "text": "good"}), find_id({"text": "good"})
+    ('a7', None)
+    """
+    return next((value for name, value in (fields or {}).items() if normalize_column_name(name) in ID_COLUMNS), None)
 
 
 def map_columns(source: SourceFile, request: ReadRequest, records: Sequence[Record]) -> ColumnMap:

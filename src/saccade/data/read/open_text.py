@@ -73,6 +73,8 @@ class SourceFile:
 class FileCache(Generic[Value]):
     """A bounded cache of values of files, keyed by path, size and modification time, so that a changed file is a miss."""
 
+    max_entries: int
+
     def __init__(self, max_entries: int):
         self.max_entries, self.entries = max_entries, OrderedDict[tuple[object, ...], Value]()
 
@@ -224,6 +226,9 @@ def find_similar_directory(path: Path) -> Path | None:
 
 class HashingReader:
     """A file object that is hashed while it is read."""
+
+    file: BinaryIO
+    size: int
 
     def __init__(self, file: BinaryIO):
         self.file, self.hash, self.size = file, hashlib.sha256(), 0

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from saccade.data.streaming.text_chunks import MAX_CHUNK_CHARACTERS, chunk_text
 from saccade.errors import DataError
 
 MAX_RECORDS_SAMPLED = 200  # records that are read to map the columns
+MAX_IDS_COMPARED = 200_000  # records whose ids are remembered to find duplicates, which bounds the memory
 Paths = Sequence[str | Path]
 
 
@@ -39,6 +41,7 @@ def read_examples(
     columns: Mapping[str, str] | None = None,
     on_bad_record: str = "error",
     max_bad_fraction: float = 0.01,
+    keep_fields: bool = False,
 ) -> Records:
     """All records of one split; with `on_bad_record="skip"` bad records are rejected, up to the fraction `max_bad_fraction`."""
     notes: list[str] = []
@@ -54,6 +57,7 @@ def read_examples(
             max_bad_fraction=max_bad_fraction,
             notes=notes,
             rejects=rejects,
+            keep_fields=keep_fields,
         )
     )
     digest = hash_data(files, columns)
@@ -73,16 +77,18 @@ def stream_examples(
     notes: list[str] | None = None,
     rejects: list[DataError] | None = None,
     preview: bool = False,
+    keep_fields: bool = False,
 ) -> Iterator[Example]:
     """Yield the records one by one, for data larger than memory; notes and rejected records are appended to the lists.
 
+    With `keep_fields`, the examples have the values of all columns, such as the id of a record, and not only those of the roles.
     With `preview`, only the records of the first megabyte of each text file are read, and no file is opened twice for it.
     """
     if on_bad_record not in ("error", "skip"):
         raise ValueError(f"on_bad_record has to be 'error' or 'skip'; got {on_bad_record!r}.")
     if not paths or not roles:
         raise ValueError("At least one file and one role are needed.")
-    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes, preview)
+    request = ReadRequest(tuple(roles), columns or {}, [] if notes is None else notes, keep_fields, preview)
     rejects = [] if rejects is None else rejects
     good = 0
     groups = group_files([Path(path) for path in paths], request)
@@ -161,7 +167,8 @@ def make_example(
         )
     except DataError as error:
         return error
-    return Example(values, str(path), record.line, record.character)
+    fields = record.fields if request.keep_fields else None
+    return Example(values, str(path), record.line, record.character, fields)
 
 
 def _chunk_line(example: Example | DataError, request: ReadRequest) -> Iterator[Example | DataError]:
@@ -173,7 +180,7 @@ def _chunk_line(example: Example | DataError, request: ReadRequest) -> Iterator[
     text, first = example[name], max(1, example.character)
     for start, end in chunk_text(text):
         values = {**example.values, name: text[start:end]}
-        yield Example(values, example.file, example.line, first + start)
+        yield replace(example, values=values, character=first + start)
 
 
 def _parse_values(path: Path, record: Record, request: ReadRequest, column_map: ColumnMap) -> dict[str, Any]:
@@ -257,7 +264,8 @@ def _count_duplicate_ids(
             if value in seen:
                 duplicates += 1
                 first = first or f"{value} in line {record.line}"
-            seen.add(value)
+            if len(seen) < MAX_IDS_COMPARED:
+                seen.add(value)
         yield record
     if duplicates:
         request.notes.append(f"{source.path.name}: {duplicates:,} duplicate values of {name}, the first is {first}.")

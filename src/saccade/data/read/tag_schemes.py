@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 from saccade.data.example import Example
@@ -125,7 +126,7 @@ def convert_tags_to_bio(examples: Iterator[Example | DataError], request: ReadRe
             continue
         bio_tags, repaired = to_bio(tags, scheme)
         total += repaired
-        yield Example({**item.values, name: bio_tags}, item.file, item.line)
+        yield replace(item, values={**item.values, name: bio_tags})
     if total:
         request.notes.append(
             f"{total:,} tags continued a span that had not begun (I after O, or of another type); read as B."

@@ -27,6 +27,10 @@ class StreamedExamples(Sequence[Example]):
     A sample of them is held in memory, and the end of the text: at least its last MAX_DEV_CHARACTERS, if it is that long.
     """
 
+    size: int
+    sample: list[Example]
+    tail: Sequence[Example]
+
     def __init__(self, open_examples: OpenExamples, size: int, sample: list[Example], tail: Sequence[Example] = ()):
         self.open_examples, self.size, self.sample, self.tail = open_examples, size, sample, tail
 

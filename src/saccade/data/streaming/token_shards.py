@@ -18,10 +18,10 @@ class TokenShards:
     """Token ids on disk as one array; only the windows that are requested are read."""
 
     def __init__(self, directory: str | Path):
-        self.directory = Path(directory)
-        self.index = _read_index(self.directory / "index.json")
+        self.directory: Path = Path(directory)
+        self.index: dict[str, Any] = _read_index(self.directory / "index.json")
         dtype, counts = DTYPES[self.index["dtype"]], [shard["tokens"] for shard in self.index["shards"]]
-        self.files = [self.directory / shard["file"] for shard in self.index["shards"]]
+        self.files: list[Any] = [self.directory / shard["file"] for shard in self.index["shards"]]
         for path, count in zip(self.files, counts, strict=True):
             _check_size(path, count * dtype.itemsize)
         self._memmaps = [np.memmap(path, dtype, mode="r") for path in self.files]

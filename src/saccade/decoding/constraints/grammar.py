@@ -48,6 +48,11 @@ class GrammarConstraint(CheckedProcessor):
     search for an ending would hardly guess.
     """
 
+    description: str
+    stop_ids: tuple[int, ...]
+    max_bytes_to_end: float
+    hints: Sequence[str]
+
     def __init__(
         self,
         grammar: str,

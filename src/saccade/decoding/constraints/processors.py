@@ -49,6 +49,8 @@ class RegexConstraint(GrammarConstraint):
     `stop_ids` defaults to the end token of the tokenizer.
     """
 
+    regex: str
+
     def __init__(self, regex: str, tokenizer: Tokenizer, stop_ids: Collection[int] | None = None):
         self.regex, self._node = regex, parse_regex(regex)
         grammar = make_grammar(f"/{to_llguidance(self._node)}/")
@@ -76,7 +78,7 @@ class JsonSchemaConstraint(GrammarConstraint):
     """
 
     def __init__(self, schema: SchemaSource, tokenizer: Tokenizer, stop_ids: Collection[int] | None = None):
-        self.name = describe_schema(schema)
+        self.name: str = describe_schema(schema)
         loaded = load_schema(schema)
         hints = string_hints(loaded)
         super().__init__(make_grammar(to_grammar_rule(loaded)), f"fits {self.name}", tokenizer, stop_ids, hints=hints)
@@ -99,9 +101,9 @@ class ChoiceConstraint(CheckedProcessor):
             raise UsageError("The list of choices is empty, so nothing could be generated; give at least one.")
         if not stop_ids:
             raise UsageError("ChoiceConstraint needs at least one stop token in `stop_ids`; got none.")
-        self.stop_ids = tuple(stop_ids)
+        self.stop_ids: tuple[int, ...] = tuple(stop_ids)
         self.trie: dict[tuple[int, ...], dict[int, int]] = {}  # prefix -> next token -> fewest tokens to the end
-        self.sequences = {tuple(row) for row in sequences}
+        self.sequences: set[tuple[int, ...]] = {tuple(row) for row in sequences}
         for row in self.sequences:
             if set(row) & set(self.stop_ids):
                 raise UsageError(f"The choice {list(row)} contains a stop token; remove it.")

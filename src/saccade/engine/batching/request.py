@@ -60,6 +60,9 @@ class RequestHandle:
     failed request.
     """
 
+    request_id: int
+    request: Request
+
     def __init__(self, request_id: int, request: Request):
         self.request_id, self.request = request_id, request
         self.tokens: list[int] = []

@@ -29,6 +29,9 @@ RequestSource = list[int] | Image | Features
 class DynamicRows:
     """As many rows as there are running requests."""
 
+    model: AutoregressiveModel
+    batch_size: int
+
     def __init__(self, model: AutoregressiveModel, batch_size: int, device: torch.device):
         self.model, self.batch_size, self.device = model, batch_size, device
         self.running: list[RequestHandle] = []
@@ -92,6 +95,10 @@ class DynamicRows:
 
 class FixedRows:
     """Always `batch_size` rows of `max_total_tokens` columns."""
+
+    model: AutoregressiveModel
+    batch_size: int
+    max_total_tokens: int
 
     def __init__(self, model: AutoregressiveModel, batch_size: int, max_total_tokens: int, device: torch.device):
         self.model, self.batch_size, self.max_total_tokens, self.device = model, batch_size, max_total_tokens, device

@@ -44,6 +44,10 @@ class BatchScheduler:
     target for an encoder-decoder.
     """
 
+    model: AutoregressiveModel
+    batch_size: int
+    max_total_tokens: int
+
     def __init__(
         self,
         model: AutoregressiveModel,

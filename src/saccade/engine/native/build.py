@@ -7,7 +7,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+
+from saccade.system import cpu_count
 
 # -ffp-contract=off: fused multiply-adds would make results differ between machines. The other flags do not change results.
 COMPILER_FLAGS = ("-std=c++17", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
@@ -17,34 +21,61 @@ class BuildError(Exception):
     """The library could not be built; the message gives the reason."""
 
 
+@dataclass(frozen=True)
+class CompileUnit:
+    """A source file and the flags that it is compiled with; one file may be compiled several times with different flags."""
+
+    source: Path
+    flags: tuple[str, ...] = ()
+
+
 def build_library(sources: Sequence[Path], *extra_flags: str) -> Path:
     """Build the shared library, or take it from the cache if sources, compiler, flags and processor are unchanged."""
+    units = [CompileUnit(source) for source in sources if source.suffix != ".h"]
+    return build_units(units, sources, *COMPILER_FLAGS, *extra_flags)
+
+
+def build_units(units: Sequence[CompileUnit], sources: Sequence[Path], *flags: str) -> Path:
+    """Compile each unit with its own flags and with `flags`, all at the same time, and link them into a shared library.
+
+    `sources` are all files that the result depends on, headers included; the library is named after the first.
+    """
     compiler = _find_compiler()
     folder = _cache_dir()
-    library_path = folder / f"{sources[0].stem}-{_cache_key(sources, compiler, extra_flags)}.so"
+    library_path = folder / f"{sources[0].stem}-{_cache_key(sources, compiler, (tuple(units), flags))}.so"
     if library_path.exists():
         return library_path
     # every process builds in a temporary directory of its own and renames atomically, so concurrent builds are safe
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        inputs = [unit.source for unit in units]
+        if any(unit.flags for unit in units):
+            inputs = _compile_objects([compiler, *flags], units, Path(scratch))
         new_path = Path(scratch) / library_path.name
-        command = [
-            compiler,
-            *COMPILER_FLAGS,
-            *extra_flags,
-            "-shared",
-            "-fPIC",
-            *(str(s) for s in sources if s.suffix != ".h"),
-            "-o",
-            str(new_path),
-        ]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BuildError(f"{compiler} could not be run: {error}") from error
-        if done.returncode:
-            raise BuildError(f"{compiler} cannot compile {sources[0].name}: {done.stderr.strip()[:500]}")
+        command = [compiler, *flags, "-shared", "-fPIC", "-pthread", *map(str, inputs), "-o", str(new_path)]
+        _run_compiler(command, sources[0].name)
         os.replace(new_path, library_path)
     return library_path
+
+
+def _compile_objects(command: Sequence[str], units: Sequence[CompileUnit], folder: Path) -> list[Path]:
+    """Compile each unit with its own flags into an object file."""
+    objects = [folder / f"{number}.o" for number in range(len(units))]
+    commands = [
+        [*command, *unit.flags, "-fPIC", "-c", str(unit.source), "-o", str(target)]
+        for unit, target in zip(units, objects, strict=True)
+    ]
+    with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
+        list(pool.map(_run_compiler, commands, [unit.source.name for unit in units]))
+    return objects
+
+
+def _run_compiler(command: Sequence[str], name: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{command[0]} could not be run: {error}") from error
+    if done.returncode:
+        raise BuildError(f"{command[0]} cannot compile {name}: {done.stderr.strip()[:500]}")
 
 
 def _find_compiler() -> str:
@@ -70,9 +101,9 @@ def _cache_dir() -> Path:
     return folder
 
 
-def _cache_key(sources: Sequence[Path], compiler: str, extra_flags: tuple[str, ...]) -> str:
+def _cache_key(sources: Sequence[Path], compiler: str, flags: tuple[object, ...]) -> str:
     path = Path(compiler).resolve()
-    facts = (compiler, path, path.stat().st_size, path.stat().st_mtime_ns, COMPILER_FLAGS, extra_flags, _cpu_info())
+    facts = (compiler, path, path.stat().st_size, path.stat().st_mtime_ns, flags, _cpu_info())
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources) + repr(facts).encode()).hexdigest()[:20]
 
 

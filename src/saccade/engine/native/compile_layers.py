@@ -37,12 +37,14 @@ def compile_layers(layers: Sequence[Layer], position: Position) -> "LayerProgram
 class LayerProgram:
     """The program of a stack of layers, and the KV buffers that its attention operators read."""
 
+    program: StepProgram
+
     def __init__(self, layers: Sequence[Layer], position: Position) -> None:
         if not isinstance(position, Rotary) and type(position).rotate is not Position.rotate:
             raise NotCompilable
         if isinstance(position, PerLayerPosition) or (isinstance(position, Rotary) and position.is_partial):
             raise NotCompilable
-        self.rotary = position if isinstance(position, Rotary) else None
+        self.rotary: Rotary | None = position if isinstance(position, Rotary) else None
         self.attentions: list[tuple[str, FastSelfAttention | FastCrossAttention]] = []
         self.program, x = StepProgram(_get_norm(layers[0].attention).weight.numel()), 0
         for number, layer in enumerate(layers):

@@ -89,6 +89,13 @@ class KVBufferRef:
     position.
     """
 
+    keys: Tensor
+    values: Tensor
+    lengths: Tensor
+    keep: Tensor | None
+    rows_per_source: int
+    indirection: Tensor | None
+
     def __init__(
         self,
         keys: Tensor,
@@ -105,7 +112,7 @@ class KVBufferRef:
             raise ValueError(f"rows_per_source must be at least 1; got {rows_per_source}.")
         self.keys, self.values, self.lengths, self.keep = keys, values, lengths, keep
         self.rows_per_source, self.indirection = rows_per_source, indirection
-        self.shape = keys.size(1), keys.size(3)
+        self.shape: tuple[int, int] = keys.size(1), keys.size(3)
         half = keys.dtype is torch.float16
         addresses = (
             keys.data_ptr(),
@@ -118,4 +125,4 @@ class KVBufferRef:
         )
         strides = [0 if t is None else t.stride(0) for t in (keep, indirection)]
         pointers = [None if t is None else t.data_ptr() for t in (lengths, keep, indirection)]
-        self.c_struct = BoundKVBuffer(*addresses, *strides, *pointers)
+        self.c_struct: BoundKVBuffer = BoundKVBuffer(*addresses, *strides, *pointers)

@@ -46,6 +46,9 @@ __all__ = ["KVBufferRef", "StepProgram"]
 class StepProgram:
     """A list of native operators that is built once and run for every new token; input and output are (B, width)."""
 
+    widths: list[int]
+    ops: list[Op]
+
     def __init__(self, width: int) -> None:
         self.widths, self.ops = [width], list[Op]()
         self._bound_ops: Any = None

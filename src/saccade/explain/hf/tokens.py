@@ -13,7 +13,7 @@ class HFTokenizer:
     """A tokenizer of `transformers`, alone or in a processor, with the methods that axes need."""
 
     def __init__(self, tokenizer: Any):
-        self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        self.tokenizer: Any = getattr(tokenizer, "tokenizer", tokenizer)
         if not hasattr(self.tokenizer, "convert_ids_to_tokens"):
             raise UsageError(
                 f"tokenizer must be a tokenizer of transformers or a processor that has one; got {type(tokenizer).__name__}."

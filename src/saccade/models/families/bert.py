@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from saccade.attention import FULL, ScaledDot
 from saccade.data import Batch, Text
-from saccade.models.capabilities import ENCODER
+from saccade.models.capabilities import EMBEDDING_ENCODER
 from saccade.models.family import ExtraTensors, Family, HeadSpec
 from saccade.models.init import extra_dense, init_normal
 from saccade.models.weight_map import WeightMap
@@ -47,10 +47,12 @@ class Bert(nn.Module):
 
     def __init__(self, config: Config, position: Learned | None = None, make_attention: AttentionFactory | None = None):
         super().__init__()
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, config.width)
-        self.segments = SegmentEmbedding(config.segments, config.width)
-        self.stack = make_encoder_stack(config, position or Learned(config.max_positions, config.width), make_attention)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width)
+        self.segments: SegmentEmbedding = SegmentEmbedding(config.segments, config.width)
+        self.stack: Stack = make_encoder_stack(
+            config, position or Learned(config.max_positions, config.width), make_attention
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         text = batch.source
@@ -154,7 +156,7 @@ FAMILY = Family(
     description="encoder: segment embeddings, learned positions, post-norm",
     config_class=Config,
     build=Bert,
-    capabilities=lambda config: ENCODER,
+    capabilities=lambda config: EMBEDDING_ENCODER,
     weight_map=lambda config: EMBEDDING_WEIGHT_MAP | LAYER_WEIGHT_MAP,  # type: ignore[operator]
     config_keys=CONFIG_KEYS,
     required_values={

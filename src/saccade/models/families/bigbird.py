@@ -43,7 +43,7 @@ class BigBird(Bert):
             config, make_attention=lambda number: Attention(config.width, config.heads, layer_mechanism(config, number))
         )
         if config.scale_embeddings:
-            self.words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+            self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
         self.stack.enter = nn.Sequential(Dropout(config.dropout), nn.LayerNorm(config.width, eps=config.eps))
 
 
@@ -80,8 +80,8 @@ class DeepSpanHead(nn.Module):
         feedforward = FeedForward(config.width, config.ffn_width, config.activation)
         branch = nn.Sequential(Dropout(config.dropout), feedforward)  # the residual connection bypasses both
         norm = nn.LayerNorm(config.width, eps=config.eps)
-        self.think = Sublayer(branch, norm, norm_first=False, dropout=config.dropout)
-        self.read = SpanHead(config.width)
+        self.think: Sublayer = Sublayer(branch, norm, norm_first=False, dropout=config.dropout)
+        self.read: SpanHead = SpanHead(config.width)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.read(self.think(x), keep)

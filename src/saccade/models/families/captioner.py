@@ -84,11 +84,14 @@ class ConvEncoder(nn.Module):
 class RNNCaptioner(nn.Module):
     """A recurrent decoder whose first state is the mean of the grid, and which attends to its cells before each token."""
 
+    width: int
+    grid_size: int
+
     def __init__(self, config: Config):
         super().__init__()
         self.width, self.grid_size = config.width, config.grid_size
         sizes = rnn.Config(config.vocab, config.width, dropout=config.dropout, decoder_start_id=config.decoder_start_id)
-        self.eye = ConvEncoder(config)
+        self.eye: ConvEncoder = ConvEncoder(config)
         self.bridge = rnn.Bridge(sizes, config.width)
         attention = Spatial(Additive(config.width, normalizer=Hard() if config.hard_attention else None))
         self.decoder = rnn.RNNDecoder(sizes, attention)
@@ -110,6 +113,9 @@ class RNNCaptioner(nn.Module):
 
 class TransformerCaptioner(EncoderDecoder):
     """A transformer encoder on the image features from `eye`, and a transformer decoder."""
+
+    eye: nn.Module
+    image_size: int
 
     def __init__(self, config: Config, eye: nn.Module):
         sizes = transformer.Config(
@@ -186,6 +192,10 @@ def rnn_capabilities(config: Config) -> Capabilities:
     )
 
 
+def vit_capabilities(config: Config) -> Capabilities:
+    return replace(capabilities(config), layers=ENCODER_DECODER.layers)  # one embedding of patches, no convolutions
+
+
 FAMILY = Family(
     name="captioner_rnn",
     description="image captioner: CNN encoder, recurrent decoder, soft or hard attention over the grid",
@@ -207,6 +217,6 @@ VIT_FAMILY = Family(
     description="image captioner: transformer on patches",
     config_class=Config,
     build=build_vit_captioner,
-    capabilities=capabilities,
+    capabilities=vit_capabilities,
     short_names=("vit",),
 )

@@ -49,6 +49,9 @@ class Config:
 class DallE(nn.Module):
     """A decoder from text to image codes; `autoencoder` is trained first and then frozen."""
 
+    width: int
+    grid_size: int
+
     def __init__(self, config: Config):
         super().__init__()
         if config.quantizer not in QUANTIZERS:
@@ -58,13 +61,15 @@ class DallE(nn.Module):
                 f"cell_size {config.cell_size} does not divide image_size {config.image_size}; choose a divisor."
             )
         self.width, self.grid_size = config.width, config.image_size // config.cell_size
-        self.image_start_id = config.vocab  # after the text tokens and before the codes
+        self.image_start_id: int = config.vocab  # after the text tokens and before the codes
         quantizer = QUANTIZERS[config.quantizer](config.codebook_size, config.code_width)
-        self.autoencoder = DiscreteAutoencoder(quantizer, channels=config.channels, cell_size=config.cell_size)
+        self.autoencoder: DiscreteAutoencoder = DiscreteAutoencoder(
+            quantizer, channels=config.channels, cell_size=config.cell_size
+        )
         joint_vocab = config.vocab + 1 + config.codebook_size
-        self.words = TokenEmbedding(joint_vocab, config.width)
+        self.words: TokenEmbedding = TokenEmbedding(joint_vocab, config.width)
         # row and column of a code, in addition to its position in the sequence
-        self.place = LearnedGrid(self.grid_size, self.grid_size, config.width)
+        self.place: LearnedGrid = LearnedGrid(self.grid_size, self.grid_size, config.width)
         sizes = transformer.Config(
             width=config.width,
             layers=config.layers,
@@ -75,7 +80,7 @@ class DallE(nn.Module):
         self.stack = transformer.make_stack(
             sizes, CAUSAL, Learned(config.max_positions + 1 + self.codes_per_image, config.width)
         )
-        self.head = LMHead(config.width, joint_vocab, tied_embedding=self.words.vectors)
+        self.head: LMHead = LMHead(config.width, joint_vocab, tied_embedding=self.words.vectors)
 
     @property
     def codes_per_image(self) -> int:

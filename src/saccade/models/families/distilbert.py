@@ -1,12 +1,12 @@
 """DistilBERT: BERT with half the layers and no segments, trained by distillation (Sanh et al. 2019, arXiv 1910.01108)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from saccade.data import Batch, Text
-from saccade.models.capabilities import ENCODER
+from saccade.models.capabilities import ENCODER, TextEncoderParts
 from saccade.models.families.bert import lm_head, make_encoder_stack
 from saccade.models.family import Family, HeadSpec
 from saccade.models.init import init_normal
@@ -38,8 +38,8 @@ class DistilBert(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, config.width)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width)
         self.stack = make_encoder_stack(config, Learned(config.max_positions, config.width))
 
     def forward(self, batch: Batch) -> Tensor:
@@ -74,7 +74,7 @@ FAMILY = Family(
     description="encoder: BERT with half the layers and no segment embeddings",
     config_class=Config,
     build=DistilBert,
-    capabilities=lambda config: ENCODER,
+    capabilities=lambda config: replace(ENCODER, text_encoder=TextEncoderParts(segments="")),
     weight_map=lambda config: WEIGHT_MAP,
     config_keys={
         "vocab_size": "vocab",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saccade.data import Batch, Text
 from saccade.errors import ModelError
-from saccade.models.capabilities import ENCODER
+from saccade.models.capabilities import EMBEDDING_ENCODER
 from saccade.models.families import bert
 from saccade.models.families.bert import Activation, classifier_dropout, make_encoder_stack
 from saccade.models.family import Family, HeadSpec
@@ -36,9 +36,9 @@ class Electra(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         narrow = config.embedding_width
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, narrow)
-        self.segments = SegmentEmbedding(config.segments, narrow)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, narrow)
+        self.segments: SegmentEmbedding = SegmentEmbedding(config.segments, narrow)
         self.stack = make_encoder_stack(config, make_position(config))
         widen = [] if narrow == config.width else [nn.Linear(narrow, config.width)]
         self.stack.enter = nn.Sequential(nn.LayerNorm(narrow, eps=config.eps), Dropout(config.dropout), *widen)
@@ -67,8 +67,8 @@ class ReplacedTokenHead(nn.Module):
 
     def __init__(self, width: int, activation: str):
         super().__init__()
-        self.between = nn.Sequential(nn.Linear(width, width), Activation(activation))
-        self.score = nn.Linear(width, 1)
+        self.between: nn.Sequential = nn.Sequential(nn.Linear(width, width), Activation(activation))
+        self.score: nn.Linear = nn.Linear(width, 1)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.score(self.between(x)).squeeze(-1)
@@ -108,7 +108,7 @@ FAMILY = Family(
     description="encoder: BERT with narrow token embeddings, pretrained by replaced token detection",
     config_class=Config,
     build=Electra,
-    capabilities=lambda config: ENCODER,
+    capabilities=lambda config: EMBEDDING_ENCODER,
     weight_map=lambda config: {
         **bert.EMBEDDING_WEIGHT_MAP,
         "embeddings_project": "stack.enter.2",

@@ -46,7 +46,7 @@ class GPT2(nn.Module):
         width, norm = config.width, partial(nn.LayerNorm, eps=config.eps)
         drop = config.attention_dropout if config.use_attention_dropout else 0.0
         self.width = width
-        self.words = TokenEmbedding(config.vocab, width)
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, width)
         layers = [
             make_layer(
                 Attention(width, config.heads, ScaledDot(dropout=drop)),
@@ -58,8 +58,8 @@ class GPT2(nn.Module):
             for _ in range(config.layers)
         ]
         position = Learned(config.max_positions, width)
-        self.stack = Stack(layers, CAUSAL, position, enter=Dropout(config.dropout), leave=norm(width))
-        self.head = LMHead(width, config.vocab, tied_embedding=self.words.vectors)
+        self.stack: Stack = Stack(layers, CAUSAL, position, enter=Dropout(config.dropout), leave=norm(width))
+        self.head: LMHead = LMHead(width, config.vocab, tied_embedding=self.words.vectors)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         assert isinstance(batch.source, Text), "GPT-2 continues a text"

@@ -35,8 +35,8 @@ class KernelRegression(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.width = config.outputs
-        self.kernel = Kernel(config.kernel, 1.0)
+        self.width: int = config.outputs
+        self.kernel: Kernel = Kernel(config.kernel, 1.0)
         self.register_buffer("keys", torch.zeros(config.points, config.features))
         self.register_buffer("values", torch.zeros(config.points, config.outputs))
         self.register_buffer("centre", torch.zeros(config.features))

@@ -90,6 +90,9 @@ class ScaledFrequencies(Sinusoidal):
     with fewer than four turns in it, with a smooth transition between four turns and one (LLaMA 3.1, arXiv 2407.21783).
     """
 
+    rope_factor: float
+    original_max_positions: int | None
+
     def __init__(self, unscaled: Sinusoidal, rope_factor: float, original_max_positions: int | None = None):
         super().__init__(unscaled.width, base=unscaled.base, sines_first=True)
         self.rope_factor, self.original_max_positions = rope_factor, original_max_positions

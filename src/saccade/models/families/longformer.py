@@ -63,9 +63,11 @@ class LocalGlobalAttention(nn.Module):
     def __init__(self, width: int, heads: int, reach: int, *, dropout: float = 0.0):
         super().__init__()
         projections = Projections(has_output_projection=False)
-        self.near = Attention(width, heads, WindowedWithGlobals(reach, dropout=dropout), projections=projections)
-        self.far = Attention(width, heads, ScaledDot(dropout=dropout), projections=projections)
-        self.output = nn.Linear(width, width)
+        self.near: Attention = Attention(
+            width, heads, WindowedWithGlobals(reach, dropout=dropout), projections=projections
+        )
+        self.far: Attention = Attention(width, heads, ScaledDot(dropout=dropout), projections=projections)
+        self.output: nn.Linear = nn.Linear(width, width)
 
     def forward(
         self, x: Tensor, sight: Sight, *, rotation: Rotation | None = None, state: State | None = None

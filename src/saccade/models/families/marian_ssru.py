@@ -47,6 +47,10 @@ class Config:
 class TargetEmbedding(TokenEmbedding):
     """The shared token embedding for the decoder input: the token that starts the decoder gets a zero vector."""
 
+    vectors: nn.Embedding
+    scale: float
+    decoder_start_id: int
+
     def __init__(self, words: TokenEmbedding, decoder_start_id: int):
         nn.Module.__init__(self)  # skips TokenEmbedding.__init__, which would make another matrix
         self.vectors, self.scale, self.decoder_start_id = words.vectors, words.scale, decoder_start_id

@@ -60,10 +60,10 @@ class RecurrentStack(nn.Module):
             raise ModelError(f"width must be even for a bidirectional encoder; got {config.width}.")
         widths = [input_width] + [config.width] * (config.layers - 1)
         units = config.width // 2 if bidirectional else config.width
-        self.layers = nn.ModuleList(
+        self.layers: nn.ModuleList = nn.ModuleList(
             Recurrent(width, units, config.cell, bidirectional=bidirectional) for width in widths
         )
-        self.dropout = Dropout(config.dropout)
+        self.dropout: nn.Dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, keep: Tensor | None = None, state: State | None = None) -> Tensor:
         for index, layer in enumerate(self.layers):
@@ -87,9 +87,9 @@ class RNNEncoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
-        self.layers = RecurrentStack(config, config.width, bidirectional=config.bidirectional)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+        self.layers: RecurrentStack = RecurrentStack(config, config.width, bidirectional=config.bidirectional)
 
     def forward(self, batch: Batch) -> Tensor:
         assert isinstance(batch.source, Text), "a recurrent encoder takes text"
@@ -101,11 +101,11 @@ class RNNLanguageModel(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.width = config.width
-        self.words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
-        self.layers = RecurrentStack(config, config.width)
+        self.width: int = config.width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+        self.layers: RecurrentStack = RecurrentStack(config, config.width)
         tied = self.words.vectors if config.tie_embeddings else None
-        self.head = LMHead(config.width, config.vocab, tied_embedding=tied, bias=True)
+        self.head: LMHead = LMHead(config.width, config.vocab, tied_embedding=tied, bias=True)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         assert isinstance(batch.source, Text), "a recurrent language model continues a text"
@@ -145,7 +145,7 @@ class Sutskever(nn.Module):
 
     def __init__(self, config: Config, across: CrossAttention):
         super().__init__()
-        self.layers = RecurrentStack(config, config.width)
+        self.layers: RecurrentStack = RecurrentStack(config, config.width)
 
     def forward(self, x: Tensor, keep: Tensor | None, state: State) -> Tensor:
         return self.layers(x, keep, state.at("layers"))
@@ -157,8 +157,8 @@ class Bahdanau(nn.Module):
     def __init__(self, config: Config, across: CrossAttention):
         super().__init__()
         self.across = across
-        self.layers = RecurrentStack(config, 2 * config.width)
-        self.join = nn.Linear(3 * config.width, config.width)
+        self.layers: RecurrentStack = RecurrentStack(config, 2 * config.width)
+        self.join: nn.Linear = nn.Linear(3 * config.width, config.width)
 
     def forward(self, x: Tensor, keep: Tensor | None, state: State) -> Tensor:
         out = []
@@ -174,11 +174,14 @@ class Bahdanau(nn.Module):
 class Luong(nn.Module):
     """Attention after the step, joined with the new state; with `input_feeding` the result is part of the next input."""
 
+    across: CrossAttention
+    input_feeding: bool
+
     def __init__(self, config: Config, across: CrossAttention):
         super().__init__()
         self.across, self.input_feeding = across, config.input_feeding
-        self.layers = RecurrentStack(config, 2 * config.width if config.input_feeding else config.width)
-        self.join = nn.Linear(2 * config.width, config.width, bias=False)
+        self.layers: RecurrentStack = RecurrentStack(config, 2 * config.width if config.input_feeding else config.width)
+        self.join: nn.Linear = nn.Linear(2 * config.width, config.width, bias=False)
 
     def forward(self, x: Tensor, keep: Tensor | None, state: State) -> Tensor:
         if not self.input_feeding:
@@ -204,14 +207,17 @@ DECODERS = {"sutskever": Sutskever, "bahdanau": Bahdanau, "luong": Luong}
 class RNNDecoder(nn.Module):
     """A recurrent decoder over a memory: token embedding, one of DECODERS, and the output head."""
 
+    dropout: nn.Dropout
+    decoder_start_id: int
+
     def __init__(self, config: Config, mechanism: Mechanism, words: TokenEmbedding | None = None):
         super().__init__()
         if config.decoder not in DECODERS:
             raise ModelError(f"Unknown decoder {config.decoder!r}; {suggest(config.decoder, list(DECODERS))}")
-        self.words = words or TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+        self.words: TokenEmbedding = words or TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
         self.body = DECODERS[config.decoder](config, CrossAttention(mechanism))
         tied = self.words.vectors if config.tie_embeddings else None
-        self.head = LMHead(config.width, config.vocab, tied_embedding=tied, bias=True)
+        self.head: LMHead = LMHead(config.width, config.vocab, tied_embedding=tied, bias=True)
         self.dropout, self.decoder_start_id = Dropout(config.dropout), config.decoder_start_id
 
     def start_from_memory(self, memory: Tensor, keep: Tensor | None, hidden: Tensor) -> tuple[State, Text]:
@@ -237,7 +243,7 @@ class Bridge(nn.Module):
     def __init__(self, config: Config, input_width: int):
         super().__init__()
         self.shape = (config.layers, 2 if config.cell == "lstm" else 1, config.width)
-        self.start = nn.Linear(input_width, math.prod(self.shape))
+        self.start: nn.Linear = nn.Linear(input_width, math.prod(self.shape))
 
     def forward(self, summary: Tensor) -> Tensor:
         return self.start(summary).tanh().unflatten(-1, self.shape)  # (B, layers, parts, W)
@@ -248,11 +254,11 @@ class RNNTranslator(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.width = config.width
-        self.encoder = RNNEncoder(config)
-        self.bridge = Bridge(config, config.width // 2) if config.bidirectional else None
+        self.width: int = config.width
+        self.encoder: RNNEncoder = RNNEncoder(config)
+        self.bridge: Bridge | None = Bridge(config, config.width // 2) if config.bidirectional else None
         words = self.encoder.words if config.tie_embeddings else None
-        self.decoder = RNNDecoder(config, cross_mechanism(config.mechanism, config.width), words)
+        self.decoder: RNNDecoder = RNNDecoder(config, cross_mechanism(config.mechanism, config.width), words)
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         text, layers = batch.source, self.encoder.layers

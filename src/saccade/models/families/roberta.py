@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from saccade.errors import ModelError
-from saccade.models.capabilities import ENCODER
+from saccade.models.capabilities import EMBEDDING_ENCODER
 from saccade.models.families import bert
 from saccade.models.families.bert import Bert, classifier_dropout
 from saccade.models.family import Family, HeadSpec
@@ -68,7 +68,7 @@ FAMILY = Family(
     description="encoder: BERT with position ids that start after the padding id",
     config_class=Config,
     build=build,
-    capabilities=lambda config: ENCODER,
+    capabilities=lambda config: EMBEDDING_ENCODER,
     weight_map=bert.FAMILY.weight_map,
     config_keys=bert.CONFIG_KEYS | {"pad_token_id": "pad_id"},
     required_values={**bert.FAMILY.required_values, "tie_word_embeddings": True},

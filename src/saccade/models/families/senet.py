@@ -49,11 +49,11 @@ class ResidualBlock(nn.Module):
     def __init__(self, channels: int, width: int, stride: int, reduction: int):
         super().__init__()
         same = channels == width and stride == 1
-        self.past = nn.Identity() if same else conv_batch_norm(channels, width, 1, stride)
-        self.branch = nn.Sequential(
+        self.past: nn.Identity | nn.Sequential = nn.Identity() if same else conv_batch_norm(channels, width, 1, stride)
+        self.branch: nn.Sequential = nn.Sequential(
             conv_batch_norm(channels, width, stride=stride), nn.ReLU(), conv_batch_norm(width, width)
         )
-        self.squeeze = SqueezeExcite(width, reduction)
+        self.squeeze: SqueezeExcite = SqueezeExcite(width, reduction)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.past(x) + self.squeeze(self.branch(x)))
@@ -68,15 +68,17 @@ class InceptionBlock(nn.Module):
         if not quarter:
             raise ModelError(f"An Inception block has four branches, so it needs a width of at least 4; got {width}.")
         # a 1x1 convolution first reduces the channels of each larger one, which makes it cheap
-        self.one = conv_batch_norm(channels, width - 3 * quarter, 1, stride)
-        self.three = nn.Sequential(
+        self.one: nn.Sequential = conv_batch_norm(channels, width - 3 * quarter, 1, stride)
+        self.three: nn.Sequential = nn.Sequential(
             conv_batch_norm(channels, quarter, 1), nn.ReLU(), conv_batch_norm(quarter, quarter, 3, stride)
         )
-        self.five = nn.Sequential(
+        self.five: nn.Sequential = nn.Sequential(
             conv_batch_norm(channels, quarter, 1), nn.ReLU(), conv_batch_norm(quarter, quarter, 5, stride)
         )
-        self.strongest = nn.Sequential(nn.MaxPool2d(3, stride, padding=1), conv_batch_norm(channels, quarter, 1))
-        self.squeeze = SqueezeExcite(width, reduction)
+        self.strongest: nn.Sequential = nn.Sequential(
+            nn.MaxPool2d(3, stride, padding=1), conv_batch_norm(channels, quarter, 1)
+        )
+        self.squeeze: SqueezeExcite = SqueezeExcite(width, reduction)
 
     def forward(self, x: Tensor) -> Tensor:
         views = [self.one(x), self.three(x), self.five(x), self.strongest(x)]
@@ -97,11 +99,13 @@ class SENet(nn.Module):
             raise ModelError(
                 f"With {config.stages} stages, width must be a multiple of {2 ** (config.stages - 1)}; got {config.width}."
             )
-        self.width = config.width
+        self.width: int = config.width
         widths = [config.width >> (config.stages - 1 - stage) for stage in range(config.stages)]
-        self.enter = nn.Sequential(conv_batch_norm(config.channels, widths[0]), nn.ReLU())
+        self.enter: nn.Sequential = nn.Sequential(conv_batch_norm(config.channels, widths[0]), nn.ReLU())
         before = [widths[0], *widths]
-        self.stages = nn.Sequential(*(make_stage(config, *pair) for pair in zip(before, widths, strict=False)))
+        self.stages: nn.Sequential = nn.Sequential(
+            *(make_stage(config, *pair) for pair in zip(before, widths, strict=False))
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         image = batch.source

@@ -47,9 +47,9 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
-        self.stack = make_stack(config, FULL)
-        self.width = config.width + self.stack.position.extra_width
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+        self.stack: Stack = make_stack(config, FULL)
+        self.width: int = config.width + self.stack.position.extra_width
 
     def forward(self, batch: Batch) -> Tensor:
         assert isinstance(batch.source, Text), "this encoder takes text"
@@ -61,10 +61,10 @@ class TransformerLanguageModel(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.words = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
-        self.stack = make_stack(config, CAUSAL)
-        self.width = config.width + self.stack.position.extra_width
-        self.head = LMHead(
+        self.words: TokenEmbedding = TokenEmbedding(config.vocab, config.width, scale_embeddings=True)
+        self.stack: Stack = make_stack(config, CAUSAL)
+        self.width: int = config.width + self.stack.position.extra_width
+        self.head: LMHead = LMHead(
             self.width, config.vocab, tied_embedding=self.words.vectors if config.tie_embeddings else None
         )
 

@@ -63,10 +63,10 @@ class ViT(nn.Module):
             for _ in range(config.layers)
         ]
         self.width = width
-        self.patches = PatchEmbedding(config.patch_size, config.channels, width)
-        self.whole = nn.Parameter(torch.randn(1, 1, width) * 0.02)
+        self.patches: PatchEmbedding = PatchEmbedding(config.patch_size, config.channels, width)
+        self.whole: nn.Parameter = nn.Parameter(torch.randn(1, 1, width) * 0.02)
         position = LearnedGrid(rows, columns, width, prefix_positions=1)
-        self.stack = Stack(layers, FULL, position, enter=Dropout(config.dropout), leave=norm(width))
+        self.stack: Stack = Stack(layers, FULL, position, enter=Dropout(config.dropout), leave=norm(width))
 
     def forward(self, batch: Batch) -> Tensor:
         image = batch.source
@@ -103,8 +103,10 @@ class PixelHead(nn.Module):
 
     def __init__(self, width: int, patch_size: int, channels: int):
         super().__init__()
-        self.mask = nn.Parameter(torch.randn(1, 1, width) * 0.02)
-        self.score = nn.Conv2d(width, channels * patch_size * patch_size, 1)  # a linear layer, in its published form
+        self.mask: nn.Parameter = nn.Parameter(torch.randn(1, 1, width) * 0.02)
+        self.score: nn.Conv2d = nn.Conv2d(
+            width, channels * patch_size * patch_size, 1
+        )  # a linear layer, in its published form
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         return F.linear(x[:, 1:], self.score.weight.flatten(1), self.score.bias)  # without [CLS]

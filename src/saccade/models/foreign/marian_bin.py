@@ -48,6 +48,9 @@ class Item:
 class ByteReader:
     """A cursor in a file that raises ModelError at its end."""
 
+    path: Path
+    offset: int
+
     def __init__(self, path: Path):
         self.path, self.offset = path, 0
         self.content = np.memmap(path, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)

@@ -28,9 +28,15 @@ def is_repo_id(name: str) -> bool:
 
 def is_cached(name: str) -> bool:
     """Whether the config of this model is in the local cache of huggingface-hub."""
+    return find_cached(name, "config.json") is not None
+
+
+def find_cached(name: str, file: str) -> Path | None:
+    """The path of a file of a model in the local cache of huggingface-hub; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+    found = try_to_load_from_cache(name, file)
+    return Path(found) if isinstance(found, str) else None
 
 
 def fetch(name: str, files: Sequence[str] = MODEL_FILE_PATTERNS) -> Path:

@@ -8,7 +8,7 @@ from saccade.data.counterfactual import Counterfactual
 from saccade.decoding.beam import Hypothesis
 from saccade.decoding.generator import TextGenerator
 from saccade.errors import UsageError
-from saccade.metrics import Score
+from saccade.metrics import ClassScore, Score
 from saccade.models.model import Model
 from saccade.tasks.interface.encoding import Item
 
@@ -41,6 +41,10 @@ class TaskAnswers:
     def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
         """The scores of answers; the first is the metric that selects the best checkpoint."""
         raise NotImplementedError
+
+    def class_scores(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[ClassScore]:
+        """Precision, recall and F1 of each class; empty for tasks whose predictions are not classes."""
+        return []
 
     def scoring_settings(self, model: Model) -> dict[str, int]:
         """Settings that a score depends on, such as the window size of a perplexity; most tasks have none."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from saccade.data import Batch, Example
 from saccade.models.model import Model
+from saccade.tasks.classification.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class TaskLearning:
         0  # training examples that a model trained from scratch needs to beat the baseline clearly
     )
     baseline_metric: ClassVar[str] = ""  # the score by which a model is compared with baselines; "" is the first
+    class_weights: Sequence[float] = ()  # weight of each label in the loss, set by `fit`; empty if all weigh the same
     augment_roles: ClassVar[tuple[str, ...]] = ()  # roles whose words `task.augment counterfactual` swaps
     no_augment_reason: ClassVar[str] = ""  # why the task has no `task.augment counterfactual`
 
@@ -75,6 +77,10 @@ class TaskLearning:
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The summed loss of a batch."""
         raise NotImplementedError
+
+    def calibrate(self, answers: Sequence[Any], examples: Sequence[Example]) -> Calibration | None:
+        """The calibration of the probabilities by the answers to held-out data; most tasks have none."""
+        return None
 
     def baselines(self) -> Sequence[BaselineMethod]:
         """The simple methods that a model is compared with, the fastest first."""

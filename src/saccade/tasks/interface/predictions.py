@@ -4,25 +4,44 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, overload
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
+from saccade.data import Example
+from saccade.data.read import find_id
 from saccade.errors import UsageError
 from saccade.notebook import html_table
 
 MAX_ROWS_SHOWN = 10
+LOCATION_FIELDS = ("id", "line")  # of the record that a prediction is for
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of a task for one example; each kind of output is a subclass."""
+    """The prediction of a task for one example; each kind of output is a subclass.
+
+    A prediction for a record of a data file has the line of the record, and its id if the file has a column of ids.
+    """
+
+    id: str | int | None = field(default=None, kw_only=True, compare=False, repr=False)
+    line: int | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def locate(self, example: Example) -> Self:
+        """The prediction with the id and the line of its record, if it comes from a data file."""
+        if example.fields is None:
+            return self
+        return replace(self, id=find_id(example.fields), line=example.line)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as JSON-serializable values, without those that are None."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: _to_plain_value(value) for name, value in values.items() if value is not None}
+
+    def as_row(self) -> dict[str, Any]:
+        """The prediction as the cells of a table, the same for all predictions of a model: its fields without id and line."""
+        return {name: value for name, value in self.as_dict().items() if name not in LOCATION_FIELDS}
 
     def _repr_html_(self) -> str:
         return html_table(list(self.as_dict()), [list(self.as_dict().values())])
@@ -54,6 +73,9 @@ class LabelPrediction(Prediction):
     def from_scores(cls, label: str, scores: Mapping[str, float]) -> "LabelPrediction":
         return cls(label, scores[label], scores)
 
+    def as_row(self) -> dict[str, Any]:
+        return {"label": self.label, "probability": self.probability}
+
     def __str__(self) -> str:
         return f"{self.label} {self.probability:.0%}"
 
@@ -84,6 +106,9 @@ class MultiLabelPrediction(Prediction):
     labels: tuple[str, ...]
     probabilities: Mapping[str, float]  # of every label, most probable first
 
+    def as_row(self) -> dict[str, Any]:
+        return {"labels": list(self.labels), "probabilities": dict(self.probabilities)}
+
     def __str__(self) -> str:
         return ", ".join(f"{label} {self.probabilities[label]:.0%}" for label in self.labels) or "none"
 
@@ -110,6 +135,9 @@ class EntitiesPrediction(Prediction):
     text: str
     entities: tuple[Entity, ...]
 
+    def as_row(self) -> dict[str, Any]:
+        return {"entities": self.as_dict()["entities"]}
+
     def __str__(self) -> str:
         return ", ".join(f"{entity.text} ({entity.label})" for entity in self.entities) or "no entities"
 
@@ -129,6 +157,10 @@ class AnswerPrediction(Prediction):
     def as_dict(self) -> dict[str, Any]:
         nothing = {} if self.answer is not None else {"answer": None, "start": None, "end": None}
         return {"question": self.question} | nothing | super().as_dict()
+
+    def as_row(self) -> dict[str, Any]:
+        names = ("answer", "start", "end", "score", "no_answer")
+        return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         return f"{self.answer or 'no answer'}  {self.score:.0%}"
@@ -197,7 +229,8 @@ class MeasuredPrediction(Prediction):
         return self.values[name]
 
     def as_dict(self) -> dict[str, Any]:
-        return dict(self.values)
+        location = {name: value for name, value in super().as_dict().items() if name in LOCATION_FIELDS}
+        return location | dict(self.values)
 
     def __str__(self) -> str:
         return self.summary
@@ -216,7 +249,9 @@ class Predictions(Sequence[Prediction]):
 
     def __init__(self, predictions: Iterable[Prediction], *, labels: Sequence[str] = (), index: Any = None):
         self._items = list(predictions)
-        self.labels = tuple(labels)  # the labels of the model, in the order of the columns of `probabilities`
+        self.labels: tuple[str, ...] = tuple(
+            labels
+        )  # the labels of the model, in the order of the columns of `probabilities`
         self.row_index = index  # the index of the pandas object that the examples came in
 
     def __len__(self) -> int:
@@ -238,7 +273,7 @@ class Predictions(Sequence[Prediction]):
     def __eq__(self, other: object) -> bool:
         return self._items == list(other) if isinstance(other, Sequence) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     @property
     def probabilities(self) -> np.ndarray:

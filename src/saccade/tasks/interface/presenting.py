@@ -1,9 +1,11 @@
 """Presentation of a task: its description, its prompt, and how its predictions are shown to people and programs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from saccade.data import Example, Role
+from saccade.metrics import ConfusionMatrix, confusion_matrix
 from saccade.tasks.interface.predictions import Prediction
 
 
@@ -32,6 +34,7 @@ class TaskPresentation:
     reads_sentences: bool = False  # a sentence is a valid input
     record_format: str = ""  # format of the generated records where they are not sentences, such as tunes or molecules
     scores_sentences: bool = False  # a model of the task can measure the likelihood of a sentence
+    has_mistakes: bool = False  # an answer is right or wrong, so that an evaluation can list the mistakes
     no_prediction_reason: str = "this input is not an example of the task that the model was trained for"
 
     def to_prediction(self, answer: Any, example: Example) -> Prediction:
@@ -41,6 +44,12 @@ class TaskPresentation:
     def error_row(self, answer: Any, example: Example) -> ErrorRow | None:
         """The row of a wrong answer in an error report; None if the answer is right or cannot be wrong."""
         return None
+
+    def confusion_matrix(self, answers: Sequence[Any], examples: Sequence[Example]) -> ConfusionMatrix | None:
+        """Counts of each gold label and predicted label; None for a task whose predictions are not classes."""
+        pairs = [self.confusion_pair(answer, example) for answer, example in zip(answers, examples, strict=True)]
+        classes = [pair for pair in pairs if pair is not None]
+        return confusion_matrix([gold for gold, _ in classes], [answer for _, answer in classes]) if classes else None
 
     def confusion_pair(self, answer: Any, example: Example) -> tuple[str, str] | None:
         """The gold and the predicted class, for classification tasks."""

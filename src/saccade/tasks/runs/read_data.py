@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from saccade.data import Example, Records, Role, open_data, read_examples, stream_examples
+from saccade.data.held_out import DEV_ONLY, HeldOut
 from saccade.data.samples import get_sample
 from saccade.data.splits import Splits, split_records
-from saccade.errors import DataError
+from saccade.errors import DataError, UsageError
 from saccade.tasks.base import Task
 
 
@@ -18,8 +20,12 @@ def read_splits(
     extra_roles: Sequence[Role] = (),
     on_bad: str = "error",
     max_bad_fraction: float = 0.01,
+    held_out: HeldOut = DEV_ONLY,
 ) -> Splits:
-    """Training, dev and test data of a task from files, with optional extra roles; without files, its built-in sample."""
+    """Training, dev and test data of a task from files, with optional extra roles; without files, its built-in sample.
+
+    Of a sample only dev is held out: its records are generated, and thousands of dev records are hardly selected by.
+    """
     if paths:
         task.column_names = columns
         return open_data(
@@ -29,10 +35,16 @@ def read_splits(
             on_bad_record=on_bad,
             max_bad_fraction=max_bad_fraction,
             contiguous=task.is_text_stream,
+            held_out=held_out,
+        )
+    if held_out.group_by:
+        raise UsageError(
+            "--train.group-by names a column of a data file, and the built-in sample has none; give --data."
         )
     sample = get_sample(task.sample)
     records = Records(sample.make(sample.default_count, 0), digest=f"sample {sample.name}")
-    splits = split_records(records, task.roles(()), contiguous=task.is_text_stream)
+    plan = replace(held_out, test_size=0.0)
+    splits = split_records(records, task.roles(()), contiguous=task.is_text_stream, held_out=plan)
     return replace(splits, notes=[f"no --data: built-in sample {sample.name} ({sample.description})", *splits.notes])
 
 
@@ -43,12 +55,21 @@ def resolve_columns(task: Task, roles: Sequence[Role], overrides: Mapping[str, s
     return stored | dict(overrides or {})
 
 
+def without_gold(task: Task, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns of the input roles: a prediction does not read the gold."""
+    return {role: name for role, name in (columns or {}).items() if role not in task.gold_roles}
+
+
 def read_task_examples(
-    task: Task, data: Sequence[str], roles: Sequence[Role], columns: Mapping[str, str] | None = None
+    task: Task,
+    data: Sequence[str],
+    roles: Sequence[Role],
+    columns: Mapping[str, str] | None = None,
+    **policy: Any,
 ) -> Records:
-    """All records of the files."""
+    """All records of the files, with the values of all their columns; `policy` is that of `read_examples`."""
     try:
-        return read_examples(data, roles, columns=resolve_columns(task, roles, columns))
+        return read_examples(data, roles, columns=resolve_columns(task, roles, columns), keep_fields=True, **policy)
     except DataError as error:
         raise _explain_stored_column(error, task, columns) from None
 
@@ -59,10 +80,15 @@ def stream_task_examples(
     roles: Sequence[Role],
     columns: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
+    **policy: Any,
 ) -> Iterator[Example]:
-    """The examples of the files one by one; remarks about the files are appended to `notes`."""
+    """The examples of the files one by one, with the values of all their columns; remarks are appended to `notes`.
+
+    `policy` is that of `stream_examples` for bad records: on_bad_record, max_bad_fraction and rejects.
+    """
+    resolved = resolve_columns(task, roles, columns)
     try:
-        yield from stream_examples(data, roles, columns=resolve_columns(task, roles, columns), notes=notes)
+        yield from stream_examples(data, roles, columns=resolved, notes=notes, keep_fields=True, **policy)
     except DataError as error:
         raise _explain_stored_column(error, task, columns) from None
 

@@ -1,6 +1,6 @@
 """`open_run("runs/reviews")`: a trained model with its task, the data it was trained on, and the scores of its training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import cached_property
@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from saccade.data import Example, Role
+from saccade.data.held_out import HeldOut
 from saccade.data.splits import Splits
 from saccade.errors import DataError, ModelError, UsageError
 from saccade.metrics import Score
 from saccade.models.io.model_dir import read_json
 from saccade.models.load import load
 from saccade.models.model import Model
+from saccade.plugins import is_from_plugin
 from saccade.tasks.base import Task
 from saccade.tasks.registry import TASKS, task_class
 from saccade.tasks.runs.read_data import read_splits
@@ -134,7 +136,11 @@ class Run:
     def _read_splits(self, task: Task, roles: Sequence[Role] = (), columns: Mapping[str, str] | None = None) -> Splits:
         all_columns = {**self.columns, **(columns or {})}
         paths = self.settings["run"]["data"]
-        return read_splits(task, paths, all_columns, extra_roles=roles, on_bad="skip", max_bad_fraction=1.0)
+        with as_model_error(str(Path(self.path) / CONFIG_FILE)):
+            held_out = HeldOut.from_settings(self.settings["train"])
+        return read_splits(
+            task, paths, all_columns, extra_roles=roles, on_bad="skip", max_bad_fraction=1.0, held_out=held_out
+        )
 
     def _check_digest(self, splits: Splits) -> None:
         """Raise an error if the data have changed since training, as held-out examples may have been training examples."""
@@ -162,6 +168,27 @@ class Run:
         return {
             split: [_parse_score(score) for score in scores] for split, scores in self.result.get("scores", {}).items()
         }
+
+    @property
+    def selection_note(self) -> str:
+        """What the choice of the checkpoint means for the scores of a finished run; "" if nothing was chosen."""
+        return describe_selection(self.scores, self.result.get("evaluations", 0))
+
+
+def describe_selection(splits: Collection[str], evaluations: int) -> str:
+    """Of which held-out records the checkpoint was the best, and what that means for the scores; "" if it was the only one.
+
+    >>> describe_selection(["dev", "test"], 10)
+    'The checkpoint is the best of 10 on dev, so only test is new to it: report the score on test.'
+    >>> describe_selection(["dev"], 1)
+    ''
+    """
+    if evaluations < 2 or "dev" not in splits:
+        return ""
+    best = f"The checkpoint is the best of {evaluations:,} on dev"
+    if "test" in splits:
+        return f"{best}, so only test is new to it: report the score on test."
+    return f"{best}, and its score is of the same records: expect a lower one on new data. A test set would tell."
 
 
 def open_run(path: str | Path, task: str | None = None) -> Run:
@@ -203,7 +230,8 @@ def task_from_model(model: Model, requested: str | None = None) -> Task | None:
         task = task_class(requested)(labels=model.labels)
         if task.accepts_model(model):
             return task
-    return next((task for task in (task_type.from_head(model) for task_type in TASKS) if task is not None), None)
+    own_first = sorted(TASKS, key=lambda task_type: is_from_plugin("task", task_type.name))
+    return next((task for task in (task_type.from_head(model) for task_type in own_first) if task is not None), None)
 
 
 def _parse_score(stored: Mapping[str, Any]) -> Score:

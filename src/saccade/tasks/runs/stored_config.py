@@ -8,8 +8,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from saccade.data.held_out import HeldOut
 from saccade.errors import ModelError
 from saccade.models.io.model_dir import read_toml
+from saccade.plugins import check_plugins
 from saccade.suggest import suggest
 from saccade.tasks.registry import TASKS, task_class
 from saccade.text.loading.safe_files import abbreviate
@@ -58,6 +60,8 @@ def read_run_settings(where: str | Path) -> dict[str, dict[str, Any]]:
     columns = run.setdefault("columns", {})
     if not isinstance(columns, dict) or not all(isinstance(column, str) for column in columns.values()):
         raise ModelError(f"{path}: run.columns = {abbreviate(columns)} where a table from roles to columns is needed.")
+    check_plugins(run.get("plugins", {}), where)
+    check_setting_values(HeldOut, tables["train"], f"{path}: train")
     if run["task"]:
         known = [entry.name for entry in TASKS]
         if run["task"] not in known:

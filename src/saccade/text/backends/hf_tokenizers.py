@@ -20,6 +20,7 @@ from saccade.text.loading.safe_files import abbreviate, as_model_error
 from saccade.text.loading.validate_tokenizer_json import check_tokenizer_json
 from saccade.text.tokenizer import Encoding
 
+MIN_TEXTS_FOR_THREADS = 64  # fewer texts are encoded one by one: threads would compete with those of the model
 MAX_TEMPLATE_TOKENS = 64  # maximum for one letter with its special tokens; published files have up to six
 
 
@@ -36,9 +37,9 @@ class HFBackend:
             self._safe_tokenizer = _build_tokenizer(_hide_special_tokens(spec, hidden))
         self._original: tokenizers.Tokenizer | None = None
         ids = {name: self._safe_tokenizer.token_to_id(secret) for name, secret in hidden.items()}
-        self.special_tokens = {name: id for name, id in ids.items() if id is not None}
+        self.special_tokens: dict[str, int] = {name: id for name, id in ids.items() if id is not None}
         self._special_by_id = {id: name for name, id in self.special_tokens.items()}
-        self.vocab = 1 + max(
+        self.vocab: int = 1 + max(
             _find_max_id(spec), *self.special_tokens.values(), self._safe_tokenizer.get_vocab_size() - 1
         )
         self._check_added(hidden)
@@ -88,6 +89,15 @@ class HFBackend:
             else:
                 encodings = self._safe_tokenizer.encode_batch(rows, add_special_tokens=add_special_tokens)
         return [Encoding(e.ids, e.offsets, e.type_ids, e.sequence_ids) for e in encodings]
+
+    def encode_ids(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        """The token ids and the segment ids of each text, with special tokens."""
+        with as_model_error(f"{self.where} failed on a text"):
+            if len(texts) < MIN_TEXTS_FOR_THREADS:
+                encodings = [encoding for text in texts for encoding in self._safe_tokenizer.encode_batch_fast([text])]
+            else:
+                encodings = self._safe_tokenizer.encode_batch_fast(list(texts))
+        return [(e.ids, e.type_ids) for e in encodings]
 
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str:
         with as_model_error(f"{self.where} failed on ids"):

@@ -43,6 +43,10 @@ class SentencePieceModel:
 class SentencePieceBackend:
     """The backend for a SentencePiece model; `role_tokens` are tokens by role, `added_tokens` more special tokens with ids."""
 
+    model: SentencePieceModel
+    template: SpecialTokenTemplate
+    special_tokens: dict[str, int]
+
     def __init__(
         self,
         model: SentencePieceModel,
@@ -61,9 +65,11 @@ class SentencePieceBackend:
         } | added_tokens
         self.special_tokens |= {self._tokens[id]: id for id in self._find_control_ids()}
         self._special_ids = set(self.special_tokens.values())
-        self.role_tokens = {role: name for role, name in role_tokens.items() if name in self.special_tokens}
+        self.role_tokens: dict[str, str] = {
+            role: name for role, name in role_tokens.items() if name in self.special_tokens
+        }
         self._role_ids = {role: self.special_tokens[name] for role, name in self.role_tokens.items()}
-        self.vocab = 1 + max(self._tokens)
+        self.vocab: int = 1 + max(self._tokens)
         missing = sorted(template.list_required_roles() - self._role_ids.keys())
         if missing:
             raise ModelError(
@@ -82,6 +88,9 @@ class SentencePieceBackend:
         return [
             self._encode_text(text, pair, add_special_tokens) for text, pair in zip(texts, pairs_or_none, strict=True)
         ]
+
+    def encode_ids(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        return [(encoding.ids, encoding.segment_ids) for encoding in self.encode(texts, None, True)]
 
     def decode(self, ids: Sequence[int], keep_special_tokens: bool) -> str:
         """Decode the ids between special tokens separately; special tokens are written by name."""
