@@ -16,18 +16,13 @@ from typing import Any, Self
 from weakref import finalize
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from saccade.api.run import Run
 from saccade.api.train import train as train_run
-from saccade.errors import UsageError
 from saccade.tasks.interface.predictions import NumberPrediction
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted
-except ImportError:
-    raise UsageError("saccade.sklearn needs scikit-learn: pip install 'saccade[sklearn]'.") from None
 
 RESERVED_LABELS = ("", "?", "-1", "nan")  # which a data file may use for a label that is not known
 PICKLED_FILES = ("config.toml", "result.json")  # of a run, besides its model

@@ -15,6 +15,7 @@ RANKS = {
     "data": 1,
     "models": 2,
     "metrics": 2,
+    "baselines": 3,
     "decoding": 3,
     "engine": 4,
     "tasks": 5,

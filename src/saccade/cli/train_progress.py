@@ -72,11 +72,8 @@ class TrainProgress(ExitStack):
             self._print(f"interrupted at step {result.steps:,}, checkpoint saved; run the same command to resume")
             return
         self._print(f"finished after {result.steps:,} steps ({result.stop_reason})")
-        for split, scores in result.scores.items():
-            for score in scores:
-                self._print(f"{split:<5} {score}")
-        for note in result.notes:
-            self._print(note)
+        for line in [*result.score_lines(), *result.notes]:
+            self._print(line)
         self._print(f"written    {self.out}/model, {self.out}/report.html")
 
     def _print(self, text: str) -> None:

@@ -14,13 +14,14 @@ from saccade.models.model import Model
 from saccade.tasks.interface.answering import TaskAnswers
 from saccade.tasks.interface.data import TaskData
 from saccade.tasks.interface.encoding import Item, TaskEncoding
-from saccade.tasks.interface.learning import Baseline, Defaults, TaskLearning
+from saccade.tasks.interface.learning import Baseline, BaselineMethod, Defaults, TaskLearning
 from saccade.tasks.interface.presenting import ErrorRow, Prompt, TaskPresentation
 from saccade.tasks.needs import Needs
 from saccade.text.tokenizer import MAX_TEXT_CHARACTERS
 
 __all__ = [
     "Baseline",
+    "BaselineMethod",
     "Defaults",
     "ErrorRow",
     "Item",

@@ -21,7 +21,8 @@ from saccade.decoding.loop import generate, teacher_forced_logits
 from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
-from saccade.tasks.base import Defaults, ErrorRow, Item, Task, require_tokenizer
+from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Task, require_tokenizer
+from saccade.tasks.baselines.sequences import caption_baselines
 from saccade.tasks.interface.predictions import TextPrediction
 from saccade.tasks.label import image_shape
 from saccade.tasks.losses import seq2seq_loss
@@ -76,6 +77,9 @@ class Caption(Task):
             | {"width": 96, "layers": 1, "ffn_width": 256, "block_type": "plain", "dropout": 0.0},
             {"lr": 2e-3, "batch_size": 32, "batch_tokens": 4096, "epochs": 18},
         )
+
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return caption_baselines(get_captions)
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (text for example in examples for text in get_captions(example))

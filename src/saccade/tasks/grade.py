@@ -1,6 +1,5 @@
 """Text regression: a number for each text, such as the stars of a review, the grade of an essay or a price."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
@@ -17,7 +16,8 @@ from saccade.errors import DataError
 from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
-from saccade.tasks.base import Baseline, Defaults, Item, Task, encode_texts, pad_sources
+from saccade.tasks.base import BaselineMethod, Defaults, Item, Task, encode_texts, pad_sources
+from saccade.tasks.baselines.text_features import number_baselines
 from saccade.tasks.interface.predictions import NumberPrediction
 from saccade.tasks.needs import Needs
 
@@ -115,9 +115,8 @@ class Grade(Task):
         assert batch.gold is not None
         return (model(batch).squeeze(-1) - batch.gold).square().sum()
 
-    def baseline(self, train: Sequence[Example]) -> Baseline | None:
-        mean = fmean(float(example["score"]) for example in train) if train else math.nan
-        return Baseline(f"always predicting the mean, {mean:.3g},", lambda example: {"score": mean}) if train else None
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return number_baselines(lambda example: (example["text"],), lambda example: float(example["score"]))
 
     # answering
     predicts_number = True

@@ -19,7 +19,9 @@ from saccade.errors import DataError, UsageError
 from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
-from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
+from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
+from saccade.tasks.baselines.pixels import image_baselines
+from saccade.tasks.baselines.text_features import label_baselines
 from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_multi_label
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
@@ -168,8 +170,12 @@ class Label(Task):
             {"lr": 1e-3, "batch_tokens": 2048, "epochs": 10},
         )
 
-    def baseline(self, train: Sequence[Example]) -> Baseline | None:
-        return None if self.multi_label or not train else majority_class_baseline(train, self.labels)
+    def baselines(self) -> Sequence[BaselineMethod]:
+        if self.multi_label:
+            return ()
+        if self.reads_images:
+            return image_baselines(self.labels)
+        return label_baselines(lambda example: (example["text"],), self.labels)
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples if "text" in example)
@@ -328,13 +334,6 @@ def image_shape(model: Model) -> ImageShape:
             "such as vit for labels or captioner_transformer for captions."
         )
     return shape
-
-
-def majority_class_baseline(train: Sequence[Example], labels: Sequence[str]) -> Baseline:
-    """The baseline that always predicts the most frequent label of the training examples."""
-    common, _ = Counter(str(example["label"]) for example in train).most_common(1)[0]
-    scores = {label: float(label == common) for label in labels}
-    return Baseline(f"always predicting {common!r}", lambda example: {"label": common, "scores": scores})
 
 
 def is_pair_model(model: Model) -> bool:

@@ -20,7 +20,8 @@ from saccade.errors import DataError, UsageError
 from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
-from saccade.tasks.base import Defaults, Item, Task, require_tokenizer
+from saccade.tasks.base import BaselineMethod, Defaults, Item, Task, require_tokenizer
+from saccade.tasks.baselines.language import language_baselines
 from saccade.tasks.interface.predictions import MeasuredPrediction
 from saccade.tasks.losses import lm_loss, token_nll
 from saccade.tasks.needs import Needs
@@ -59,6 +60,7 @@ class Language(Task):
     sample = "docs"
     is_text_stream = True
     tracks_dev_loss = False  # the metric, perplexity, is the loss
+    baseline_metric = "bits_per_byte"  # which does not depend on the tokenizer
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (TEXT_LINE,)
@@ -94,6 +96,9 @@ class Language(Task):
             return Defaults("", train={"lr": 1e-4, "batch_tokens": 2048, "epochs": 1})
         sizes = {"width": 256, "layers": 4, "ffn_width": 1024, "heads": 4}
         return Defaults(self.default_family(), sizes, {"lr": 1e-3, "batch_tokens": 4096, "epochs": 5})
+
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return language_baselines()
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return (example["text"] for example in examples)

@@ -27,11 +27,12 @@ from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.suggest import suggest
-from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
+from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
+from saccade.tasks.baselines.text_features import label_baselines, number_baselines
 from saccade.tasks.classification.calibration import Calibration, calibrate_answers
 from saccade.tasks.classification.class_weights import UNWEIGHTED, as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
-from saccade.tasks.label import is_pair_model, label_class_scores, majority_class_baseline
+from saccade.tasks.label import is_pair_model, label_class_scores
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
 
@@ -117,8 +118,11 @@ class Pair(Task):
         few = len({example["label"] for example in examples}) <= max(3, len(examples) / 4)
         return few and not are_numbers(examples, "first") and not are_numbers(examples, "second")
 
-    def baseline(self, train: Sequence[Example]) -> Baseline | None:
-        return None if self.is_regression or not train else majority_class_baseline(train, self.labels)
+    def baselines(self) -> Sequence[BaselineMethod]:
+        get_texts = lambda example: (example["first"], example["second"])
+        if self.is_regression:
+            return number_baselines(get_texts, _parse_number)
+        return label_baselines(get_texts, self.labels)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
         return answer["score"] if self.is_regression else answer["label"]

@@ -22,7 +22,17 @@ from saccade.errors import UsageError
 from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
-from saccade.tasks.base import Defaults, ErrorRow, Item, Task, check_text_length, pad_sources, require_tokenizer
+from saccade.tasks.base import (
+    BaselineMethod,
+    Defaults,
+    ErrorRow,
+    Item,
+    Task,
+    check_text_length,
+    pad_sources,
+    require_tokenizer,
+)
+from saccade.tasks.baselines.sequences import span_baselines
 from saccade.tasks.interface.predictions import AnswerPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.qa_windows import IGNORE_INDEX, NO_ANSWER_POSITION, Window, best_spans, make_windows, merge_windows
@@ -90,6 +100,9 @@ class Span(Task):
             return Defaults("", train={"lr": 1e-4, "batch_tokens": 3072, "epochs": 3})
         sizes = {"width": 128, "layers": 3, "ffn_width": 256, "dropout": 0.0, "position": "rotary"}
         return Defaults(self.default_family(), sizes, {"lr": 1e-3, "batch_tokens": 2048, "epochs": 12, "warmup": 0.05})
+
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return span_baselines()
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         last = None

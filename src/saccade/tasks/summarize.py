@@ -10,7 +10,8 @@ from saccade.data import Example, Role
 from saccade.data.example import ARTICLE, SUMMARY, as_list
 from saccade.metrics import Score, rouge, rouge_tokenizer
 from saccade.models.model import Model
-from saccade.tasks.base import Defaults, ErrorRow, Item
+from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item
+from saccade.tasks.baselines.sequences import summary_baselines
 from saccade.tasks.translate import Translate, check_beams
 
 
@@ -65,6 +66,9 @@ class Summarize(Translate):
             return Defaults("", train={"lr": 1e-4, "batch_tokens": 4096, "epochs": 3})
         sizes = {"width": 256, "layers": 2, "ffn_width": 1024}
         return Defaults(self.default_family(), sizes, {"lr": 1e-3, "batch_tokens": 4096, "epochs": 10})
+
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return summary_baselines()
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         return super().tokenizer_texts(map(with_first_summary, examples))

@@ -6,7 +6,7 @@ prediction is valid: no entity begins with an I- tag.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.base import (
-    Baseline,
+    BaselineMethod,
     Defaults,
     ErrorRow,
     Item,
@@ -33,6 +33,7 @@ from saccade.tasks.base import (
     pad_sources,
     require_tokenizer,
 )
+from saccade.tasks.baselines.sequences import tag_baselines
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights
 from saccade.tasks.interface.predictions import EntitiesPrediction, Entity
 from saccade.tasks.needs import Needs
@@ -108,8 +109,8 @@ class Tag(Task):
             record = {**record, **self.make_record(record["text"])}
         return super().parse_input(record)
 
-    def baseline(self, train: Sequence[Example]) -> Baseline:
-        return Baseline("giving each word its most frequent tag", _make_tag_lookup(train))
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return tag_baselines()
 
     def to_comparable(self, answer: Sequence[str], example: Example) -> Any:
         return tuple(answer)
@@ -362,21 +363,3 @@ def _look_like_tags(tags: set[str], words: set[str]) -> bool:
     False
     """
     return all(map(TAG_PATTERN.fullmatch, tags)) or 4 * len(tags) <= len(words)
-
-
-def _make_tag_lookup(train: Sequence[Example]) -> Callable[[Example], list[str]]:
-    pairs = chain.from_iterable(zip(example["words"], example["tags"], strict=True) for example in train)
-    counts: dict[str, Counter[str]] = {}
-    for word, tag in pairs:
-        counts.setdefault(word, Counter())[tag] += 1
-    most_frequent = {word: tag_counts.most_common(1)[0][0] for word, tag_counts in counts.items()}
-
-    def answer(example: Example) -> list[str]:
-        tags: list[str] = []
-        for word in example["words"]:
-            tag, previous = most_frequent.get(word, "O"), tags[-1] if tags else "O"
-            begins = tag.startswith("I-") and previous[2:] != tag[2:]  # BIO: an entity begins with B-
-            tags.append(f"B-{tag[2:]}" if begins else tag)
-        return tags
-
-    return answer

@@ -19,7 +19,18 @@ from saccade.errors import UsageError
 from saccade.metrics import Score
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.model import Model
-from saccade.tasks.base import Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources, require_tokenizer
+from saccade.tasks.base import (
+    BaselineMethod,
+    Defaults,
+    ErrorRow,
+    Item,
+    Prompt,
+    Task,
+    encode_texts,
+    pad_sources,
+    require_tokenizer,
+)
+from saccade.tasks.baselines.sequences import translation_baselines
 from saccade.tasks.interface.predictions import TextPrediction
 from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.needs import Needs
@@ -94,6 +105,9 @@ class Translate(Task):
     def max_target_tokens(self) -> int:
         """Maximum number of tokens of a target."""
         return self.config.max_tokens
+
+    def baselines(self) -> Sequence[BaselineMethod]:
+        return translation_baselines()
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
         for example in examples:

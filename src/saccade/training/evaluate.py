@@ -16,6 +16,7 @@ from saccade.tasks.predict import check_answers, predict, score_answers
 from saccade.tasks.runs.read_data import read_task_examples, resolve_columns
 from saccade.tasks.runs.run import Run
 from saccade.tasks.unlabeled import filter_labeled, format_unlabeled_note, make_gold_optional
+from saccade.training.baseline_check import fit_best_baseline, task_scores
 from saccade.training.evaluation import Evaluation
 
 MAX_LABELS_LISTED = 8
@@ -105,7 +106,7 @@ def _evaluate_examples(
         task,
         answers,
         evaluated,
-        baseline=[] if baseline is None else task.score([baseline.answer(one) for one in evaluated], evaluated),
+        baseline=[] if baseline is None else task_scores(task, baseline, examples),
         baseline_description="" if baseline is None else baseline.description,
         name=str(run.path),
     )
@@ -132,8 +133,11 @@ def _read_labeled_data(task: Task, data: Any, columns: Mapping[str, str] | None)
 
 
 def _make_baseline(run: Run) -> Baseline | None:
-    """The baseline of the task, a rule that ignores the input, fitted to the training data of the run."""
-    return None if run.data is None or run.task.is_text_stream else run.task.baseline(run.data.train.examples)
+    """The best baseline of the run, fitted again to its training data; of a short training, the one that needs no fitting."""
+    if run.data is None:
+        return None
+    best = next(iter(run.result.get("baselines", {}).values()), {})
+    return fit_best_baseline(run.task, run.data.train.examples, run.data.dev.examples, best.get("method", ""))
 
 
 def check_labels(task: Task, examples: Sequence[Example]) -> str:

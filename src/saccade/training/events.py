@@ -1,9 +1,10 @@
 """Events of a training run (messages, evaluations, checkpoints, the result), its progress, and the error for a refused run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from saccade.errors import UsageError
 from saccade.metrics import Score
@@ -38,6 +39,27 @@ class CheckpointSaved:
 
 
 @dataclass(frozen=True)
+class BaselineResult:
+    """The scores of a simple method on a split, and how messages describe it."""
+
+    method: str
+    description: str
+    scores: list[Score]
+
+    def __str__(self) -> str:
+        return f"baseline {self.scores[0]}: {self.description}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as plain values that JSON can hold; `name` and `value` are those of the main score."""
+        main = {"name": self.scores[0].name, "value": self.scores[0].value}
+        return {**vars(self), **main, "scores": [vars(score) for score in self.scores]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "BaselineResult":
+        return cls(values["method"], values["description"], [Score(**score) for score in values["scores"]])
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The outcome of a run: why it stopped, after how many steps, and the scores of its best model on all held-out data."""
 
@@ -46,15 +68,26 @@ class RunResult:
     scores: dict[str, list[Score]]  # by split
     signal: int | None = None
     notes: tuple[str, ...] = ()  # remarks on the scores
+    warnings: tuple[str, ...] = ()  # that the model is no better than a baseline
+    baselines: dict[str, BaselineResult] = field(default_factory=dict)  # the best baseline, by split
     evaluations: int = 0  # evaluations on dev, of which the best chose the checkpoint
     calibration: Calibration | None = None  # of the probabilities, fitted on dev
 
+    def score_lines(self) -> list[str]:
+        """A line for each score, and one for the baseline of each split."""
+        return [
+            f"{split:<5} {line}"
+            for split, scores in self.scores.items()
+            for line in [*scores, *filter(None, [self.baselines.get(split)])]
+        ]
+
     def __str__(self) -> str:
-        lines = [f"{split:<5} {score}" for split, scores in self.scores.items() for score in scores]
-        return "\n".join([f"finished after {self.steps:,} steps ({self.stop_reason})", *lines, *self.notes])
+        title = f"finished after {self.steps:,} steps ({self.stop_reason})"
+        return "\n".join([title, *self.score_lines(), *self.notes])
 
     def _repr_html_(self) -> str:
         rows = [(split, *score.cells()) for split, scores in self.scores.items() for score in scores]
+        rows += [(f"{split}, {one.method}", *one.scores[0].cells()) for split, one in self.baselines.items()]
         caption = " ".join([f"finished after {self.steps:,} steps ({self.stop_reason}).", *self.notes])
         return html_table(["split", *SCORE_COLUMNS], rows, caption=caption)
 

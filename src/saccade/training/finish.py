@@ -12,9 +12,9 @@ from saccade.models.model import Model
 from saccade.tasks.classification.calibration import Calibration, scaled_logits
 from saccade.tasks.predict import predict, score_answers
 from saccade.tasks.runs.run import describe_selection
-from saccade.training.baseline_check import compare_with_baseline, score_baseline
+from saccade.training.baseline_check import compare_with_baseline, make_training_hint, measure_baselines
 from saccade.training.checkpoint.read import read_checkpoint
-from saccade.training.events import Event, Message, RunResult, StopRequested
+from saccade.training.events import BaselineResult, Event, Message, RunResult, StopRequested
 from saccade.training.result import write_result
 from saccade.training.run_config import write_settings
 from saccade.training.signals import StopSignals
@@ -49,6 +49,7 @@ def finish(trainer: "Trainer", stop_signals: StopSignals) -> Iterator[Event]:
         learner.step_count,
         {name: [Score(**score) for score in scores] for name, scores in outcome["scores"].items()},
         notes=tuple(outcome["notes"]),
+        baselines={name: BaselineResult.from_dict(values) for name, values in outcome["baselines"].items()},
     )
 
 
@@ -82,22 +83,51 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
             shutil.rmtree(leftover)
         write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
         model.save(trainer.out / "model")
-        baselines = {name: score_baseline(prepared_run, answered[name][1]) for name in scores}
-        notes = [compare_with_baseline(prepared_run, name, scores[name][0], baselines[name]) for name in scores]
+        try:
+            baselines, warnings = _compare_with_baselines(trainer, scores, stop_signals)
+        except StopRequested:
+            return None
         evaluations = sum("dev" in row for row in trainer.metrics_log.read())
-        notes += [describe_selection(scores, evaluations), "" if calibration is None else str(calibration)]
+        notes = [*warnings, describe_selection(scores, evaluations), "" if calibration is None else str(calibration)]
         result = RunResult(
             trainer.finish_reason() or trainer.pause_reason(),
             trainer.learner.step_count,
             scores,
             notes=tuple(filter(None, notes)),
+            warnings=tuple(warnings),
+            baselines=baselines,
             evaluations=evaluations,
             calibration=calibration,
         )
-        write_result(trainer, model, result, baselines)
+        write_result(trainer, model, result)
         write_run_report(trainer, model, result, answered)
     plain_scores = {name: [vars(score) for score in split_scores] for name, split_scores in scores.items()}
-    return {"stop_reason": result.stop_reason, "scores": plain_scores, "notes": list(result.notes)}
+    return {
+        "stop_reason": result.stop_reason,
+        "scores": plain_scores,
+        "notes": list(result.notes),
+        "baselines": {name: baseline.as_dict() for name, baseline in baselines.items()},
+    }
+
+
+def _compare_with_baselines(
+    trainer: "Trainer", scores: dict[str, list[Score]], stop_signals: StopSignals
+) -> tuple[dict[str, BaselineResult], list[str]]:
+    """The best baseline of each split with scores, and warnings where the model is no better."""
+    prepared_run, stop = trainer.prepared_run, stop_callback(stop_signals)
+    splits = {name: table.examples for name, table in prepared_run.splits.as_dict().items() if name in scores}
+    baselines, skipped = measure_baselines(
+        prepared_run.task,
+        prepared_run.splits.train.examples,
+        splits,
+        steps=trainer.learner.step_count,
+        on_method=lambda: stop(0, 0),
+    )
+    advice = make_training_hint(prepared_run)
+    notes = [compare_with_baseline(name, scores[name], baselines.get(name), advice) for name in scores]
+    if skipped:
+        notes.append(f"baselines that were not measured: {', '.join(skipped)}")
+    return baselines, [note for note in notes if note]
 
 
 def stop_callback(stop_signals: StopSignals) -> Callable[[int, int], None]:

@@ -44,6 +44,7 @@ def write_report(
     facts: Sequence[tuple[str, str]],
     metrics: Sequence[Mapping[str, Any]],
     scores: Sequence[str],
+    warnings: Sequence[str] = (),
     calibration_curves: Mapping[str, Sequence[Point]] = MappingProxyType({}),
     confusion: tuple[Sequence[str], Sequence[Sequence[int]]] | None = None,
     examples: Sequence[Mapping[str, str]] = (),
@@ -51,11 +52,12 @@ def write_report(
 ) -> None:
     """Write the report as one self-contained HTML file, which loads nothing from other hosts.
 
-    `metrics` are the rows of metrics.jsonl: `step` with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or
-    numbers by name. `calibration_curves` holds named curves of accuracy over confidence; `confusion` the class names and, for
-    each gold class, how often each class was predicted.
+    `warnings`, such as that the model is no better than a baseline, come first. `metrics` are the rows of metrics.jsonl: `step`
+    with `loss`, `lr` and `tokens_per_second`, or with `dev`, a number or numbers by name. `calibration_curves` holds named
+    curves of accuracy over confidence; `confusion` the class names and, for each gold class, how often each was predicted.
     """
     sections = [
+        Section("Warnings", [Paragraph(line) for line in warnings]),
         Section("Run", [FactList(facts)] if facts else []),
         Section("Scores", [ScoreList(scores)] if scores else []),
         Section("Training curves", _curve_blocks(metrics)),

@@ -1,10 +1,8 @@
 """result.json, the machine-readable outcome of a run: stop reason, steps and scores. Equal runs write equal files."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saccade import __version__
-from saccade.metrics import Score
 from saccade.models.model import Model
 from saccade.training.checkpoint.serialize import to_json
 from saccade.training.events import RunResult
@@ -13,10 +11,8 @@ if TYPE_CHECKING:
     from saccade.training.run import Trainer
 
 
-def write_result(
-    trainer: "Trainer", model: Model, result: RunResult, baselines: Mapping[str, tuple[Score, str] | None]
-) -> None:
-    """Write result.json atomically; `baselines` are the main score and the description of a baseline, by split."""
+def write_result(trainer: "Trainer", model: Model, result: RunResult) -> None:
+    """Write result.json atomically."""
     facts: dict[str, Any] = {
         "version": __version__,
         "stop_reason": result.stop_reason,
@@ -26,12 +22,7 @@ def write_result(
         "processes": trainer.world.size,
         "evaluations": result.evaluations,
         "examples": {name: len(table.examples) for name, table in trainer.prepared_run.splits.as_dict().items()},
-        "baselines": {
-            split: {"name": score.name, "value": score.value, "description": description}
-            for split, baseline in baselines.items()
-            if baseline is not None
-            for score, description in [baseline]
-        },
+        "baselines": {split: baseline.as_dict() for split, baseline in result.baselines.items()},
         "scores": {name: [vars(score) for score in scores] for name, scores in result.scores.items()},
     }
     if result.calibration is not None:

@@ -22,10 +22,24 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A prediction rule without a model, such as the most frequent label, with a description of it."""
+    """A simple method, fitted to training examples: how messages describe it, and its answers, as `task.score` takes them."""
 
     description: str
-    answer: Callable[[Example], Any]
+    predict: Callable[[Sequence[Example]], list[Any]]
+
+    @classmethod
+    def from_rule(cls, description: str, answer: Callable[[Example], Any]) -> "Baseline":
+        """A baseline that answers each example by itself."""
+        return cls(description, lambda examples: [answer(example) for example in examples])
+
+
+@dataclass(frozen=True)
+class BaselineMethod:
+    """A simple method that a model has to beat; `fit` takes the training examples and the dev examples, for its choices."""
+
+    name: str
+    fit: Callable[[Sequence[Example], Sequence[Example]], Baseline]
+    needs_training: bool = True  # False: it only counts or copies, and is measured even for a short run
 
 
 class TaskLearning:
@@ -34,6 +48,7 @@ class TaskLearning:
     min_examples: ClassVar[int] = (
         0  # training examples that a model trained from scratch needs to beat the baseline clearly
     )
+    baseline_metric: ClassVar[str] = ""  # the score by which a model is compared with baselines; "" is the first
     class_weights: Sequence[float] = ()  # weight of each label in the loss, set by `fit`; empty if all weigh the same
     augment_roles: ClassVar[tuple[str, ...]] = ()  # roles whose words `task.augment counterfactual` swaps
     no_augment_reason: ClassVar[str] = ""  # why the task has no `task.augment counterfactual`
@@ -67,6 +82,6 @@ class TaskLearning:
         """The calibration of the probabilities by the answers to held-out data; most tasks have none."""
         return None
 
-    def baseline(self, train: Sequence[Example]) -> Baseline | None:
-        """The best rule that ignores the input, by counts of the training examples; None if there is none."""
-        return None
+    def baselines(self) -> Sequence[BaselineMethod]:
+        """The simple methods that a model is compared with, the fastest first."""
+        return ()
