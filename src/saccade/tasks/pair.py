@@ -30,6 +30,7 @@ from saccade.suggest import suggest
 from saccade.tasks.base import Baseline, Defaults, ErrorRow, Item, Prompt, Task, pad_sources, require_tokenizer
 from saccade.tasks.classification.calibration import Calibration, calibrate_answers
 from saccade.tasks.classification.class_weights import UNWEIGHTED, as_tensor, make_class_weights
+from saccade.tasks.classification.label_values import format_mappings
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
 from saccade.tasks.label import is_pair_model, label_class_scores, majority_class_baseline
 from saccade.tasks.needs import Needs
@@ -68,6 +69,9 @@ class Config:
     """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
     max_labels: int = 0
     """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
+
+    def __post_init__(self) -> None:
+        format_mappings(self, "class_weights")
 
 
 class Pair(Task):

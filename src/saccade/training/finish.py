@@ -81,11 +81,16 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
         for leftover in trainer.out.glob(".model.*"):  # of a run that was killed while it saved its model
             shutil.rmtree(leftover)
         write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
+        model.thresholds = dict(task.label_thresholds)
         model.save(trainer.out / "model")
         baselines = {name: score_baseline(prepared_run, answered[name][1]) for name in scores}
         notes = [compare_with_baseline(prepared_run, name, scores[name][0], baselines[name]) for name in scores]
         evaluations = sum("dev" in row for row in trainer.metrics_log.read())
-        notes += [describe_selection(scores, evaluations), "" if calibration is None else str(calibration)]
+        notes += [
+            describe_selection(scores, evaluations),
+            "" if calibration is None else str(calibration),
+            task.describe_tuning(),
+        ]
         result = RunResult(
             trainer.finish_reason() or trainer.pause_reason(),
             trainer.learner.step_count,
