@@ -312,7 +312,7 @@ class Label(Task):
         confidence = self._mistake_confidence(answer, gold)
         cells = {"text": example.values.get("text", f"{example.file}:{example.line}")}
         cells |= {name: ", ".join(sorted(labels)) for name, labels in (("gold", gold), ("answer", predicted))}
-        return ErrorRow(cells | {"sure": f"{confidence:.0%}"}, confidence)
+        return ErrorRow.from_probability(cells, confidence)
 
     def _mistake_confidence(self, answer: dict[str, Any], gold: set[str]) -> float:
         """The probability of the wrong label; of several labels, that of the most confident wrong decision."""
