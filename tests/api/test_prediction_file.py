@@ -156,7 +156,7 @@ def test_entities_are_json_and_translations_have_scores(tmp_path):
 
 
 def test_offsets_of_words_refer_to_a_column_of_the_file(tmp_path):
-    """Words of CoNLL are joined, and the text that entity offsets refer to is written; a text of the data is not written twice."""
+    """Words of CoNLL are joined to the text that offsets refer to, and it is written; a text of the data is not written twice."""
     sentences = [["Ada", "met", "Bob", "."], ["Bob", "slept"], ["rain"]] * 8
     tagged = [[f"{word}\t{'B-PER' if word[0].isupper() else 'O'}" for word in words] for words in sentences]
     (tmp_path / "names.conll").write_text("\n\n".join("\n".join(rows) for rows in tagged) + "\n", encoding="utf-8")

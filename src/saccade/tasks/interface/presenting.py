@@ -37,7 +37,7 @@ class ErrorRow:
         return None if gold == answer else cls(cells, absolute_error=numbers["absolute_error"], numbers=numbers)
 
     @property
-    def severity(self) -> float:
+    def sort_key(self) -> float:
         """The value by which rows are sorted, largest first."""
         return self.confidence if self.absolute_error is None else self.absolute_error
 

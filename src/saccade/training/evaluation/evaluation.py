@@ -98,7 +98,7 @@ class Evaluation:
             for answer, example in zip(self.answers, self.evaluated, strict=True)
         )
         wrong = [Mistake(row, example) for row, example in rows if row is not None]
-        return Mistakes(sorted(wrong, key=lambda mistake: -mistake.row.severity))
+        return Mistakes(sorted(wrong, key=lambda mistake: -mistake.row.sort_key))
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
