@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 import saccade
+from saccade.cli import main
 from saccade.data import Example
 from saccade.errors import ModelError, UsageError
 from saccade.metrics import best_f1_threshold
@@ -108,7 +109,18 @@ def test_a_threshold_for_an_unknown_label_names_the_nearest_and_one_label_has_no
     with pytest.raises(UsageError, match=r"threshold for 'wra'.*war"):
         parse_thresholds("wra=0.5", ("art", "war"))
     with pytest.raises(UsageError, match=r"several labels per example; set task\.multi_label"):
-        Label(Config(thresholds="0.4"))
+        Label(Config(thresholds="0.4")).fit([Example({"text": "t", "label": label}) for label in "ab"])
+
+
+def test_flags_with_an_equals_sign_in_their_value_reach_the_run(tmp_path, capsys):
+    rows = [{"text": f"day {i}", "labels": [word]} for i in range(20) for word in ("art", "war")]
+    (tmp_path / "days.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    argv = (
+        f"train label --data {tmp_path}/days.jsonl --out {tmp_path}/run --task.multi-label --task.thresholds art=0.25"
+    )
+    assert main([*argv.split(), "--task.class-weights=war=2", "--train.max-steps", "2"]) == 0, capsys.readouterr().err
+    stored = saccade.open_run(tmp_path / "run").task
+    assert (stored.label_thresholds["art"], stored.config.class_weights) == (0.25, "war=2")
 
 
 @pytest.fixture(scope="module")

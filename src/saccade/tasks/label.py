@@ -87,10 +87,6 @@ class Label(Task):
         super().__init__(config, labels)
         self.multi_label = self.config.multi_label
         self._tuned: TunedThresholds | None = None
-        if self.config.thresholds and not self.multi_label:
-            raise UsageError(
-                "task.thresholds is for several labels per example; set task.multi_label, or leave it out."
-            )
         self.has_right_answers = self.compares_label_rates = not self.multi_label
         self.hub_pipeline, self.reads_sentences = "text-classification", True
         self.reads_images: bool | None = None  # images, not texts; None until it is known from the data or a model
@@ -115,6 +111,15 @@ class Label(Task):
 
     def configure_from_model(self, model: Model) -> None:
         self._set_modality(images=model.capabilities.input is Modality.IMAGE)
+        self._check_thresholds()
+
+    def _check_thresholds(self) -> None:
+        """Raise an error for thresholds that do not fit the labels."""
+        if self.config.thresholds and not self.multi_label:
+            raise UsageError(
+                "task.thresholds is for several labels per example; set task.multi_label, or leave it out."
+            )
+        parse_thresholds(self.config.thresholds, self.labels)
 
     def _set_modality(self, *, images: bool) -> None:
         """Set the input modality: texts or images."""
@@ -157,7 +162,7 @@ class Label(Task):
             raise DataError(f"{problem}, so there is nothing to learn", hint="give examples of at least two labels")
         column = "labels" if self.multi_label else "label"
         check_label_count(counts, self.config.max_labels, examples, column, number_task="grade")
-        parse_thresholds(self.config.thresholds, self.labels)  # raises for an unknown label before training
+        self._check_thresholds()
         if self.multi_label:
             self.class_weights = make_positive_weights(self.config.class_weights, self.labels, counts, len(examples))
         else:
