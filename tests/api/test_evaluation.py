@@ -171,7 +171,7 @@ def test_mistakes_of_several_labels_are_ranked_by_the_most_confident_wrong_decis
     assert row is not None
     assert (row.cells["gold"], row.cells["answer"]) == ("a, b", "a, c")
     assert row.confidence == pytest.approx(0.9)  # b is missing with 90 %, c is predicted with 70 %
-    assert task.error_row({"labels": ["b", "a"], "scores": answer["scores"]}, example) is None
+    assert task.error_row({"labels": ["b", "a"], "scores": {"a": 0.9, "b": 0.7, "c": 0.1}}, example) is None
 
 
 def test_a_run_whose_training_data_are_gone_is_scored_without_a_baseline(tmp_path, ask):

@@ -153,3 +153,27 @@ def test_entities_are_json_and_translations_have_scores(tmp_path):
     assert first["predicted_text"].tolist() == second["predicted_text"].tolist()
     best = translate.predict(["3 mai 2019", "5 juin 2030"], beams=2, max_new_tokens=4)
     assert first["predicted_score"].tolist() == pytest.approx([one.score for one in best], abs=1e-4)
+
+
+def test_offsets_of_words_refer_to_a_column_of_the_file(tmp_path):
+    """Words of CoNLL are joined to the text that offsets refer to, and it is written; a text of the data is not written twice."""
+    sentences = [["Ada", "met", "Bob", "."], ["Bob", "slept"], ["rain"]] * 8
+    tagged = [[f"{word}\t{'B-PER' if word[0].isupper() else 'O'}" for word in words] for words in sentences]
+    (tmp_path / "names.conll").write_text("\n\n".join("\n".join(rows) for rows in tagged) + "\n", encoding="utf-8")
+    sizes = {"width": 16, "layers": 1, "heads": 2, "ffn_width": 16}
+    train = {"epochs": 30, "lr": 1e-2, "batch_tokens": 64}
+    run = saccade.train("tag", tmp_path / "names.conll", out=tmp_path / "run", architecture=sizes, train=train)
+    run.predict_file(tmp_path / "names.conll", tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["text"] for row in rows] == [" ".join(words) for words in sentences]
+    entities = [(row, entity) for row in rows for entity in row["predicted_entities"]]
+    assert entities
+    assert all(row["text"][entity["start"] : entity["end"]] == entity["text"] for row, entity in entities)
+    both = [{"text": "Ada  met Bob", "tokens": ["Ada", "met", "Bob"]}, {"text": " rain", "tokens": ["rain"]}]
+    pd.DataFrame(both).to_json(tmp_path / "both.jsonl", orient="records", lines=True)
+    run.predict_file(tmp_path / "both.jsonl", tmp_path / "two.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "two.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(row["text"], row["joined_text"]) for row in rows] == [("Ada  met Bob", "Ada met Bob"), (" rain", "rain")]
+    (tmp_path / "texts.csv").write_text("id,text\n7,Ada met Bob\n", encoding="utf-8")
+    run.predict_file(tmp_path / "texts.csv", tmp_path / "three.csv")
+    assert list(pd.read_csv(tmp_path / "three.csv").columns) == ["id", "text", "predicted_entities"]

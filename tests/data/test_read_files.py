@@ -463,3 +463,22 @@ def test_a_role_of_ones_own(tmp_path):
 def test_a_writer_refuses_what_it_cannot_hold(tmp_path, ending, values):
     with pytest.raises(DataError, match=r"JSON lines|jsonl"):
         write_examples(tmp_path / f"a.{ending}", [Example(values)])
+
+
+@pytest.mark.parametrize("name", ["short.csv", "short.txt"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_short_table_with_a_text_column_has_a_header_when_words_are_needed(tmp_path, name, rows):
+    lines = ["id,text", "7,Ada was here", '8,"Bob, too"'][: rows + 1]
+    path = put(tmp_path, "\n".join(lines) + "\n", name)
+    examples = list(stream_examples([path], (WORDS,), keep_fields=True))
+    assert [example["text"] for example in examples] == ["Ada was here", "Bob, too"][:rows]
+    assert examples[0].fields == {"id": "7", "text": "Ada was here"}
+    assert examples[0]["words"] == ["Ada", "was", "here"]
+
+
+def test_prose_with_commas_is_still_split_into_words_line_by_line(tmp_path):
+    path = put(tmp_path, "Ada was here, Bob too\nThe text, he said\n", "prose.txt")
+    assert [example["text"] for example in stream_examples([path], (WORDS,))] == [
+        "Ada was here, Bob too",
+        "The text, he said",
+    ]

@@ -126,3 +126,27 @@ def test_training_with_balanced_weights_finds_the_rare_label(tmp_path):
         found.append(run.predict("red").probabilities["rare"])
     assert found[0] < 0.2
     assert 0.35 < found[1] < 0.65
+
+
+@pytest.mark.parametrize(("kind", "config", "make"), [(Label, LabelConfig, labeled), (Pair, PairConfig, paired)])
+def test_a_dictionary_of_weights_is_the_same_setting(kind, config, make):
+    weighted = []
+    for setting in ({"a": 4, "c": 0.5}, "a=4,c=0.5"):
+        task = kind(config(class_weights=setting))
+        task.fit(make(GOLD))
+        assert isinstance(task.config.class_weights, str)  # as config.toml stores it
+        weighted.append(task.class_weights)
+    assert weighted[0] == weighted[1] == (4.0, 1.0, 0.5)
+    assert TagConfig(class_weights={"B-PER": 2.0}).class_weights == "B-PER=2.0"
+    with pytest.raises(UsageError, match="weight above 0 for labels"):
+        kind(config(class_weights={"a": "many"})).fit(make(GOLD))
+
+
+def test_a_dictionary_of_weights_trains_stores_and_resumes(tmp_path):
+    rows = [{"text": f"red {i % 7}", "label": "a, b" if i % 3 else "ham"} for i in range(60)]
+    for _ in range(2):  # the second call finds the finished run and the same settings
+        run = saccade.train(
+            "label", data=rows, out=tmp_path / "run", task={"class_weights": {"a, b": 3.0}}, train={"max_steps": 2},
+            architecture={"width": 8, "layers": 1, "heads": 2},
+        )  # fmt: skip
+    assert run.task.config.class_weights == '{"a, b": 3.0}'

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -56,14 +56,14 @@ def read_prediction_input(
         or (isinstance(data, Path) and kind == "image" and _is_image_file(data))
     ):
         return PredictionInput(iter([_make_example(task, data)]), is_single=True)
-    if isinstance(data, tuple) and len(roles) > 1 and len(data) == len(roles) and all(isinstance(x, str) for x in data):
+    if isinstance(data, tuple) and len(roles) > 1 and _are_texts(cast(tuple[Any, ...], data), len(roles)):
         return PredictionInput(iter([_make_example(task, data)]), is_single=True)
     if kind == "numbers" and _is_number_row(data):
         return PredictionInput(iter([_make_example(task, data)]), is_single=True)
     if isinstance(data, os.PathLike):
-        file_roles = task.input_roles([os.fspath(data)])
+        path = os.fspath(cast(os.PathLike[str], data))
         return PredictionInput(
-            stream_task_examples(task, [os.fspath(data)], file_roles, without_gold(task, columns), notes)
+            stream_task_examples(task, [path], task.input_roles([path]), without_gold(task, columns), notes)
         )
     if is_table(data):
         return PredictionInput(_read_rows(task, data, columns, notes), index=table_index(data))
@@ -72,7 +72,7 @@ def read_prediction_input(
             f"predict takes texts, records, a table or a file; got {type(data).__name__}. Pass a string, a list of strings, "
             "a DataFrame or a pathlib.Path."
         )
-    return _read_items(task, data, columns, notes)
+    return _read_items(task, cast(Iterable[Any], data), columns, notes)
 
 
 def _read_items(
@@ -111,8 +111,8 @@ def _make_example(task: Task, item: Any, number: int = 1) -> Example:
         return Example({roles[0].name: value}, "data", number)
     if roles[0].kind == "numbers":
         return Example({roles[0].name: [float(value) for value in np.ravel(item).tolist()]}, "data", number)
-    texts = (item,) if isinstance(item, str) else item
-    if not (isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts)) or len(texts) != len(roles):
+    texts: Any = (item,) if isinstance(item, str) else item
+    if not _are_texts(texts, len(roles)):
         names = " and ".join(role.name for role in roles)
         expected = "one string per example" if len(roles) == 1 else "a tuple of strings per example, or dictionaries"
         raise UsageError(f"Item {number} is {item!r:.60}; {task.name} reads {names}. Pass {expected}.")
@@ -121,10 +121,19 @@ def _make_example(task: Task, item: Any, number: int = 1) -> Example:
     return Example(task.make_record(*texts), "data", number)
 
 
+def _are_texts(values: Any, count: int) -> bool:
+    """Whether a value is a sequence of this many strings."""
+    if not isinstance(values, Sequence):
+        return False
+    items = cast(Sequence[Any], values)
+    return len(items) == count and all(isinstance(text, str) for text in items)
+
+
 def _is_image(data: Any) -> bool:
-    return isinstance(data, Image.Image) or (
-        isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim in (2, 3)
-    )
+    array: Any = data
+    if isinstance(data, Image.Image):
+        return True
+    return isinstance(data, np.ndarray) and array.dtype == np.uint8 and array.ndim in (2, 3)
 
 
 def _is_image_file(path: Path) -> bool:
@@ -132,6 +141,7 @@ def _is_image_file(path: Path) -> bool:
 
 
 def _is_number_row(data: Any) -> bool:
-    return isinstance(data, int | float) or (
-        isinstance(data, Sequence | np.ndarray) and len(data) > 0 and all(np.isscalar(value) for value in data)
-    )
+    values: Any = data
+    if isinstance(data, int | float):
+        return True
+    return isinstance(data, Sequence | np.ndarray) and len(values) > 0 and all(np.isscalar(value) for value in values)

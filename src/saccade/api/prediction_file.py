@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from saccade.data import Example
 from saccade.data.read.open_text import UTF8_BOM
@@ -76,8 +76,16 @@ def _make_rows(pairs: Iterable[tuple[Prediction, Example]]) -> Iterator[dict[str
     names: Callable[[str], str] | None = None
     for prediction, example in pairs:
         values = _input_columns(example)
+        values |= _joined_text(values, prediction, example)
         names = names or _choose_names(values)
         yield values | {names(name): value for name, value in prediction.as_row().items()}
+
+
+def _joined_text(columns: Mapping[str, Any], prediction: Prediction, example: Example) -> dict[str, str]:
+    """The column of the text that offsets refer to, for records of words, as of CoNLL; empty for records that have a text."""
+    if prediction.offset_text is None or "offsets" in example:
+        return {}
+    return {"joined_text" if "text" in columns else "text": prediction.offset_text}
 
 
 def _choose_names(columns: Mapping[str, Any]) -> Callable[[str], str]:
@@ -111,7 +119,7 @@ def _is_binary(value: Any) -> bool:
     (True, True, False)
     """
     if isinstance(value, Mapping):
-        return any(map(_is_binary, value.values()))
+        return any(map(_is_binary, cast(Mapping[Any, Any], value).values()))
     return isinstance(value, bytes) or hasattr(value, "__array__")
 
 

@@ -19,7 +19,7 @@ from saccade.audit.run_audit import run_audit
 from saccade.decoding.config import GenerationConfig
 from saccade.engine import FastModel, fast
 from saccade.engine.precision import PRECISIONS
-from saccade.errors import ModelError, UsageError
+from saccade.errors import DataError, ModelError, UsageError
 from saccade.explain.look import look
 from saccade.explain.maps import AttentionMaps
 from saccade.keywords import check_keywords, raise_for_unknown_keywords
@@ -139,7 +139,8 @@ class Run(StoredRun):
         paths = [str(path) for path in ([data] if isinstance(data, str | Path) else data)]
         check_output_file(out, paths)
         decoding = _make_config(generation) or default_decoding(self.task)
-        model, rejects = self.prepare_model(engine, device), []
+        model = self.prepare_model(engine, device)
+        rejects: list[DataError] = []
         examples = stream_task_examples(
             self.task,
             paths,
@@ -354,4 +355,4 @@ def evaluate(
 def predict(where: str | Path | Run, data: Any, **settings: Any) -> Prediction | Predictions | Iterator[Prediction]:
     """Predict with a run or a published model in one call: `saccade.predict("runs/reviews", texts)`; see `Run.predict`."""
     run = where if isinstance(where, Run) else open_run(where)
-    return run.predict(data, **settings)
+    return cast(Prediction | Predictions | Iterator[Prediction], run.predict(data, **settings))

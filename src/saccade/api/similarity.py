@@ -1,6 +1,8 @@
 """Cosine similarity of embeddings: the nearest neighbors of some vectors, and the nearest pairs among many."""
 
 import heapq
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +20,16 @@ def nearest_neighbors(queries: Tensor, vectors: Tensor, count: int) -> tuple[Ten
     """
     normalized, count = F.normalize(vectors, dim=-1), min(count, len(vectors))
     rows = max(1, MAX_SIMILARITIES_AT_ONCE // max(1, len(vectors)))
-    blocks = [(F.normalize(block, dim=-1) @ normalized.T).topk(count) for block in queries.split(rows)]
+    blocks = [(F.normalize(block, dim=-1) @ normalized.T).topk(count) for block in _split(queries, rows)]
     return torch.cat([block.values for block in blocks]), torch.cat([block.indices for block in blocks])
+
+
+def _split(vectors: Tensor, rows: int) -> Sequence[Tensor]:
+    return cast(Any, vectors).split(rows)
+
+
+def _to_list(values: Tensor) -> list[Any]:
+    return cast(Any, values).tolist()
 
 
 def nearest_pairs(vectors: Tensor, count: int) -> list[tuple[float, int, int]]:
@@ -36,7 +46,7 @@ def nearest_pairs(vectors: Tensor, count: int) -> list[tuple[float, int, int]]:
         later = torch.arange(len(vectors)) > torch.arange(start, start + len(block))[:, None]  # each pair once
         block = block.masked_fill(~later, -torch.inf).flatten()
         values, cells = block.topk(min(count, len(block)))
-        pairs = zip(values.tolist(), cells.tolist(), strict=True)
+        pairs = zip(_to_list(values), _to_list(cells), strict=True)
         found += [
             (value, start + cell // len(vectors), cell % len(vectors)) for value, cell in pairs if value > -torch.inf
         ]

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import fields, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from saccade.api.cross_validation import CrossValidation, make_folds
 from saccade.api.run import Run
@@ -148,7 +148,7 @@ def cross_validate(
         minutes,
     )
     runs = make_folds(job, directory, folds)
-    results = []
+    results: list[RunResult] = []
     for fold in runs:
         results.append(_train_job(fold.job, fold.directory, on_event))
         if results[-1].signal is not None:
@@ -192,12 +192,13 @@ def _train_job(job: Job, directory: Path, on_event: Callable[[Event], None] | No
 def _resolve_data(data: Any, directory: Path) -> tuple[str, ...]:
     """The data files; a table is saved as a file in the directory of the run, where a later evaluation finds it."""
     if isinstance(data, str | PathLike):
-        return (fspath(data),)
-    if isinstance(data, Sequence) and all(isinstance(path, str | PathLike) for path in data):
-        return tuple(fspath(path) for path in data)
+        return (fspath(cast(str | PathLike[str], data)),)
+    if isinstance(data, Sequence) and all(isinstance(path, str | PathLike) for path in cast(Sequence[Any], data)):
+        return tuple(fspath(path) for path in cast(Sequence[str | PathLike[str]], data))
     if not is_table(data):
+        kind = type(cast(Any, data)).__name__
         raise UsageError(
-            f"train takes files, a DataFrame, an Arrow table or a list of dictionaries as data; got {type(data).__name__}."
+            f"train takes files, a DataFrame, an Arrow table or a list of dictionaries as data; got {kind}."
         )
     text = "".join(json.dumps(_to_json(row), ensure_ascii=False) + "\n" for row in iter_rows(data))
     path = directory / TABLE_FILE
@@ -218,9 +219,9 @@ def _resolve_data(data: Any, directory: Path) -> tuple[str, ...]:
 def _to_json(value: Any) -> Any:
     """Convert a value of a table to JSON: missing values become null, NumPy scalars numbers, dates strings."""
     if isinstance(value, Mapping):
-        return {str(key): _to_json(part) for key, part in value.items()}
+        return {str(key): _to_json(part) for key, part in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_to_json(part) for part in value]
+        return [_to_json(part) for part in cast(Sequence[Any], value)]
     if hasattr(value, "tolist"):  # a NumPy array or scalar
         return _to_json(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):

@@ -35,7 +35,7 @@ from saccade.attention.sight import Bias, Sight, make_positions
 from saccade.attention.sparse.bigbird import BigBird, BigBirdPattern
 from saccade.attention.sparse.lsh import LSHAttention, lsh_recall
 from saccade.attention.sparse.windowed import Windowed
-from saccade.attention.watch import Downsample, KeepAll, Look, RowCallback, TopK, watch, watchable_modules
+from saccade.attention.watch import Downsample, KeepAll, Look, Looks, RowCallback, TopK, watch, watchable_modules
 
 __all__ = [
     "ALL_FEATURES",
@@ -66,6 +66,7 @@ __all__ = [
     "Layout",
     "LinearAttention",
     "Look",
+    "Looks",
     "LowRank",
     "Mechanism",
     "MechanismEntry",

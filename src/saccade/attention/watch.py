@@ -32,12 +32,13 @@ from saccade.attention.hf.modules import (
     make_unsupported_error,
 )
 from saccade.keywords import check_keywords
-from saccade.notebook import html_heatmap, html_text
+from saccade.notebook import html_heatmap, html_table, html_text
 from saccade.system import trim_heap
 
 WeightChunks = Iterable[tuple[Tensor, Tensor]]  # (row indices, weights of those rows)
 ReducedWeights = tuple[Tensor | None, Tensor | None]  # (weights, columns)
 ATTENTION_AXES = ("batch", "head", "query", "key")
+MAX_LOOKS_SHOWN = 20
 MAX_CHUNK_WEIGHTS = 2**20  # weights computed at a time: 4 MB in float32, plus temporary tensors of the same size
 MIN_CHUNK_ROWS = 16  # rows computed at a time, however long: every chunk reads all keys again
 MIN_TRIM_BYTES = 2**26  # size of a buffer from which the heap is trimmed before and after it is filled
@@ -59,10 +60,13 @@ class Look:
     shape: tuple[int, ...] = ()  # shape of the full weights of the call, before they were reduced
 
     def __repr__(self) -> str:
+        return f"Look({self.name}{', ' if self.weights is None else ': '}{self.describe_shape()})"
+
+    def describe_shape(self) -> str:
+        """The axes of the weights with their sizes, such as "batch 1, head 2, query 5, key 5"."""
         if self.weights is None:
-            return f"Look({self.name}, no weights)"
-        sizes = ", ".join(f"{axis} {size}" for axis, size in zip(self.axes, self.weights.shape, strict=False))
-        return f"Look({self.name}: {sizes})"
+            return "no weights"
+        return ", ".join(f"{axis} {size}" for axis, size in zip(self.axes, self.weights.shape, strict=False))
 
     def _repr_html_(self) -> str:
         if self.weights is None or self.columns is not None or self.axes != ATTENTION_AXES:
@@ -70,6 +74,19 @@ class Look:
         first = self.weights[0].detach().float().cpu()  # (H, Q, K) of the first sequence
         heads = f"the mean of {len(first)} heads" if len(first) > 1 else "one head"
         return html_heatmap(first.mean(0).tolist(), caption=f"{self!r}: {heads} for the first sequence")
+
+
+class Looks(list[Look]):
+    """The looks of a block in the order of their calls, which a notebook shows as a table."""
+
+    def __repr__(self) -> str:
+        lines = [f"  {number}  {look!r}" for number, look in enumerate(self[:MAX_LOOKS_SHOWN])]
+        more = [f"  ... and {len(self) - MAX_LOOKS_SHOWN:,} more"] if len(self) > MAX_LOOKS_SHOWN else []
+        return "\n".join([f"Looks({len(self):,})", *lines, *more])
+
+    def _repr_html_(self) -> str:
+        rows = [(number, look.name, look.describe_shape()) for number, look in enumerate(self[:MAX_LOOKS_SHOWN])]
+        return html_table(("", "name", "weights"), rows, caption=f"{len(self):,} looks")
 
 
 class _ChunkBuffer:
@@ -240,14 +257,14 @@ def watch(
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | Tensor | None = None,
     reduce: Reducer = KeepAll(),
-) -> Iterator[list[Look]]:
+) -> Iterator[Looks]:
     """Record the attention weights of the matching modules: one `Look` for every call inside the block.
 
     `model` is a model of saccade or of `transformers`, or contains one. `where` is a glob pattern over module names ("*.3.*"), an
     index, or a list of either. Select query `rows` to compute less (-1 is the last row of a call) and `heads` to keep less;
     `reduce` decides what is kept: KeepAll(), TopK(32), Downsample(256) or RowCallback(function).
     """
-    looks: list[Look] = []
+    looks = Looks()
     modules = _find_modules(model, where)
 
     def make_watcher(name: str, module: nn.Module):

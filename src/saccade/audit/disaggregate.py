@@ -109,7 +109,9 @@ def _compare_groups(
 
 
 def _wrong_predictions(subject: AuditSubject, group_scores: GroupScores) -> AuditTable | None:
-    """A few wrong predictions of each group."""
+    """A few wrong predictions of each group; None for numbers, which are hardly ever exact."""
+    if subject.task.predicts_number:
+        return None
     rows = [
         (group, subject.task.error_row(answer, example))
         for group, answer, example in zip(group_scores.groups, group_scores.answers, group_scores.examples, strict=True)

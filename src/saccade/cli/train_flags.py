@@ -234,7 +234,7 @@ def _default_configs(
 def _partial_task_config(config_class: type, recipe: Recipe, dotted: Sequence[str]) -> Any:
     """The string settings of a task, from flags or the recipe: some of them, such as an objective, choose the family."""
     names = {item.name for item in fields(config_class) if item.type in ("str", str)}
-    words = [part for word in dotted for part in word.split("=", 1)]
+    words = [part for word in dotted for part in (word.split("=", 1) if word.startswith("--") else [word])]
     flags = {word[len("--task.") :].replace("-", "_"): value for word, value in pairwise(words) if "--task." in word}
     settings = {**recipe.tables["task"], **flags}
     return config_class(**{name: value for name, value in settings.items() if name in names})

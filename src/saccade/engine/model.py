@@ -56,6 +56,7 @@ class FastModel(Model):
             multi_label=original.multi_label,
         )
         self.precision_choice = precision_choice
+        self.thresholds: dict[str, float] = original.thresholds
         self.tokenizer: Any = original.tokenizer
         self.pooling: Pooling = original.pooling
         self.report: LoadReport = original.report

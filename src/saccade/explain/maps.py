@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ATTENTION_KINDS = ("self", "cross", "image")  # kinds of maps with heads and keys
 HTML_SUFFIXES = (".html", ".htm")
 TEXT_AXIS_KINDS = ("input", "decoder_input", "output")  # kinds of axes whose tokens belong to a text
+MAX_MAPS_SHOWN = 12
 MAX_DENSE_WEIGHTS = 2**28  # most weights that to_dense makes of a sparse map: 1 GB
 
 
@@ -236,7 +237,9 @@ class AttentionMaps:
 
     def __repr__(self) -> str:
         answer = f", answer {self.answer!r}" if self.answer else ""
-        return f"AttentionMaps({self.model}, {len(self)} maps{answer})"
+        lines = [f"  {number}  {one!r}" for number, one in enumerate(self.maps[:MAX_MAPS_SHOWN])]
+        more = [f"  ... and {len(self) - MAX_MAPS_SHOWN:,} more"] if len(self) > MAX_MAPS_SHOWN else []
+        return "\n".join([f"AttentionMaps({self.model}, {len(self)} maps{answer})", *lines, *more])
 
     def select(
         self,

@@ -13,6 +13,7 @@ from saccade.metrics.correlation import pearson, spearman
 from saccade.metrics.labels import (
     ConfusionMatrix,
     accuracy,
+    best_f1_threshold,
     confusion_matrix,
     f1,
     f1_threshold,
@@ -42,6 +43,7 @@ __all__ = [
     "answer_f1",
     "answer_match",
     "average_class_scores",
+    "best_f1_threshold",
     "best_threshold",
     "bits_per_byte",
     "bleu",

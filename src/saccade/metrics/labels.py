@@ -90,20 +90,39 @@ def f1_threshold(
     >>> f1_threshold([0.9, 0.6, 0.3, 0.1], [True, True, True, False], bootstrap_samples=50)
     0.2
     """
-    check_pairs("f1_threshold", is_positive, probabilities)
+    _check_not_empty("f1_threshold", probabilities, is_positive)
+    chunks = resample_counts(len(probabilities), bootstrap_samples, seed, 1)
+    return float(np.median(np.concatenate([_best_cuts(probabilities, is_positive, counts) for counts in chunks])))
+
+
+def best_f1_threshold(probabilities: Sequence[float], is_positive: Sequence[bool]) -> float:
+    """The decision threshold on the probability of a class with the highest F1 on these examples.
+
+    It is midway between the lowest probability that is predicted and the next one; of equally good ones, the highest.
+
+    >>> best_f1_threshold([0.9, 0.6, 0.3, 0.1], [True, True, True, False])
+    0.2
+    """
+    _check_not_empty("best_f1_threshold", probabilities, is_positive)
+    return float(_best_cuts(probabilities, is_positive, np.ones((1, len(probabilities))))[0])
+
+
+def _check_not_empty(name: str, probabilities: Sequence[float], is_positive: Sequence[bool]) -> None:
+    check_pairs(name, is_positive, probabilities)
     if not len(probabilities):
-        raise ValueError("f1_threshold of no examples is not defined; give at least one example with its gold label.")
+        raise ValueError(f"{name} of no examples is not defined; give at least one example with its gold label.")
+
+
+def _best_cuts(probabilities: Sequence[float], is_positive: Sequence[bool], counts: np.ndarray) -> np.ndarray:
+    """The threshold with the highest F1 for each sample, given how often it contains each example, (samples, N)."""
     order = np.argsort(probabilities, kind="stable")[::-1]
     ranked, positives = np.asarray(probabilities, float)[order], np.asarray(is_positive, float)[order]
     lower = np.append(ranked[1:], 0.0)
-    thresholds: list[np.ndarray] = []
-    for counts in resample_counts(len(ranked), bootstrap_samples, seed, 1):
-        counts = counts[:, order]
-        hits = counts * positives
-        values = 2 * hits.cumsum(1) / (counts.cumsum(1) + hits.sum(1, keepdims=True)).clip(min=1)
-        last = np.where(ranked > lower, values, -1.0).argmax(1)  # equal probabilities are on the same side
-        thresholds.append((ranked[last] + lower[last]) / 2)
-    return float(np.median(np.concatenate(thresholds)))
+    counts = counts[:, order]
+    hits = counts * positives
+    values = 2 * hits.cumsum(1) / (counts.cumsum(1) + hits.sum(1, keepdims=True)).clip(min=1)
+    last = np.where(ranked > lower, values, -1.0).argmax(1)  # equal probabilities are on the same side
+    return (ranked[last] + lower[last]) / 2
 
 
 def mcc(

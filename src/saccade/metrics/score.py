@@ -56,6 +56,10 @@ class Score:
         added = (f"{name}:{value}" for name, value in settings.items())
         return replace(self, signature="|".join(filter(None, (self.signature, *added))))
 
+    def __repr__(self) -> str:
+        numbers = (f"{name}={getattr(self, name):.4g}" for name in ("value", "low", "high"))
+        return f"Score(name={self.name!r}, {', '.join(numbers)}, count={self.count})"
+
     def _repr_html_(self) -> str:
         return html_table(SCORE_COLUMNS, [self.cells()])
 

@@ -8,6 +8,7 @@ from saccade.errors import ModelError
 
 LABELED_HEADS = ("label", "tag")  # the heads whose outputs have label names
 MULTI_LABEL_PROBLEM_TYPE = "multi_label_classification"
+THRESHOLDS_KEY = "label_thresholds"  # decision thresholds in config.json, which other programs ignore
 MAX_LABELS = 100_000
 
 
@@ -52,6 +53,16 @@ def labels_from_hf(raw: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     if count not in (None, len(table)):
         return default_labels(count)
     return tuple(str(table[str(index)]) for index in range(len(table)))
+
+
+def thresholds_from_config(raw: Mapping[str, Any], labels: Sequence[str], path: Path) -> dict[str, float]:
+    """The decision thresholds in a config.json; empty if it has none."""
+    table = raw.get(THRESHOLDS_KEY, {})
+    if not isinstance(table, dict) or not all(type(value) is float and 0 < value < 1 for value in table.values()):
+        raise ModelError(
+            f"{path}: {THRESHOLDS_KEY} must map labels to probabilities between 0 and 1; got {str(table)[:80]}."
+        )
+    return {label: table[label] for label in labels if label in table}
 
 
 def describe_labels(raw: Mapping[str, Any], labels: Sequence[str]) -> list[str]:

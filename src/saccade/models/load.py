@@ -26,6 +26,7 @@ from saccade.models.label_names import (
     describe_labels,
     labels_from_hf,
     resolve_labels,
+    thresholds_from_config,
 )
 from saccade.models.load_weights import load_tensors
 from saccade.models.meta_init import meta_init
@@ -93,6 +94,8 @@ def load(
         head_module = None if head_name is None else kind.get_head(head_name).build(config, body, len(label_names))
     multi_label = raw.get("problem_type") == MULTI_LABEL_PROBLEM_TYPE
     model = Model(kind, config, body, head_module, head_name, labels=label_names, multi_label=multi_label)
+    if multi_label and labels is None:
+        model.thresholds = thresholds_from_config(raw, label_names, directory / "config.json")
     model.kept_heads = kept
     check_memory(model, dtype.itemsize, directory)
     _load_weights(model, tensors, directory, raw, stored_head, labels is not None, dtype)

@@ -76,6 +76,7 @@ class Model(nn.Module):
             self.labels: tuple[str, ...] = self.labels or default_labels(outputs)
             if len(self.labels) != outputs:
                 raise ModelError(f"The head has {outputs} outputs; got {len(self.labels)} label names.")
+        self.thresholds: dict[str, float] = {}  # decision threshold of each label (multi-label); the default is 0.5
         self.tokenizer: Any = None
         self.pooling: Pooling = Pooling()
         self.extra_tensors: dict[str, Tensor] = {}  # published tensors that the body does not use, kept for saving

@@ -18,7 +18,7 @@ from saccade.models.io.generation_config import is_autoregressive, make_generati
 from saccade.models.io.preprocessor_config import PREPROCESSOR_CONFIG_FILE as PREPROCESSOR
 from saccade.models.io.preprocessor_config import make_preprocessor_config
 from saccade.models.io.sentence_transformers_dir import write_pooling
-from saccade.models.label_names import LABELED_HEADS, labels_to_hf
+from saccade.models.label_names import LABELED_HEADS, THRESHOLDS_KEY, labels_to_hf
 from saccade.models.model import Model
 from saccade.models.pooling import Pooling
 from saccade.models.weight_map import to_theirs
@@ -85,6 +85,7 @@ def _make_config_json(model: Model) -> dict[str, Any]:
     """The content of config.json; models without a published form, such as pruned ones, have a table `saccade` in it."""
     family, config = model.family, model.family.config_of_body(model.config, model.body)
     labels = labels_to_hf(model.labels, model.multi_label) if model.head_name in LABELED_HEADS else {}
+    labels |= {THRESHOLDS_KEY: model.thresholds} if model.thresholds and model.multi_label else {}
     if not _is_published(model):
         head = {} if model.head_name is None else {"head": model.head_name}
         kept = {"kept_heads": model.kept_heads} if model.kept_heads else {}

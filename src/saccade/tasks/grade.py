@@ -16,7 +16,7 @@ from saccade.errors import DataError
 from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
-from saccade.tasks.base import BaselineMethod, Defaults, Item, Task, encode_texts, pad_sources
+from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Task, encode_texts, pad_sources
 from saccade.tasks.baselines.text_features import number_baselines
 from saccade.tasks.interface.predictions import NumberPrediction
 from saccade.tasks.needs import Needs
@@ -136,7 +136,7 @@ class Grade(Task):
     # presenting
     verb = "grade"
     hub_pipeline = "text-classification"
-    reads_sentences = True
+    reads_sentences = has_mistakes = True
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
@@ -145,6 +145,9 @@ class Grade(Task):
 
     def accepts_model(self, model: Model) -> bool:
         return super().accepts_model(model) and len(model.labels) == 1 and not model.multi_label
+
+    def error_row(self, answer: dict[str, float], example: Example) -> ErrorRow | None:
+        return ErrorRow.from_numbers({"text": example["text"]}, float(example["score"]), answer["score"])
 
     def to_prediction(self, answer: dict[str, float], example: Example) -> NumberPrediction:
         return NumberPrediction(answer["score"])

@@ -1,7 +1,7 @@
 """Text and image classification: one label, such as sentiment, topic or spam, or several labels (multi-label)."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, cast
 
@@ -24,6 +24,13 @@ from saccade.tasks.baselines.pixels import image_baselines
 from saccade.tasks.baselines.text_features import label_baselines
 from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_multi_label
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
+from saccade.tasks.classification.label_values import format_label_values, format_mappings
+from saccade.tasks.classification.thresholds import (
+    TunedThresholds,
+    parse_given_thresholds,
+    parse_thresholds,
+    tune_thresholds,
+)
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
 from saccade.tasks.unlabeled import is_unlabeled
@@ -52,8 +59,13 @@ class Config:
     """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
     calibrate: Literal["temperature", "off"] = "temperature"
     """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
+    thresholds: str = ""
+    """Decision thresholds with multi_label: label=0.4,... or one number; default: tuned on dev for the F1 of each label."""
     max_labels: int = 0
     """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
+
+    def __post_init__(self) -> None:
+        format_mappings(self, "class_weights", "thresholds")
 
 
 class Label(Task):
@@ -76,6 +88,7 @@ class Label(Task):
     def __init__(self, config: Any = None, labels: Sequence[str] = ()):
         super().__init__(config, labels)
         self.multi_label = self.config.multi_label
+        self._tuned: TunedThresholds | None = None
         self.has_right_answers = self.compares_label_rates = not self.multi_label
         self.hub_pipeline, self.reads_sentences = "text-classification", True
         self.reads_images: bool | None = None  # images, not texts; None until it is known from the data or a model
@@ -85,7 +98,7 @@ class Label(Task):
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
-        task = cls(Config(multi_label=model.multi_label), model.labels)
+        task = cls(Config(**_model_settings(model)), model.labels)
         if not task.accepts_model(model) or is_pair_model(model):
             return None
         task.configure_from_model(model)
@@ -96,10 +109,19 @@ class Label(Task):
         return super().accepts_model(model) and (len(model.labels) != 1 or model.multi_label)
 
     def settings_from_model(self, model: Model) -> dict[str, Any]:
-        return {"multi_label": model.multi_label}
+        return _model_settings(model)
 
     def configure_from_model(self, model: Model) -> None:
         self._set_modality(images=model.capabilities.input is Modality.IMAGE)
+        self._check_thresholds()
+
+    def _check_thresholds(self) -> None:
+        """Raise an error for thresholds that do not fit the labels."""
+        if self.config.thresholds and not self.multi_label:
+            raise UsageError(
+                "task.thresholds is for several labels per example; set task.multi_label, or leave it out."
+            )
+        parse_thresholds(self.config.thresholds, self.labels)
 
     def _set_modality(self, *, images: bool) -> None:
         """Set the input modality: texts or images."""
@@ -142,6 +164,7 @@ class Label(Task):
             raise DataError(f"{problem}, so there is nothing to learn", hint="give examples of at least two labels")
         column = "labels" if self.multi_label else "label"
         check_label_count(counts, self.config.max_labels, examples, column, number_task="grade")
+        self._check_thresholds()
         if self.multi_label:
             self.class_weights = make_positive_weights(self.config.class_weights, self.labels, counts, len(examples))
         else:
@@ -221,16 +244,11 @@ class Label(Task):
         probabilities = (logits.sigmoid() if self.multi_label else logits.softmax(-1)).tolist()
         answers = []
         for row in probabilities:
-            ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
-            chosen = (
-                [label for label, probability in ranked if probability >= 0.5] if self.multi_label else [ranked[0][0]]
-            )
-            answers.append(
-                {
-                    "labels" if self.multi_label else "label": chosen if self.multi_label else chosen[0],
-                    "scores": dict(ranked),
-                }
-            )
+            scores = dict(sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1]))
+            if self.multi_label:
+                answers.append({"labels": self._choose_labels(scores), "scores": scores})
+            else:
+                answers.append({"label": next(iter(scores)), "scores": scores})
         return answers
 
     def calibrate(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> Calibration | None:
@@ -238,13 +256,42 @@ class Label(Task):
             return None
         if not self.multi_label:
             return calibrate_answers(answers, [example["label"] for example in examples], self.labels)
+        return calibrate_multi_label(*self._as_arrays(answers, examples))
+
+    def tune(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> None:
+        """Choose the decision thresholds of the labels that `task.thresholds` does not name."""
+        self.tuned_settings, self._tuned = {}, None
+        if not self.multi_label or not answers:
+            return
+        given = parse_given_thresholds(self.config.thresholds, self.labels)
+        if len(given) < len(self.labels):
+            self._tuned = tune_thresholds(*self._as_arrays(answers, examples), self.labels).with_given(given)
+            self.tuned_settings = {"thresholds": self._tuned.setting}
+
+    def describe_tuning(self) -> str:
+        return "" if self._tuned is None else str(self._tuned)
+
+    @property
+    def label_thresholds(self) -> Mapping[str, float]:
+        if not self.multi_label:
+            return {}
+        return parse_thresholds(self.tuned_settings.get("thresholds", self.config.thresholds), self.labels)
+
+    def _choose_labels(self, scores: Mapping[str, float]) -> list[str]:
+        """The labels whose probability reaches their threshold, most probable first."""
+        thresholds = self.label_thresholds
+        return [label for label, probability in scores.items() if probability >= thresholds[label]]
+
+    def _as_arrays(
+        self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities and gold labels as arrays, (N, K)."""
         probabilities = np.array([[answer["scores"][label] for label in self.labels] for answer in answers])
-        gold = np.array([[label in example["labels"] for label in self.labels] for example in examples])
-        return calibrate_multi_label(probabilities, gold)
+        return probabilities, np.array([[label in example["labels"] for label in self.labels] for example in examples])
 
     def score(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[Score]:
         if self.multi_label:
-            predictions = [answer["labels"] for answer in answers]
+            predictions = [self._predicted_labels(answer) for answer in answers]
             return metrics.multi_label_scores([example["labels"] for example in examples], predictions)
         gold, predictions = [example["label"] for example in examples], [answer["label"] for answer in answers]
         scores = [
@@ -256,8 +303,8 @@ class Label(Task):
 
     def class_scores(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example]) -> list[ClassScore]:
         if self.multi_label:
-            gold, predictions = ([row["labels"] for row in rows] for rows in (examples, answers))
-            return metrics.multi_label_class_scores(gold, predictions, self.labels)
+            gold, predictions = map(self._gold_labels, examples), map(self._predicted_labels, answers)
+            return metrics.multi_label_class_scores(list(gold), list(predictions), self.labels)
         return label_class_scores(self, answers, examples)
 
     def unlabeled_mask(self, examples: Sequence[Example]) -> list[bool]:
@@ -276,7 +323,7 @@ class Label(Task):
         confidence = self._mistake_confidence(answer, gold)
         cells = {"text": example.values.get("text", f"{example.file}:{example.line}")}
         cells |= {name: ", ".join(sorted(labels)) for name, labels in (("gold", gold), ("answer", predicted))}
-        return ErrorRow(cells | {"sure": f"{confidence:.0%}"}, confidence)
+        return ErrorRow.from_probability(cells, confidence)
 
     def _mistake_confidence(self, answer: dict[str, Any], gold: set[str]) -> float:
         """The probability of the wrong label; of several labels, that of the most confident wrong decision."""
@@ -287,18 +334,18 @@ class Label(Task):
         return max(scores[label] if label in predicted else 1 - scores.get(label, 0.0) for label in wrong)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
-        return tuple(sorted(answer["labels"])) if self.multi_label else answer["label"]
+        return tuple(sorted(self._predicted_labels(answer))) if self.multi_label else answer["label"]
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> LabelPrediction | MultiLabelPrediction:
         if self.multi_label:
-            return MultiLabelPrediction(tuple(answer["labels"]), answer["scores"])
+            return MultiLabelPrediction(tuple(self._predicted_labels(answer)), answer["scores"])
         return LabelPrediction.from_scores(answer["label"], answer["scores"])
 
     def _gold_labels(self, example: Example) -> list[str]:
         return example["labels"] if self.multi_label else [example["label"]]
 
     def _predicted_labels(self, answer: dict[str, Any]) -> list[str]:
-        return answer["labels"] if self.multi_label else [answer["label"]]
+        return self._choose_labels(answer["scores"]) if self.multi_label else [answer["label"]]
 
     def _encode_gold(self, example: Example, label_ids: dict[str, int]) -> Any:
         """The label as an index, or as a row of zeros and ones (multi-label); None if an example has no gold label."""
@@ -310,6 +357,11 @@ class Label(Task):
         if self.multi_label:
             return [float(label in self._gold_labels(example)) for label in self.labels]
         return label_ids[example["label"]]
+
+
+def _model_settings(model: Model) -> dict[str, Any]:
+    """The settings that a stored model has."""
+    return {"multi_label": model.multi_label, "thresholds": format_label_values(model.thresholds)}
 
 
 def _have_short_labels(examples: Sequence[Example]) -> bool:

@@ -31,6 +31,7 @@ from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Prompt,
 from saccade.tasks.baselines.text_features import label_baselines, number_baselines
 from saccade.tasks.classification.calibration import Calibration, calibrate_answers
 from saccade.tasks.classification.class_weights import UNWEIGHTED, as_tensor, make_class_weights
+from saccade.tasks.classification.label_values import format_mappings
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction, Prediction, ThresholdPrediction
 from saccade.tasks.label import is_pair_model, label_class_scores
 from saccade.tasks.needs import Needs
@@ -70,6 +71,9 @@ class Config:
     max_labels: int = 0
     """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
+    def __post_init__(self) -> None:
+        format_mappings(self, "class_weights")
+
 
 class Pair(Task):
     name = "pair"
@@ -79,7 +83,7 @@ class Pair(Task):
     min_examples = 10_000
     hub_pipeline = "text-classification"
     prompt = Prompt((FIRST, SECOND, PAIR_LABEL), "First: {first}\nSecond: {second}\nLabel: {label}\n\n")
-    takes_two_texts = reads_sentences = True
+    takes_two_texts = reads_sentences = has_mistakes = True
     no_prediction_reason = "the model compares two texts, and only one was given"
     augment_roles = ("first", "second")
     description = "sentence-pair classification or regression: entailment, paraphrase, similarity"
@@ -103,10 +107,6 @@ class Pair(Task):
 
     @property
     def has_right_answers(self) -> bool:  # type: ignore[override]
-        return not self.is_regression
-
-    @property
-    def has_mistakes(self) -> bool:  # type: ignore[override]
         return not self.is_regression
 
     @property
@@ -289,12 +289,13 @@ class Pair(Task):
         return None if self.is_regression else (str(example["label"]), self._choose_label(answer["scores"]))
 
     def error_row(self, answer: dict[str, Any], example: Example) -> ErrorRow | None:
+        row = {"first": example["first"], "second": example["second"]}
+        if self.is_regression:
+            return ErrorRow.from_numbers(row, _parse_number(example), answer["score"])
         classes = self.confusion_pair(answer, example)
         if classes is None or classes[0] == classes[1]:
             return None
-        confidence = answer["scores"][classes[1]]
-        row = {"first": example["first"], "second": example["second"]}
-        return ErrorRow(row | {"gold": classes[0], "answer": classes[1], "sure": f"{confidence:.0%}"}, confidence)
+        return ErrorRow.from_probability(row | {"gold": classes[0], "answer": classes[1]}, answer["scores"][classes[1]])
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> Prediction:
         if self.is_regression:

@@ -20,7 +20,7 @@ from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.families.kernel_regression import KernelRegression
 from saccade.models.model import Model
-from saccade.tasks.base import Defaults, Item, Task
+from saccade.tasks.base import Defaults, ErrorRow, Item, Task
 from saccade.tasks.interface.predictions import LabelPrediction, NumberPrediction
 from saccade.tasks.needs import Needs
 
@@ -39,8 +39,13 @@ class Regress(Task):
     description = "kernel regression (Nadaraya-Watson): a number or a class for a row of numbers"
     Config = Config
     needs = Needs(Modality.FEATURES)
+    has_mistakes = True
     sample = "curve"
     tracks_dev_loss = False  # its loss is the leave-one-out error of the training points
+
+    @property
+    def predicts_number(self) -> bool:  # type: ignore[override]
+        return not self.config.classification
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (X, LABEL if self.config.classification else Y)
@@ -113,6 +118,14 @@ class Regress(Task):
             return [metrics.accuracy([e["label"] for e in examples], [a["label"] for a in answers])]
         gold, predictions = [example["y"] for example in examples], [answer["y"] for answer in answers]
         return [metrics.r2(gold, predictions), metrics.mse(gold, predictions)]
+
+    def error_row(self, answer: dict[str, Any], example: Example) -> ErrorRow | None:
+        row = {"x": ", ".join(f"{value:g}" for value in example["x"])}
+        if not self.config.classification:
+            return ErrorRow.from_numbers(row, float(example["y"]), answer["y"])
+        gold, label = example["label"], answer["label"]
+        row |= {"gold": gold, "answer": label}
+        return None if gold == label else ErrorRow.from_probability(row, answer["scores"][label])
 
     def to_prediction(self, answer: dict[str, Any], example: Example) -> LabelPrediction | NumberPrediction:
         if self.config.classification:

@@ -204,7 +204,7 @@ class Span(Task):
             return None
         row = {"text": example["context"], "question": example["question"]}
         row |= {"gold": ", ".join(dict.fromkeys(gold)) or "no answer", "answer": prediction.answer or "no answer"}
-        return ErrorRow(row | {"sure": f"{prediction.score:.0%}"}, prediction.score)
+        return ErrorRow.from_probability(row, prediction.score)
 
     def to_comparable(self, answer: dict[str, Any], example: Example) -> Any:
         prediction = self.to_prediction(answer, example)

@@ -35,6 +35,7 @@ from saccade.tasks.base import (
 )
 from saccade.tasks.baselines.sequences import tag_baselines
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights
+from saccade.tasks.classification.label_values import format_mappings
 from saccade.tasks.interface.predictions import EntitiesPrediction, Entity
 from saccade.tasks.needs import Needs
 
@@ -56,6 +57,9 @@ class Config:
     """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), tag=weight,... or none."""
     augment: Literal["none", "counterfactual"] = "none"
     """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
+
+    def __post_init__(self) -> None:
+        format_mappings(self, "class_weights")
 
 
 class PredictedTags(list[str]):

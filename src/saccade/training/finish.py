@@ -82,13 +82,19 @@ def _evaluate_and_write(trainer: "Trainer", model: Model, stop_signals: StopSign
         for leftover in trainer.out.glob(".model.*"):  # of a run that was killed while it saved its model
             shutil.rmtree(leftover)
         write_settings(trainer.out / "config.toml", prepared_run)  # now with the tuned settings
+        model.thresholds = dict(task.label_thresholds)
         model.save(trainer.out / "model")
         try:
             baselines, warnings = _compare_with_baselines(trainer, scores, stop_signals)
         except StopRequested:
             return None
         evaluations = sum("dev" in row for row in trainer.metrics_log.read())
-        notes = [*warnings, describe_selection(scores, evaluations), "" if calibration is None else str(calibration)]
+        notes = [
+            *warnings,
+            describe_selection(scores, evaluations),
+            "" if calibration is None else str(calibration),
+            task.describe_tuning(),
+        ]
         result = RunResult(
             trainer.finish_reason() or trainer.pause_reason(),
             trainer.learner.step_count,

@@ -96,9 +96,9 @@ def _count_confusions(
 
 
 def _worst_examples(task: Task, answers: Sequence[Any], examples: Sequence[Example]) -> list[dict[str, str]]:
-    """Wrong predictions, most confident first; in their original order if the task has no confidence."""
+    """Wrong predictions, most confident or of the largest error first; in their original order if the task has no confidence."""
     wrong = (task.error_row(answer, example) for answer, example in zip(answers, examples, strict=True))
-    rows = sorted((row for row in wrong if row is not None), key=lambda row: -row.confidence)
+    rows = sorted((row for row in wrong if row is not None), key=lambda row: -row.sort_key)
     return [row.cells for row in rows[:MAX_WORST_EXAMPLES]]
 
 

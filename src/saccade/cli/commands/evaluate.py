@@ -53,7 +53,7 @@ def main(
         data: Labeled data files; default: the held-out data of the run.
         columns: Columns of the data by role: text=review,label=stars. Default: the columns that training used.
         overrides: Task settings to change for the evaluation; saccade train TASK --help lists them.
-        mistakes: Write all mistakes to a file, most confident first: .csv, .tsv, .jsonl or .parquet.
+        mistakes: All mistakes as a file, the most confident or the largest error first: .csv, .tsv, .jsonl or .parquet.
         json: Print everything as JSON: scores, classes, confusion matrix, baseline, mistakes and comparison.
         engine: Engine and device of inference.
     """

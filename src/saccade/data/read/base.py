@@ -10,6 +10,7 @@ from saccade.data.read.open_text import SourceFile
 from saccade.errors import DataError
 
 TEXT_KINDS = ("text", "line")
+SPLIT_TEXT_COLUMNS = ("text", "sentence", "content", "tweet")  # columns of a text that is split into words
 TRAILING_REMARK = re.compile(r"(?<=\w)\s*\([^()]*\)\s*$")
 
 
@@ -46,6 +47,8 @@ class ReadRequest:
     def collect_column_names(self) -> set[str]:
         """All column names that are recognized, as `normalize_column_name` writes them."""
         known = {normalize_column_name(name) for role in self.roles for name in (role.name, *role.column_names)}
+        if self.has_kind("words") and not self.has_kind("tags"):
+            known |= set(SPLIT_TEXT_COLUMNS)
         return known | {normalize_column_name(name) for names in self.columns.values() for name in names.split(",")}
 
 

@@ -7,7 +7,7 @@ from shlex import quote
 from typing import Any
 
 from saccade.data.example import Role
-from saccade.data.read.base import ReadRequest, Record, normalize_column_name
+from saccade.data.read.base import SPLIT_TEXT_COLUMNS, ReadRequest, Record, normalize_column_name
 from saccade.data.read.header import is_number
 from saccade.data.read.open_text import SourceFile
 from saccade.data.read.translation_json import find_other_column, find_text_pair, holds_objects
@@ -256,7 +256,7 @@ def _map_text_column(
     words = next(iter(request.find_roles("words")), None)
     if words is None or words.name in role_columns:
         return None
-    text = next((name for name in names if normalize_column_name(name) in ("text", "sentence", "content", "tweet")), "")
+    text = next((name for name in names if normalize_column_name(name) in SPLIT_TEXT_COLUMNS), "")
     if not text:
         return None
     if not request.has_kind("tags"):

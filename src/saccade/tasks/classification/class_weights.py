@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade.errors import UsageError
-from saccade.suggest import suggest
+from saccade.tasks.classification.label_values import check_labels_known, parse_label_values
 
 BALANCED, UNWEIGHTED = "balanced", "none"
 
@@ -29,9 +29,7 @@ def make_class_weights(setting: str, labels: Sequence[str], counts: Mapping[str,
         total = sum(counts[label] for label in known)
         return tuple(total / (len(known) * counts[label]) if counts.get(label) else 1.0 for label in labels)
     weights = _parse_weights(setting)
-    for label in weights:
-        if label not in labels:
-            raise UsageError(f"task.class_weights has a weight for {label!r}; {suggest(label, labels)}")
+    check_labels_known("class_weights", weights, labels)
     return tuple(weights.get(label, 1.0) for label in labels)
 
 
@@ -49,18 +47,14 @@ def make_positive_weights(
 
 
 def _parse_weights(setting: str) -> dict[str, float]:
-    weights = {}
-    for part in setting.split(","):
-        label, _, text = part.rpartition("=")
-        try:
-            weight = float(text)
-        except ValueError:
-            weight = math.nan
-        if not (label.strip() and math.isfinite(weight) and weight > 0):
-            raise UsageError(
-                f"task.class_weights is {setting!r}: write balanced, or a weight above 0 for labels, such as spam=5,ham=1."
-            )
-        weights[label.strip()] = weight
+    try:
+        weights = parse_label_values(setting)
+    except ValueError:
+        weights = {}
+    if not weights or not all(math.isfinite(weight) and weight > 0 for weight in weights.values()):
+        raise UsageError(
+            f"task.class_weights is {setting!r}: write balanced, or a weight above 0 for labels, such as spam=5,ham=1."
+        )
     return weights
 
 

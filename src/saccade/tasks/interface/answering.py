@@ -1,6 +1,6 @@
 """Predictions of a task: how a model answers a batch, how answers are scored, and how two answers are compared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from saccade.data import Batch, Example
@@ -37,6 +37,15 @@ class TaskAnswers:
 
     def tune(self, answers: Sequence[Any], examples: Sequence[Example]) -> None:
         """Set `tuned_settings`, such as a threshold, by the answers to held-out data; most tasks have none."""
+
+    def describe_tuning(self) -> str:
+        """What `tune` chose, as a sentence for the log and the report; "" for most tasks."""
+        return ""
+
+    @property
+    def label_thresholds(self) -> Mapping[str, float]:
+        """The decision threshold of each label (multi-label), which is saved with the model; empty for other tasks."""
+        return {}
 
     def score(self, answers: Sequence[Any], examples: Sequence[Example]) -> list[Score]:
         """The scores of answers; the first is the metric that selects the best checkpoint."""

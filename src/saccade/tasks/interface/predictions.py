@@ -39,6 +39,11 @@ class Prediction:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: _to_plain_value(value) for name, value in values.items() if value is not None}
 
+    @property
+    def offset_text(self) -> str | None:
+        """The text that the offsets of the prediction refer to; None for a prediction without offsets."""
+        return None
+
     def as_row(self) -> dict[str, Any]:
         """The prediction as the cells of a table, the same for all predictions of a model: its fields without id and line."""
         return {name: value for name, value in self.as_dict().items() if name not in LOCATION_FIELDS}
@@ -134,6 +139,10 @@ class EntitiesPrediction(Prediction):
 
     text: str
     entities: tuple[Entity, ...]
+
+    @property
+    def offset_text(self) -> str:
+        return self.text
 
     def as_row(self) -> dict[str, Any]:
         return {"entities": self.as_dict()["entities"]}

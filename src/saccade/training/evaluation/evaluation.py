@@ -14,11 +14,11 @@ from saccade.metrics.score import SCORE_COLUMNS, record_resamples
 from saccade.notebook import html_table
 from saccade.tasks.base import Task
 from saccade.tasks.interface.predictions import Predictions
-from saccade.training.evaluation.format_report import format_report
+from saccade.training.evaluation.format_report import format_baseline, format_comparison, format_report
 from saccade.training.evaluation.mistakes import Mistake, Mistakes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Scores on a set of examples, the task's main metric first, and the predictions that they are computed from."""
 
@@ -38,6 +38,11 @@ class Evaluation:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.scores))
+
+    def __repr__(self) -> str:
+        more = ["  report() has everything; mistakes, per_class, confusion and predictions are attributes"]
+        lines = [*map(str, self.scores), *format_baseline(self), *format_comparison(self)]
+        return "\n".join([f"Evaluation({self.examples:,} examples)", *(f"  {line}" for line in lines), *more])
 
     def _repr_html_(self) -> str:
         return html_table(SCORE_COLUMNS, [score.cells() for score in self.scores])
@@ -87,13 +92,13 @@ class Evaluation:
 
     @cached_property
     def mistakes(self) -> Mistakes:
-        """The wrong predictions, most confident first."""
+        """The wrong predictions, most confident first; predicted numbers by their absolute error, largest first."""
         rows = (
             (self.task.error_row(answer, example), example)
             for answer, example in zip(self.answers, self.evaluated, strict=True)
         )
         wrong = [Mistake(row, example) for row, example in rows if row is not None]
-        return Mistakes(sorted(wrong, key=lambda mistake: -mistake.confidence))
+        return Mistakes(sorted(wrong, key=lambda mistake: -mistake.row.sort_key))
 
     @cached_property
     def comparisons(self) -> list[Comparison]:

@@ -24,16 +24,17 @@ MAX_CELL_COLUMNS = 60
 def format_report(evaluation: "Evaluation") -> str:
     """The scores, and everything else that an evaluation has, in paragraphs."""
     paragraphs = [
-        [*map(str, evaluation.scores), *_format_baseline(evaluation)],
+        [*map(str, evaluation.scores), *format_baseline(evaluation)],
         _format_classes(evaluation.per_class),
         _format_confusion(evaluation.confusion),
         _format_mistakes(evaluation),
-        _format_comparison(evaluation),
+        format_comparison(evaluation),
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines)
 
 
-def _format_baseline(evaluation: "Evaluation") -> list[str]:
+def format_baseline(evaluation: "Evaluation") -> list[str]:
+    """The scores of the baseline in a line; none if it is unknown."""
     if not evaluation.baseline:
         return []
     scores = ", ".join(str(score).partition("),")[0] + ")" for score in evaluation.baseline)
@@ -74,9 +75,12 @@ def _format_mistakes(evaluation: "Evaluation") -> list[str]:
     mistakes = evaluation.mistakes
     if not evaluation.task.has_mistakes or not mistakes:
         return []
-    order = ", most confident first" if mistakes[0].confidence else ""
     more = "" if len(mistakes) <= MAX_MISTAKES_SHOWN else "; --mistakes FILE writes all"
-    title = f"{len(mistakes):,} of {evaluation.examples:,} examples are mistakes{order}{more}"
+    if evaluation.task.predicts_number:
+        title = f"largest absolute errors of {evaluation.examples:,} examples{more}"
+    else:
+        order = ", most confident first" if mistakes[0].confidence else ""
+        title = f"{len(mistakes):,} of {evaluation.examples:,} examples are mistakes{order}{more}"
     return [title, *(_format_mistake(mistake) for mistake in mistakes[:MAX_MISTAKES_SHOWN])]
 
 
@@ -85,15 +89,17 @@ def _format_mistake(mistake: "Mistake") -> str:
     inputs = [
         _shorten(str(value), MAX_CELL_COLUMNS)
         for name, value in record.items()
-        if name not in ("file", "line", "id", "gold", "answer", "probability")
+        if name not in ("file", "line", "id", "gold", "answer", "probability", "absolute_error")
     ]
     place = f"line {mistake.example.line:,}" if mistake.id is None else f"id {mistake.id}"
-    probability = f" {mistake.confidence:.0%}" if mistake.confidence else ""
-    gold, answer = (_shorten(str(record[name]), MAX_CELL_COLUMNS) for name in ("gold", "answer"))
-    return f"  {place}: gold {gold}, predicted {answer}{probability}: {' | '.join(inputs)}"
+    certainty = f" {mistake.confidence:.0%}" if mistake.confidence else ""
+    if mistake.absolute_error is not None:
+        certainty = f", error {mistake.cells['absolute_error']}"
+    gold, answer = (_shorten(mistake.cells[name], MAX_CELL_COLUMNS) for name in ("gold", "answer"))
+    return f"  {place}: gold {gold}, predicted {answer}{certainty}: {' | '.join(inputs)}"
 
 
-def _format_comparison(evaluation: "Evaluation") -> list[str]:
+def format_comparison(evaluation: "Evaluation") -> list[str]:
     """A line for each metric that says which of two runs is better, by how much, and how certain that is."""
     if evaluation.other is None:
         return []

@@ -1,4 +1,4 @@
-"""The wrong predictions of an evaluation, most confident first: as records, as a table, as a file."""
+"""The wrong predictions of an evaluation, most confident or of the largest error first: as records, as a table, as a file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from saccade.data.table_writer import write_table
 from saccade.errors import UsageError
 from saccade.notebook import html_table
 from saccade.tasks.base import ErrorRow
+from saccade.tasks.interface.presenting import PROBABILITY_CELL
 
 MAX_MISTAKES_SHOWN = 20
 MISTAKE_COLUMNS = ("file", "line", "gold", "answer", "probability")  # of a file without mistakes
-CONFIDENCE_CELL = "sure"  # the probability as text, which a record has as a number
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,29 @@ class Mistake:
         return self.row.confidence
 
     @property
+    def absolute_error(self) -> float | None:
+        """Absolute error of a predicted number; None for other predictions."""
+        return self.row.absolute_error
+
+    @property
     def id(self) -> Any:
         """The id of the record, if its file has a column of ids."""
         return find_id(self.example.fields)
 
     def as_dict(self) -> dict[str, Any]:
-        """File, line and id of the record, its input, the gold answer, the model's answer and its probability."""
+        """File, line and id of the record, its input, the gold answer, the model's answer, and its probability or error."""
         location = {"file": self.example.file, "line": self.example.line}
         location |= {} if self.id is None else {"id": self.id}
-        cells = {name: cell for name, cell in self.cells.items() if name != CONFIDENCE_CELL}
-        return {**location, **cells, "probability": self.confidence or None}
+        if self.absolute_error is not None:
+            return {**location, **self.cells, **self.row.numbers}
+        return {**location, **self.cells, PROBABILITY_CELL: self.confidence or None}
 
     def __repr__(self) -> str:
         return f"Mistake({', '.join(f'{name}={value!r:.60}' for name, value in self.cells.items())})"
 
 
 class Mistakes(list[Mistake]):
-    """Wrong predictions, most confident first, which a notebook shows as a table."""
+    """Wrong predictions, most confident or of the largest error first, which a notebook shows as a table."""
 
     def __getitem__(self, index: Any) -> Any:
         selected = super().__getitem__(index)
@@ -78,4 +84,5 @@ class Mistakes(list[Mistake]):
         shown = self[:MAX_MISTAKES_SHOWN]
         columns = list(dict.fromkeys(name for mistake in shown for name in mistake.cells))
         rows = [[mistake.cells.get(name, "") for name in columns] for mistake in shown]
-        return html_table(columns, rows, caption=f"{len(self):,} mistakes, most confident first")
+        order = "most confident first" if not self or self[0].absolute_error is None else "largest absolute error first"
+        return html_table(columns, rows, caption=f"{len(self):,} mistakes, {order}")
