@@ -18,7 +18,7 @@ class EngineFlags:
     """Engine and device of inference."""
 
     engine: Literal["auto", "int8", "float16", "float32", "off"] = "auto"
-    """Optimized inference: auto takes the fastest precision without a measured loss of quality; off runs plain PyTorch."""
+    """Optimized inference: auto takes the fastest precision with little loss of quality; off runs plain PyTorch."""
     device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
     """Device of inference; auto: the best available. Devices other than the CPU run the compiled PyTorch model."""
     verbose: tyro.conf.FlagCreatePairsOff[bool] = False
