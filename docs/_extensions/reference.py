@@ -60,8 +60,11 @@ def package_page(name: str, title: str) -> str:
         for item in sorted(items, key=str.lower):
             options = [":members:"] if directive == "autoclass" else []
             if name == "saccade.sklearn":  # scikit-learn writes methods of its own into every estimator
-                options[0] += " fit, predict, predict_proba, score"
-            if name == "saccade.errors":  # they are at the top level too
+                own = [
+                    method for method in ("fit", "predict", "predict_proba") if hasattr(getattr(module, item), method)
+                ]
+                options[0] += f" {', '.join(own)}"
+            if name != "saccade" and getattr(module, item).__module__ == "saccade.errors":  # at the top level too
                 options.append(":no-index:")
             lines += ["```{eval-rst}", f".. {directive}:: {name}.{item}", *(f"   {option}" for option in options)]
             lines += ["```", ""]

@@ -14,7 +14,12 @@ from saccade.recipes.recipe import load_recipes
 from saccade.tasks.registry import TASKS
 from saccade.training.config import Config
 
-CALLS = [[name] for name in COMMANDS] + [["bench", "quality"], ["train", "label"], ["find-lr", "label"]]
+CALLS = [[name] for name in COMMANDS] + [
+    ["bench", "quality"],
+    ["train", "label"],
+    ["train", "pretrain"],
+    ["find-lr", "label"],
+]
 CONFIGS = [Config, GenerationConfig, *(task.Config for task in TASKS), *(family.config_class for family in FAMILIES)]
 NAMES = [f"{kind.__module__.removeprefix('saccade.')}.{kind.__qualname__}" for kind in CONFIGS]
 STANDARD_HELP = "show this help message and exit"  # of --help itself, as argparse words it
@@ -59,6 +64,7 @@ def test_every_argument_is_described_by_a_phrase_and_a_metavar_that_says_what_it
     for name, description, hint in entries:
         check_phrase(description)
         assert "STR" not in name, name
+        assert "None" not in name, name
         assert hint not in ("(default: )", "(default: '')", "(default: None)"), name
 
 

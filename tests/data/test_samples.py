@@ -15,6 +15,7 @@ from babel.dates import format_date, format_skeleton
 
 from saccade.data.samples import SAMPLES, dates, docs, get_sample, names, number_words, shapes
 from saccade.data.samples.points import evaluate_curve
+from saccade.errors import UsageError
 
 ROLES = {
     "translate": {"source", "target"},
@@ -53,7 +54,7 @@ def test_the_same_seed_gives_the_same_examples_and_another_gives_others(name):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_count_that_cannot_be_had_is_refused(name):
     assert get_sample(name).make(0, 0) == []
-    with pytest.raises(ValueError, match=rf"sample:{name} was asked for -1 examples; 0 or more"):
+    with pytest.raises(UsageError, match=rf"-1 examples of the sample {name} were requested; ask for 0 or more"):
         get_sample(name).make(-1, 0)
 
 
@@ -63,7 +64,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 
 def test_text_that_ends_says_how_much_there_is():
-    with pytest.raises(ValueError, match=r"sample:docs has \d\d,\d{3} examples, not 1,000,000; ask for fewer"):
+    with pytest.raises(UsageError, match=r"The sample docs has \d\d,\d{3} examples, not 1,000,000; ask for fewer"):
         get_sample("docs").make(1_000_000, 0)
 
 

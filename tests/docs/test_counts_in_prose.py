@@ -51,7 +51,9 @@ FILES = [
     *sorted((ROOT / "src").rglob("*.py")),
     *sorted((ROOT / "src").rglob("*.toml")),
 ]
-COUNTED = re.compile(rf"(?<![:\w])(\d+|{'|'.join(NUMBERS)}) (?:(?:short|live) )?({'|'.join(COUNTS)})\b", re.IGNORECASE)
+COUNTED = re.compile(
+    rf"(?<![:\w])(\d+|{'|'.join(NUMBERS)}) (?:(?:short|live) )?({'|'.join(COUNTS)})\b(?!/)", re.IGNORECASE
+)
 
 
 def read(path):

@@ -89,7 +89,7 @@ class Run(StoredRun):
             columns: Columns of a table by role, such as {"text": "review"}. Default: the columns that training used.
             batch_size: Batch size in examples. Default: as many examples as fit in 8,192 tokens, sorted by length.
             device: Device of inference: cpu, cuda, mps or auto.
-            engine: Optimized inference: "auto" picks the precision by measured loss, "off" runs the plain model.
+            engine: Optimized inference: "auto" takes the fastest precision with little loss of quality; "off" runs plain PyTorch.
             progress: Show a progress bar if prediction takes longer than two seconds.
             **generation: Fields of `GenerationConfig` for tasks that generate text, such as beams=4.
         """
@@ -130,7 +130,7 @@ class Run(StoredRun):
             columns: Columns of the data by role, such as {"text": "review"}. Default: the columns that training used.
             batch_size: Batch size in examples. Default: as many examples as fit in 8,192 tokens, sorted by length.
             device: Device of inference: cpu, cuda, mps or auto.
-            engine: Optimized inference: "auto" picks the precision by measured loss, "off" runs the plain model.
+            engine: Optimized inference: "auto" takes the fastest precision with little loss of quality; "off" runs plain PyTorch.
             on_bad_record: "error" stops at the first bad record, "skip" leaves bad records out.
             max_bad_fraction: Maximum fraction of bad records that may be skipped.
             progress: Show a progress bar if prediction takes longer than two seconds.

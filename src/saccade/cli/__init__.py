@@ -13,7 +13,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "demo": "train two date translators and plot their attention",
     "train": "train a model on a data file; run the same command again to resume",
     "evaluate": "evaluate a model on labeled data, with confidence intervals",
-    "predict": "predictions of any trained model",
+    "predict": "predictions of a trained model, for any task",
     "embed": "sentence embeddings, and the nearest texts by cosine similarity",
     "label": "text or image classification: a label for each input",
     "grade": "text regression: a number for each text",
@@ -25,7 +25,7 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "paint": "text-to-image generation: an image for each text",
     "generate": "continue a text with a language model",
     "look": "attention maps of a model, head by head, as a plot, an HTML page or JSON",
-    "runs": "list the runs of a folder with their scores, time, size and settings",
+    "runs": "list the runs in a directory with their scores, training time, size and settings",
     "serve": "web viewer for models, on this machine only",
     "recipes": "training recipes with promised and measured results",
     "data": "check data files before training, split them, or get sample data",
@@ -52,7 +52,7 @@ usage: saccade COMMAND ...          saccade COMMAND --help lists the options of 
 
   --version    print the version        --help    print this help
   --print-completion bash|zsh|fish      print a shell completion script
-  --plugin FILE|MODULE                  load mechanisms, positions, families and tasks of your own; may be repeated
+  --plugin FILE|MODULE                  load your own mechanisms, position schemes, families and tasks; may be repeated
 
 exit codes: 0 success, 1 bug in saccade, 2 usage, 3 data, 4 model, 5 resources, 6 diverged, 130 and 143 interrupted
 start with: saccade demo

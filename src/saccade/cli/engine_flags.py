@@ -18,11 +18,11 @@ class EngineFlags:
     """Engine and device of inference."""
 
     engine: Literal["auto", "int8", "bfloat16", "float16", "float32", "off"] = "auto"
-    """Optimized inference: `auto` picks the precision by measured loss, the others force one, `off` runs plain PyTorch."""
+    """Optimized inference: auto takes the fastest precision with little loss of quality; off runs plain PyTorch."""
     device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
     """Device of inference; auto: the best available. Devices other than the CPU run the compiled PyTorch model."""
     verbose: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Log the chosen engine, and the acceptance rate of speculative decoding, to standard error."""
+    """Log the chosen precision, and the acceptance rate of speculative decoding, to standard error."""
 
     def prepare(self, model: "Model") -> "Model":
         """The model on the chosen device and engine, in evaluation mode."""

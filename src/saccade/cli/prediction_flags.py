@@ -12,14 +12,14 @@ from saccade.errors import DataError, UsageError
 
 @dataclass(frozen=True)
 class PredictionFlags:
-    """The file of predictions, the batch size, and what to do about bad records."""
+    """Output file, batch size, and handling of bad records."""
 
     out: Annotated[str, optional_argument("FILE")] = ""
-    """Write all columns of the data and the predictions to a file, in order: .csv, .tsv, .jsonl or .parquet."""
+    """Write the predictions to a file, as columns added to those of the data: .csv, .tsv, .jsonl or .parquet."""
     batch_size: Annotated[int | None, optional_argument("INT")] = None
-    """Batch size in examples. Default: as many examples as fit in 8,192 tokens, sorted by length."""
+    """Batch size: number of examples per forward pass. Default: as many as fit in 8,192 tokens."""
     on_bad_record: Literal["error", "skip"] = "error"
-    """Bad records of the data: stop at the first one (error) or leave them out (skip)."""
+    """Bad records: stop at the first one (error), or leave them out (skip)."""
     max_bad_fraction: float = 0.01
     """Maximum fraction of bad records that may be skipped."""
 

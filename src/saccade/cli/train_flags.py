@@ -44,18 +44,17 @@ class BaseTrainFlags:
     """Flags of all training commands; settings of the model, the task and training are dotted flags."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RECIPE")]
-    """A task (label, grade, tag, pair, span, translate, summarize, language, caption, paint, pretrain, regress),
-    a recipe (saccade recipes) or a config.toml."""
+    """Task (label, grade, tag, pair, span, translate, summarize, language, caption, paint, pretrain, regress) or recipe."""
     data: FileFlag = ()
     """Data files or directories; default: the built-in sample of the task."""
     model: Annotated[str, optional_argument("RUN|NAME")] = ""
     """Pretrained model to fine-tune: a run, a model directory, a hub name or a short name (minilm); default: a new model."""
     family: Annotated[str, optional_argument("FAMILY")] = ""
-    """Family (architecture) of a new, untrained model: saccade models lists them; default: one that suits the task."""
+    """Family (architecture) of a new, untrained model, such as bert (saccade models); default: one that suits the task."""
     columns: ColumnsFlag = ""
     """Columns of the data by role, by name or number: text=review,label=2."""
     on_bad_record: Literal["error", "skip"] = "error"
-    """Bad records: stop at the first one (error) or leave them out (skip)."""
+    """Bad records: stop at the first one (error), or leave them out (skip)."""
     max_bad_fraction: float = 0.01
     """Maximum fraction of bad records that may be skipped."""
     json: Flag = False

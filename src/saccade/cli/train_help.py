@@ -5,10 +5,11 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, make_dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -37,6 +38,7 @@ class SettingHelp:
     description: str
     value: Any
     hint: str
+    metavar: str | None = None  # None: that of the type
 
 
 def print_train_help(command: str, flags: BaseTrainFlags, dotted: list[str]) -> int:
@@ -131,11 +133,22 @@ def resolve_settings(request: TrainRequest) -> dict[str, dict[str, SettingHelp]]
     for table in (name for name in SETTING_TABLES if name in configs):
         config = configs[table]
         types, docs = get_type_hints(type(config), include_extras=True), read_field_docs(type(config))
-        resolved[table] = {
-            name: SettingHelp(types[name], docs.get(name, ""), value, describe(table, name, value))
-            for name, value in vars(config).items()
-        }
+        resolved[table] = {}
+        for item in fields(config):
+            value, metavar = getattr(config, item.name), _choose_metavar(item, types[item.name])
+            hint = describe(table, item.name, value)
+            resolved[table][item.name] = SettingHelp(types[item.name], docs.get(item.name, ""), value, hint, metavar)
     return resolved
+
+
+def _choose_metavar(item: Field, annotation: Any) -> str | None:
+    """The metavar that a setting declares, or for an optional one that of its type; None leaves it to tyro."""
+    if "metavar" in item.metadata:
+        return item.metadata["metavar"]
+    types = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if get_origin(annotation) not in (Union, UnionType) or len(types) != 1:
+        return None
+    return "NAME" if types[0] is str else types[0].__name__.upper() if types[0] in (int, float) else None
 
 
 def _read_some_examples(task: Task, data: Sequence[str], columns: Mapping[str, str]) -> list[Example]:
@@ -180,7 +193,12 @@ def _make_help_class(
     tables = {
         table: {
             name: _make_field(
-                f"{table}.{name.replace('_', '-')}", item.annotation, item.description, item.hint, item.value
+                f"{table}.{name.replace('_', '-')}",
+                item.annotation,
+                item.description,
+                item.hint,
+                item.value,
+                metavar=item.metavar,
             )
             for name, item in items.items()
         }
@@ -214,8 +232,11 @@ def _flag_fields(flags: BaseTrainFlags, request: TrainRequest) -> Iterator[tuple
             hint = f"(default for {request.job.task}: {_default_family(request)})"
         if item.name == "out" and not value:
             hint = f"(default: {Path('runs') / (request.recipe.name or request.job.task)})"
+        description = docs.get(item.name, "")
+        if hint is not None and hint.startswith("(default"):  # of this call: it replaces the general one
+            description = description.partition("; default:")[0].rstrip(".") + "."
         flag = item.name.replace("_", "-")
-        yield item.name, _make_field(flag, hints[item.name], docs.get(item.name, ""), hint, value)
+        yield item.name, _make_field(flag, hints[item.name], description, hint, value)
 
 
 def _default_family(request: TrainRequest) -> str:
@@ -227,8 +248,10 @@ def _default_family(request: TrainRequest) -> str:
     return task.default_family()
 
 
-def _make_field(flag: str, annotation: Any, description: str, hint: str | None, value: Any) -> tuple[str, Any, Any]:
-    argument = tyro.conf.arg(name=flag, help=description, help_behavior_hint=hint, prefix_name=False)
+def _make_field(
+    flag: str, annotation: Any, description: str, hint: str | None, value: Any, *, metavar: str | None = None
+) -> tuple[str, Any, Any]:
+    argument = tyro.conf.arg(name=flag, help=description, help_behavior_hint=hint, prefix_name=False, metavar=metavar)
     return flag.replace("-", "_").replace(".", "_"), Annotated[annotation, argument], field(default=value)
 
 

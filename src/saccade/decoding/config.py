@@ -33,7 +33,7 @@ class GenerationConfig:
     diversity_penalty: float = 0.0
     """Diversity penalty for a token that an earlier beam group has just chosen; 0 disables it."""
     early_stopping: Literal["first", "heuristic", "exact"] = "heuristic"
-    """Early stopping, given a finished text per beam: at once (first), if better is unlikely (heuristic), impossible (exact)."""
+    """Early stopping of finished beams: at once (first), if a better text is unlikely (heuristic), or impossible (exact)."""
     n_best: int = 1
     """Number of texts per input, best first: from beam search, or from as many samples."""
     temperature: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -55,14 +55,14 @@ class Config:
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
     augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
     """Data augmentation: flip, crop or flip_crop (images), or counterfactual copies about the other group (texts)."""
-    class_weights: str = "none"
-    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
+    class_weights: str = field(default="none", metadata={"metavar": "none|balanced|LABEL=WEIGHT,..."})
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), weights by label, or none."""
     calibrate: Literal["temperature", "off"] = "temperature"
-    """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
-    thresholds: str = ""
-    """Decision thresholds with multi_label: label=0.4,... or one number; default: tuned on dev for the F1 of each label."""
+    """Calibration of the probabilities: temperature scaling, fitted on the dev data if it has 100 examples, or off."""
+    thresholds: str = field(default="", metadata={"metavar": "NUMBER|LABEL=NUMBER,..."})
+    """Decision thresholds with multi_label: one number, or numbers by label; default: tuned on dev for the F1 of each label."""
     max_labels: int = 0
-    """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
+    """Maximum number of labels; training refuses data with more. 0 allows 20, or half the number of training examples if more."""
 
     def __post_init__(self) -> None:
         format_mappings(self, "class_weights", "thresholds")

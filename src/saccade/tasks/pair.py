@@ -8,7 +8,7 @@ training data become part of the settings, so that a loaded run predicts in the 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
 from typing import Any, Literal, Self
 
@@ -64,12 +64,12 @@ class Config:
     """Standard deviation of the target numbers, measured on the training data."""
     augment: Literal["none", "counterfactual", "swap_order"] = "none"
     """Data augmentation: counterfactual adds copies about the other group, swap_order each pair in reverse order."""
-    class_weights: str = "none"
-    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
+    class_weights: str = field(default="none", metadata={"metavar": "none|balanced|LABEL=WEIGHT,..."})
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), weights by label, or none."""
     calibrate: Literal["temperature", "off"] = "temperature"
-    """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
+    """Calibration of the probabilities: temperature scaling, fitted on the dev data if it has 100 examples, or off."""
     max_labels: int = 0
-    """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
+    """Maximum number of labels; training refuses data with more. 0 allows 20, or half the number of training examples if more."""
 
     def __post_init__(self) -> None:
         format_mappings(self, "class_weights")

@@ -7,7 +7,7 @@ prediction is valid: no entity begins with an I- tag.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, Literal
 
@@ -53,8 +53,8 @@ class Config:
     """Kind of tokenizer to train: bpe, wordpiece, unigram, words, characters or bytes; auto chooses by the data."""
     label_smoothing: float = 0.0
     """Label smoothing of the cross-entropy loss; 0 disables it."""
-    class_weights: str = "none"
-    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), tag=weight,... or none."""
+    class_weights: str = field(default="none", metadata={"metavar": "none|balanced|TAG=WEIGHT,..."})
+    """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), weights by tag, or none."""
     augment: Literal["none", "counterfactual"] = "none"
     """Data augmentation: counterfactual adds copies of training examples about the other group; none disables it."""
 

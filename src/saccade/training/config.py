@@ -1,7 +1,7 @@
 """Training hyperparameters: the table [train] of a run."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from saccade.data.held_out import HeldOut
 from saccade.errors import UsageError
@@ -48,7 +48,7 @@ class Config:
     freeze_layers: int = 0
     """Freeze the embeddings and this many layers from the bottom; 0 freezes nothing, -1 the whole body."""
     ema: float = 0.0
-    """EMA decay of the weights, for example 0.999; 0 disables the EMA."""
+    """EMA decay of the weights, such as 0.999; 0 disables the EMA."""
     patience: int = 0
     """Early stopping: stop after this many evaluations without improvement; 0 disables it."""
     eval_every: int = 0
@@ -56,11 +56,11 @@ class Config:
     max_eval_examples: int = 1000
     """Maximum number of held-out examples per evaluation; the final evaluation uses all of them."""
     test_size: float = 0.1
-    """Fraction of the records held out as test: 0.1 if dev and test then have 200 records each; 0 holds out dev alone."""
-    group_by: str | None = None
-    """Column whose equal values, such as a person, stay in one split; default: equal inputs stay together."""
-    fold: str | None = None
-    """Fold of a cross-validation that is the test set, such as 2/5; default: no cross-validation."""
+    """Fraction of the records held out as test, unless dev or test would have fewer than 200 records; 0 holds out dev only."""
+    group_by: str | None = field(default=None, metadata={"metavar": "COLUMN"})
+    """Group column, such as author: records with the same value stay in one split; default: by equal inputs."""
+    fold: str | None = field(default=None, metadata={"metavar": "K/N"})
+    """Fold that is the test set of this run, such as 2/5 for the second of five; default: no cross-validation."""
     max_steps: int = 0
     """Stop after this many steps; 0 runs to the end of the schedule."""
     max_minutes: float = 0.0
@@ -76,7 +76,7 @@ class Config:
     precision: str = "float32"
     """Mixed precision of matrix products: float32 (off), bfloat16, or auto (bfloat16 where the hardware supports it)."""
     on_nan: str = "stop"
-    """Non-finite loss (NaN or infinity): stop the run, or skip the step, at most three times per run."""
+    """Non-finite loss (NaN or infinity): stop the run (stop), or skip up to three such steps (skip)."""
     fsdp: bool = False
     """Fully sharded data parallel (FSDP2): each process holds a shard of the model instead of a copy."""
 

@@ -23,7 +23,7 @@ def main(
     files: PredictionFileFlags = PredictionFlags(),  # noqa: B008 - frozen
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = EngineFlags(),  # noqa: B008 - frozen
 ) -> int:
-    """Extractive question answering: for each question a span of the text or no answer, and its probability, one per line.
+    """Extractive question answering: print, for each question, a span of the text or no answer, and its probability.
 
     saccade answer runs/questions --context report.txt "Who wrote it?" "When?"
 
@@ -38,7 +38,7 @@ def main(
         data: Data files with texts and questions, in any format that training reads.
         columns: Columns of the data by role: context=passage,question=query.
         json: Print one JSON object per line, with the character offsets of the answer and the next best answers.
-        files: The file of predictions, the batch size, and what to do about bad records.
+        files: Output file, batch size, and handling of bad records.
         engine: Engine and device of inference.
     """
     from saccade.cli.commands.predict import print_predictions

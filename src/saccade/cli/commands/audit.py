@@ -36,7 +36,7 @@ def main(
     inputs: Annotated[tyro.conf.OmitArgPrefixes[AuditFlags], tyro.conf.arg(name="input")] = AuditFlags(),
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
-    """Bias and fairness audits: run the suites that apply to the task of a model, and write the results to audit.json in its run.
+    """Bias and fairness audits: run the suites for the task of a model, and write the results to audit.json in its run.
 
     saccade audit runs/reviews
 

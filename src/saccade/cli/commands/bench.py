@@ -38,23 +38,23 @@ def main(
 
     All mechanisms from 256 to 16,384 tokens, which takes hours on two cores:
 
-    $ saccade bench attention
+    saccade bench attention
 
     Two of them, in about a minute:
 
-    $ saccade bench attention --mechanisms scaled_dot windowed --lengths 256 512 1024 --rounds 1
+    saccade bench attention --mechanisms scaled_dot windowed --lengths 256 512 1024 --rounds 1
 
     With causal masking, as in a decoder, and a time limit of 20 seconds per case:
 
-    $ saccade bench attention --causal --timeout 20
+    saccade bench attention --causal --timeout 20
 
     Machine-readable output; progress goes to standard error:
 
-    $ saccade bench attention --json > cost.json
+    saccade bench attention --json > cost.json
 
     Quality loss of quantized inference with your own model:
 
-    $ saccade bench quality --help
+    saccade bench quality --help
 
     Each case runs in its own process, because the peak memory of a process never falls. A case that runs out of memory or time is
     reported with its reason, and the benchmark continues. Close other programs first: threads that wait for a busy core make

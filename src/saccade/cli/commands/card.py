@@ -23,14 +23,16 @@ def main(
 
     saccade card exported --check
 
-    The card states all that the run knows: task, data, sizes, scores with intervals, baseline, settings, time, hardware and
-    audits. Exit code: 0 the card is written, or complete (--check); 4 --check found something missing.
+    The card reports what the run has recorded: task, data, sizes, scores with intervals, baseline, settings, time, hardware and
+    audits. With --init, the questions that only a person can answer are written to statements.toml.
+
+    Exit code: 0 if the card is written or, with --check, complete; 4 if --check finds something missing.
 
     Args:
         run: A run, or a model directory.
-        init: Write the card, and statements.toml with the questions that only a person can answer.
-        check: List what the card, the statements and the audits still lack; write nothing.
-        force: Overwrite a card, or with --init statements, that a person has edited.
+        init: Write the card, and statements.toml with questions to answer by hand.
+        check: List what is still missing in the card, the statements and the audits; write nothing.
+        force: Overwrite a card that was edited by hand; with --init, also edited statements.
         json: Print the result as JSON.
     """
     from saccade.cli.exit_codes import run_command

@@ -40,24 +40,24 @@ def main(
 
     saccade check mymodel:build --causal
 
-    For an entry of a registry, such as those of a plugin, its whole contract is tested: a mechanism equals the formula that it
-    declares, its fast path equals its weights, and everything that its entry says holds. Without a name, all entries of the
-    plugin are tested:
+    A registered mechanism, position scheme, family or task, such as one of a plugin, is tested for everything that its entry
+    declares: for example, that a mechanism equals its formula, and its fast path its weights. Without a name, all entries of
+    the plugin are tested:
 
     saccade check --plugin tempered.py
 
     saccade check --plugin tempered.py --mechanism tempered
 
-    Exit code: 0 all invariants hold, 4 an invariant fails, 2 the module could not be found or called.
+    Exit code: 0 if all invariants hold, 4 if one fails, 2 if the module cannot be found or called.
 
     Args:
         factory: Factory of the module: a function or class that is called without arguments, or a built module.
-        mechanism: Attention mechanism whose contract is tested; saccade mechanisms lists them.
-        position: Position scheme whose contract is tested, such as rotary.
-        family: Model family whose contract is tested; saccade models lists them.
-        task: Task whose contract is tested on its built-in sample, such as label.
-        causal: Claim that the module is causal: tokens attend to earlier tokens only. Default: detected.
-        no_causal: Claim that the module is not causal. Default: detected.
+        mechanism: Test this attention mechanism; saccade mechanisms lists them.
+        position: Test this position scheme, such as rotary.
+        family: Test this model family; saccade models lists them.
+        task: Test this task on its built-in sample, such as label.
+        causal: Require causality: no token may change an earlier output. Without either flag, causality is detected.
+        no_causal: Require that the module is not causal. Without either flag, causality is detected.
         padding: Padding side to test: both, right, left or none.
         vocab: Vocabulary size, if the module takes token ids; default: detected.
         width: Input width, if the module takes vectors; default: detected.

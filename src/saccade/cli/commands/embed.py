@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 ARRAY_SUFFIX = ".npy"
 ENGINE_HELP = (
-    "Optimized inference: auto runs float32, whose vectors equal those of the plain model within 1e-4; int8 and float16 are "
-    "less exact; off runs plain PyTorch."
+    "Optimized inference: auto and float32 give the vectors of plain PyTorch to within 1e-4; int8 and float16 are less exact; "
+    "off runs plain PyTorch."
 )
 
 
@@ -54,23 +54,23 @@ def main(
 
     saccade embed minilm --data reviews.csv --out vectors.npy
 
-    The five reviews nearest to a text; without a text, the five nearest pairs of reviews:
+    Find the five reviews most similar to a text or, without a text, the five most similar pairs of reviews:
 
-    $ saccade embed minilm "too long" --data reviews.csv --nearest 5
+    saccade embed minilm "too long" --data reviews.csv --nearest 5
 
-    $ saccade embed minilm --data reviews.csv --nearest 5
+    saccade embed minilm --data reviews.csv --nearest 5
 
-    The vectors are pooled and normalized as the files of the model say; by default they are the mean over the tokens.
+    Pooling and normalization are those of the model's files; without any, a vector is the mean over the tokens.
 
     Args:
         run: A run, a model directory, a hub name or a short name (minilm).
-        text: Texts. Default: those of --data, or one per line from standard input.
+        text: Texts to embed. Default: those of --data, or one per line from standard input.
         data: Data files with texts, in any format that training reads.
-        columns: The column of the texts: text=review. Default: the column that training used.
-        out: Write the vectors to a file: .npy (an array), or .parquet, .jsonl, .csv or .tsv beside the columns of the data.
-        nearest: Print this many nearest texts of --data for each text or, without a text, this many nearest pairs.
+        columns: Column that holds the texts, such as text=review. Default: the column that training used.
+        out: Write the vectors to a file: .npy (an array), or .parquet, .jsonl, .csv or .tsv (a column added to the data).
+        nearest: Number of most similar texts of --data to print for each text or, without a text, of most similar pairs.
         json: Print JSON: an object with the vector of each text, or with its nearest texts.
-        batch_size: Batch size in texts, sorted by length. Default: as many texts as fit in 8,192 tokens.
+        batch_size: Batch size: number of texts per forward pass. Default: as many as fit in 8,192 tokens.
         engine: Engine of inference.
         device: Device of inference; auto: the best available.
     """

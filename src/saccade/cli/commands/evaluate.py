@@ -37,11 +37,11 @@ def main(
 
     Two models on the same data: which is better, by how much, and whether that may be chance (paired bootstrap):
 
-    $ saccade evaluate runs/reviews runs/larger --data test.tsv
+    saccade evaluate runs/reviews runs/larger --data test.tsv
 
     A language model with at least 128 tokens of context before each scored token, and a neural cache of 4,000 tokens:
 
-    $ saccade evaluate runs/stories --data test.txt --set eval_overlap=128 neural_cache=4000
+    saccade evaluate runs/stories --data test.txt --set eval_overlap=128 neural_cache=4000
 
     By default the plain PyTorch model is evaluated; --engine int8 evaluates the quantized one. Every score ends with its
     signature, which names the engine and, for language models, the window and the context. The window is that of training or,

@@ -21,16 +21,15 @@ def main(
 
     saccade export runs/mine exported
 
-    An export needs both statements (saccade card RUN --init) and a current audit (saccade audit RUN). Without them it ends with
-    exit code 4, what is missing, and the commands that help.
+    An export needs completed statements (saccade card RUN --init) and a current audit (saccade audit RUN). If one of them is
+    missing, the command says so, names the commands to run, and ends with exit code 4.
 
     Args:
         run: A run, a model directory, or a hub name.
         directory: Output directory, which must not exist yet.
-        format: Format of the files: hf requires the published one, which transformers loads; auto takes saccade's own where a
-            family has none.
+        format: File format: auto is that of Hugging Face, or saccade's own for families without one; hf refuses such families.
         head: Head to export with the body: lm, label, tag or span; body exports none. Default: the head of the model.
-        unaudited: Reason to export without audit or statements; the model card states it.
+        unaudited: Reason for an export without audit or statements, which the model card then states.
     """
     from saccade.cli.exit_codes import run_command
 

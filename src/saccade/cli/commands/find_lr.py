@@ -21,8 +21,8 @@ saccade find-lr label --data reviews.tsv
 saccade find-lr translate --family rnn --model.width 128 --png rates.png
 
 Takes the settings of saccade train; saccade find-lr TASK --help lists them. Runs up to a hundred steps, each with a higher
-learning rate than the one before, until the loss diverges, and suggests the learning rate at which the loss falls fastest
-(Smith 2017). Only the plot of --png is written."""
+learning rate than the one before, until the loss diverges, and suggests the learning rate at which the loss falls
+fastest (Smith 2017). Nothing is written but the plot of --png."""
 MIN_SECONDS_BETWEEN_LINES = 2.0  # for progress lines
 MAX_TABLE_ROWS = 13  # two per factor of ten in the learning rate
 MAX_BAR_WIDTH = 40  # in characters

@@ -44,9 +44,8 @@ def main(
     Args:
         source: A model directory, a hub name, or a single file.
         run: Directory of the new run, which must not exist yet.
-        tokenizer: Tokenizer of a single file: llama2.c's tok512.bin, Marian's vocab.spm. Default: the only one next to the file.
-        head: Head to keep, even if config.json does not name it: lm, label, tag or span; body keeps none. Default: the head that
-            config.json names.
+        tokenizer: Tokenizer of a single file, such as tok512.bin or vocab.spm. Default: the only one in the same directory.
+        head: Head to keep: lm, label, tag or span; body keeps none. Default: the head that config.json names.
         family: Model family, such as bert, for a directory whose config.json has no model_type.
         convert_pickle: Read pickled weights in a separate process, tensors only.
     """

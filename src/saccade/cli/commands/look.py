@@ -90,7 +90,7 @@ def main(
     extras: Annotated[tyro.conf.OmitArgPrefixes[LookExtras], tyro.conf.arg(name="analysis")] = LookExtras(),
     outputs: Annotated[tyro.conf.OmitArgPrefixes[LookOutputs], tyro.conf.arg(name="output")] = LookOutputs(),
 ) -> int:
-    """Attention maps of a model, head by head, and what its heads do. Without a text, open the web viewer.
+    """Attention maps of a model, head by head, and analyses of its heads. Without a text, open the web viewer.
 
     saccade look runs/reviews
 

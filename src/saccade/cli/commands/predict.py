@@ -35,11 +35,11 @@ class FewShotFlags:
     """Few-shot prompting of a language model that was not trained for the task; no weights change."""
 
     few_shot: Annotated[str, optional_argument("FILE")] = ""
-    """Few-shot examples: a file of labeled examples that is put before each text."""
+    """Few-shot examples: a file of labeled examples to put before each text in the prompt."""
     labels: Annotated[str, optional_argument("LABEL,...")] = ""
-    """Labels to choose from, with or without few-shot examples: good,bad."""
+    """Labels to choose from, such as good,bad, with or without few-shot examples."""
     template: Annotated[str, optional_argument("TEMPLATE")] = ""
-    """Prompt template of an example: "{text} is {label}.\\n"."""
+    """Prompt template of an example, such as "{text} is {label}.\\n"; default: that of the task."""
     length_normalize: tyro.conf.FlagCreatePairsOff[bool] = False
     """Length normalization: compare labels by the mean log-probability of their tokens, not the sum."""
     calibrate: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -73,7 +73,7 @@ def main(
         data: Data files with inputs, in any format that training reads.
         columns: Columns of the data by role: text=review. Default: the columns that training used.
         json: Print one JSON object per line, with the id and the line of a record of --data.
-        files: The file of predictions, the batch size, and what to do about bad records.
+        files: Output file, batch size, and handling of bad records.
         few_shot_flags: Few-shot prompting of a language model that was not trained for the task.
         engine: Engine and device of inference.
     """

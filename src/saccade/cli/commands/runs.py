@@ -20,7 +20,7 @@ def main(
     csv: Annotated[str, optional_argument("FILE|-")] = "",
     json: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
-    """List the runs of a folder, also in folders below it: score with confidence interval, minutes, size, state and settings.
+    """List the runs in a directory and its subdirectories, with their scores, training time, size, state and settings.
 
     saccade runs
 
@@ -28,13 +28,13 @@ def main(
 
     saccade runs --csv runs.csv
 
-    The score is that of the test data, or of the dev data if there are none. A run that has not finished shows its last
-    evaluation, without an interval. A damaged run is listed with what is wrong with it.
+    The score is measured on the test data or, without test data, on the dev data, and has a 95 % confidence interval. An
+    unfinished run shows its latest evaluation, without an interval; a damaged run is listed with the reason.
 
     Args:
-        folder: Folder of runs, or a single run; default: runs.
-        sort: Order: by date lists the newest run first, by score the best run of each task and metric.
-        csv: Write the list as CSV to a file, or to standard output (-), with a column for each setting that differs.
+        folder: Directory with runs, or a single run; default: runs.
+        sort: Sort order: by date, newest first, or by score, best first within each task and metric.
+        csv: Write the list as CSV to a file, or to standard output (-), with a column for each setting that differs between runs.
         json: Print the list as JSON, with all settings of every run.
     """
     from saccade.cli.exit_codes import run_command

@@ -18,7 +18,7 @@ def main(
     runs: Annotated[Path | None, optional_argument("DIR")] = None,
     open_browser: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> int:
-    """Web viewer for models: attention maps of your texts, disabling heads, comparison; lessons; learning curves of runs.
+    """Web viewer for models: attention maps of your texts, head ablation and comparison, lessons, and learning curves.
 
     The viewer is served on 127.0.0.1 only and needs no network. Ctrl-C stops it.
 
@@ -29,7 +29,7 @@ def main(
     saccade serve --runs runs
 
     Args:
-        run: Runs or model directories to load; default: lessons and learning curves only.
+        run: Runs or model directories to load; default: none, only lessons and learning curves.
         port: Port to listen on; 0 takes any free port.
         runs: Directory of runs to compare; default: the directory that contains the first run.
         open_browser: Open the viewer in a browser.

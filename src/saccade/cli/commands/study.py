@@ -32,23 +32,23 @@ def main(
     """Run a study: train its models, measure them, and write record.json, plot.png and a table.
 
     Each model is a run in the directory of the study. Run the same command again to resume; finished models are not trained
-    again. Every command for runs (evaluate, look, predict) works on these runs, too.
+    again. Every command for runs, such as evaluate, look and predict, works on them, too.
 
     Print what would be trained, and for how long:
 
-    $ saccade study listops --dry-run
+    saccade study listops --dry-run
 
     Six encoders on your own files of nested lists, 90 minutes in total:
 
-    $ saccade study listops --data short.tsv long.tsv --out studies/listops
+    saccade study listops --data short.tsv long.tsv --out studies/listops
 
     Hard and soft attention, in half the default time:
 
-    $ saccade study hard_vs_soft --minutes 10
+    saccade study hard_vs_soft --minutes 10
 
     Attention and a fixed vector, with two runs that are already trained:
 
-    $ saccade study lengths --trained-runs runs/rnn runs/rnn-fixed
+    saccade study lengths --trained-runs runs/rnn runs/rnn-fixed
 
     Args:
         data: Data files or directories; default: the generated data of the study, if it has any.

@@ -30,9 +30,10 @@ saccade train label --data reviews.tsv --folds 5 --group-by author
 saccade train tag --data wnut17/ --model minilm --train.epochs 5 --train.lr 2e-4
 
 Without --data, a task trains on its built-in sample. A file named dev, valid or test is held out; without one, a tenth of the
-records is held out as dev, which chooses the checkpoint, and of 2,000 records or more another tenth as test, which is scored once
-at the end. --model names a pretrained model (a run, a directory, a hub name), --family the architecture of a new one (saccade
-models). Settings of the model, the task and training have flags, too: saccade train TASK --help lists them with their values."""
+records is held out as dev, which selects the checkpoint. Of 2,000 records or more, another tenth is held out as test, which is
+scored once at the end. A recipe is one that saccade recipes lists, or the config.toml of a run. --model names a pretrained model
+(a run, a directory, a hub name), --family the architecture of a new one (saccade models). The model, the task and training have
+settings, too: saccade train TASK --help lists them with their values."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,15 @@ class TrainFlags(flags.BaseTrainFlags):
     out: DirectoryFlag = None
     """Directory of the run; default: runs/TASK."""
     dry_run: flags.Flag = False
-    """Dry run: report the size of the model, and time and memory measured on three steps; write nothing."""
+    """Dry run: report the size of the model, and the time and memory of three training steps; write nothing."""
     print_config: flags.Flag = False
-    """Print every setting with its value and its source."""
-    folds: int = 0
-    """Cross-validation: number of folds, each tested by a run that is trained on the others; default: one run."""
+    """Print every setting with its value and its source, and exit."""
+    folds: Annotated[int, optional_argument("INT")] = 0
+    """Cross-validation with this many folds: each is the test set of a run trained on the others; default: one run."""
     group_by: Annotated[str, optional_argument("COLUMN")] = ""
-    """Column whose equal values, such as a person, stay in one split or fold; default: equal inputs stay together."""
+    """Group column, such as author: records with the same value stay in one split or fold; default: by equal inputs."""
     processes: int = 1
-    """Number of local processes for data-parallel training; a process that is killed is restarted."""
+    """Number of local processes for data-parallel training; a killed process is restarted."""
 
 
 def call(name: str, argv: Sequence[str]) -> int:

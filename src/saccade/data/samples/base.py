@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from saccade.data.example import Example
+from saccade.errors import UsageError
 
 MAX_DUPLICATE_DRAWS = 1000  # fruitless draws in a row after which there is nothing new to be found
 
@@ -51,13 +52,15 @@ def draw_distinct(
         found.setdefault(key(row), row)
         fruitless = 0 if len(found) > before else fruitless + 1
         if fruitless == MAX_DUPLICATE_DRAWS:
-            raise ValueError(f"sample:{name} found {before:,} different examples, not {count:,}; ask for fewer.")
+            raise UsageError(
+                f"The sample {name} has about {before:,} different examples, not {count:,}; ask for fewer."
+            )
     return make_examples(name, found.values())
 
 
 def check_count(name: str, count: int, max_count: int | None = None) -> None:
     """Refuse a count that cannot be had."""
     if count < 0:
-        raise ValueError(f"sample:{name} was asked for {count} examples; 0 or more can be made.")
+        raise UsageError(f"{count} examples of the sample {name} were requested; ask for 0 or more.")
     if max_count is not None and count > max_count:
-        raise ValueError(f"sample:{name} has {max_count:,} examples, not {count:,}; ask for fewer.")
+        raise UsageError(f"The sample {name} has {max_count:,} examples, not {count:,}; ask for fewer.")

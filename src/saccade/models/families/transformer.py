@@ -35,7 +35,7 @@ class Config:
     ffn_width: int = 1024  # Width of the feed-forward hidden layer.
     max_positions: int = 512  # Maximum sequence length in tokens, where mechanism or positions have a limit.
     mechanism: str = "scaled_dot"  # Attention mechanism, such as scaled_dot; `saccade mechanisms` lists them.
-    position: str = "sinusoidal"  # Position scheme, such as sinusoidal, learned, rotary, alibi, buckets or none.
+    position: str = "sinusoidal"  # Position scheme, such as sinusoidal, learned, rotary, alibi, t5_bias or none.
     norm_first: bool = True  # Pre-norm; off: post-norm, as first published, which needs warmup.
     tie_embeddings: bool = True  # Tie source, target and output embeddings.
     dropout: float = 0.1  # Dropout rate in training; 0 disables it.
