@@ -24,6 +24,7 @@ from saccade.tasks.classification.calibration import Calibration, calibrate_answ
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.classification.label_values import format_label_values, format_mappings
 from saccade.tasks.classification.thresholds import (
+    AUTO,
     TunedThresholds,
     parse_given_thresholds,
     parse_thresholds,
@@ -57,8 +58,8 @@ class Config:
     """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), label=weight,... or none."""
     calibrate: Literal["temperature", "off"] = "temperature"
     """Calibration of the probabilities: temperature, one factor fitted on 100 or more dev examples, or off."""
-    thresholds: str = ""
-    """Decision thresholds with multi_label: label=0.4,... or one number; default: tuned on dev for the F1 of each label."""
+    thresholds: str = AUTO
+    """Decision thresholds with multi_label: label=0.4,... or one number; auto tunes them on dev for the F1 of each."""
     max_labels: int = 0
     """Maximum number of labels; more stop training with a question. 0 allows half as many as training examples, and always 20."""
 
@@ -115,7 +116,7 @@ class Label(Task):
 
     def _check_thresholds(self) -> None:
         """Raise an error for thresholds that do not fit the labels."""
-        if self.config.thresholds and not self.multi_label:
+        if self.config.thresholds != AUTO and not self.multi_label:
             raise UsageError(
                 "task.thresholds is for several labels per example; set task.multi_label, or leave it out."
             )
@@ -355,7 +356,7 @@ class Label(Task):
 
 def _model_settings(model: Model) -> dict[str, Any]:
     """The settings that a stored model has."""
-    return {"multi_label": model.multi_label, "thresholds": format_label_values(model.thresholds)}
+    return {"multi_label": model.multi_label, "thresholds": format_label_values(model.thresholds) or AUTO}
 
 
 def _have_short_labels(examples: Sequence[Example]) -> bool:
