@@ -26,6 +26,7 @@ from saccade.tasks.classification.calibration import Calibration, calibrate_answ
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.classification.label_values import format_label_values, format_mappings
 from saccade.tasks.classification.thresholds import (
+    AUTO,
     TunedThresholds,
     parse_given_thresholds,
     parse_thresholds,
@@ -59,8 +60,8 @@ class Config:
     """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), weights by label, or none."""
     calibrate: Literal["temperature", "off"] = "temperature"
     """Calibration of the probabilities: temperature scaling, fitted on the dev data if it has 100 examples, or off."""
-    thresholds: str = field(default="", metadata={"metavar": "NUMBER|LABEL=NUMBER,..."})
-    """Decision thresholds with multi_label: one number, or numbers by label; default: tuned on dev for the F1 of each label."""
+    thresholds: str = field(default=AUTO, metadata={"metavar": "auto|NUMBER|LABEL=NUMBER,..."})
+    """Decision thresholds with multi_label: one number, or numbers by label; auto tunes them on dev for the F1 of each label."""
     max_labels: int = 0
     """Maximum number of labels; training refuses data with more. 0 allows 20, or half the number of training examples if more."""
 
@@ -117,7 +118,7 @@ class Label(Task):
 
     def _check_thresholds(self) -> None:
         """Raise an error for thresholds that do not fit the labels."""
-        if self.config.thresholds and not self.multi_label:
+        if self.config.thresholds != AUTO and not self.multi_label:
             raise UsageError(
                 "task.thresholds is for several labels per example; set task.multi_label, or leave it out."
             )
@@ -361,7 +362,7 @@ class Label(Task):
 
 def _model_settings(model: Model) -> dict[str, Any]:
     """The settings that a stored model has."""
-    return {"multi_label": model.multi_label, "thresholds": format_label_values(model.thresholds)}
+    return {"multi_label": model.multi_label, "thresholds": format_label_values(model.thresholds) or AUTO}
 
 
 def _have_short_labels(examples: Sequence[Example]) -> bool:

@@ -15,6 +15,7 @@ from saccade.errors import UsageError
 from saccade.metrics import best_f1_threshold
 from saccade.tasks.classification.label_values import check_labels_known, format_label_values, parse_label_values
 
+AUTO = "auto"  # the setting that tunes all thresholds
 DEFAULT_THRESHOLD = 0.5
 MIN_POSITIVES = 10  # dev examples with a label, from which on it has a threshold of its own
 MAX_LABELS_DESCRIBED = 12
@@ -81,7 +82,7 @@ def parse_thresholds(setting: str, labels: tuple[str, ...]) -> Mapping[str, floa
 
 def parse_given_thresholds(setting: str, labels: Sequence[str]) -> dict[str, float]:
     """The thresholds of the labels that `task.thresholds` names; one number is for all labels."""
-    if not setting:
+    if setting == AUTO:
         return {}
     try:
         try:
