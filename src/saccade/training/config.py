@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
-from saccade.data.held_out import HeldOut
 from saccade.errors import UsageError
+
+if TYPE_CHECKING:
+    from saccade.data.held_out import HeldOut
 
 # settings that may change when a run resumes: they only decide when to stop or save, and on which device to train
 CHANGEABLE_ON_RESUME = (
@@ -116,8 +119,10 @@ class Config:
         _ = self.held_out  # raises an error for invalid settings
 
     @property
-    def held_out(self) -> HeldOut:
+    def held_out(self) -> "HeldOut":
         """What is held out of the training data where no dev or test file is given."""
+        from saccade.data.held_out import HeldOut  # imports torch, which the help of a command does not need
+
         return HeldOut(self.test_size, self.group_by or "", self.fold or "")
 
 
