@@ -112,7 +112,7 @@ AUGMENTATIONS: dict[str, tuple[str, ...]] = {  # the steps of each augmentation,
     "masks": ("masks",),
     "speed": ("speed",),
     "noise": ("noise",),
-    "all": ("speed", "noise", "masks"),
+    "speed_noise_masks": ("speed", "noise", "masks"),
 }
 
 

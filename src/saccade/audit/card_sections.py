@@ -27,6 +27,7 @@ MODALITIES = {
     "line": "text",
     "words": "text",
     "image": "images",
+    "audio": "recordings",
     "numbers": "numbers",
 }
 

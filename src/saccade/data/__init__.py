@@ -1,6 +1,6 @@
 """Data loading: files to examples, splits and padded batches."""
 
-from saccade.data.batch import Batch, Features, Image, Text
+from saccade.data.batch import Audio, Batch, Features, Image, Media, Source, Text
 from saccade.data.data_report import DataReport, inspect_data
 from saccade.data.example import ROLES, Example, Records, Role
 from saccade.data.read import parse_columns, read_examples, stream_examples, write_rejects
@@ -11,14 +11,17 @@ from saccade.errors import DataError
 
 __all__ = [
     "ROLES",
+    "Audio",
     "Batch",
     "DataError",
     "DataReport",
     "Example",
     "Features",
     "Image",
+    "Media",
     "Records",
     "Role",
+    "Source",
     "Splits",
     "Text",
     "find_split_files",

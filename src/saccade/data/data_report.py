@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from saccade.data.example import Example, Role, as_list
+from saccade.data.read.media_files import MEDIA
 from saccade.data.splits import GOLD_KINDS, Splits
 from saccade.data.streaming.text import StreamedExamples
 
@@ -153,7 +154,7 @@ def _hash_example(example: Example, names: Sequence[str]) -> bytes:
     for name in names:
         value = example[name]
         raw = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
-        if name == "image" and isinstance(value, str):  # a copy of an image under another name is a duplicate
+        if name in MEDIA and isinstance(value, str):  # a copy of a file under another name is a duplicate
             raw = Path(value).read_bytes()
         digest.update(raw)
     return digest.digest()

@@ -2,6 +2,7 @@
 
 from saccade.metrics.cider import DocumentFrequencies, cider, count_document_frequencies
 from saccade.metrics.correlation import pearson, spearman
+from saccade.metrics.error_rates import Edits, character_error_rate, count_edits, word_error_rate
 from saccade.metrics.labels import (
     ConfusionMatrix,
     accuracy,
@@ -23,6 +24,7 @@ from saccade.metrics.texts import bleu, bleu_tokenizer, check_bleu_tokenizer, ch
 __all__ = [
     "ConfusionMatrix",
     "DocumentFrequencies",
+    "Edits",
     "IndicatorTable",
     "Interval",
     "Score",
@@ -36,11 +38,13 @@ __all__ = [
     "bleu",
     "bleu_tokenizer",
     "bootstrap",
+    "character_error_rate",
     "check_bleu_tokenizer",
     "chrf",
     "cider",
     "confusion_matrix",
     "count_document_frequencies",
+    "count_edits",
     "count_spans",
     "exact_match",
     "extract_spans",
@@ -63,4 +67,5 @@ __all__ = [
     "span_f1",
     "spearman",
     "squad",
+    "word_error_rate",
 ]

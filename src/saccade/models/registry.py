@@ -30,6 +30,7 @@ from saccade.models.families import (
     transformer,
     vit,
 )
+from saccade.models.families.speech import speech_encoder
 from saccade.models.family import AutoregressiveBody, Family
 from saccade.suggest import suggest
 
@@ -63,6 +64,7 @@ FAMILIES: list[Family] = [
     marian_ssru.FAMILY,
     vit.FAMILY,
     senet.FAMILY,
+    speech_encoder.FAMILY,
     captioner.FAMILY,
     captioner.TRANSFORMER_FAMILY,
     captioner.VIT_FAMILY,

@@ -122,7 +122,7 @@ def prepare(job: Job) -> PreparedRun:
     splits = read_splits(task, job.data, job.columns, on_bad=job.on_bad, max_bad_fraction=job.max_bad_fraction)
     task.fit(splits.train.examples)
     splits = drop_unlabeled(task, splits)
-    _check_model(job, task)  # again, since the data decide whether the inputs are texts or images
+    _check_model(job, task)  # again, since the data decide whether the inputs are texts, images or recordings
     augmented = augment_examples(task, splits.train.examples)
     defaults = task.defaults(splits.train.examples, is_stored)
     config = resolve_precision(make_config(Config, {**defaults.train, **job.train_fields}, "train"))
@@ -201,7 +201,7 @@ def _build_model(job: Job, task: Task, defaults: Defaults, examples: Sequence[Ex
     values = dict(job.model_fields)
     tokenizer = None
     known = {item.name for item in fields(family.config_class)}
-    if "vocab" in known:
+    if "vocab" in known and task.has_texts:
         texts = list(task.tokenizer_texts(examples.sample if isinstance(examples, StreamedExamples) else examples))
         template = task.token_template
         if template == "bos_eos" and family.token_template:

@@ -167,11 +167,12 @@ def _open_model(
     model = opened.model
     if isinstance(task_or_few_shot, str) or task_or_few_shot == FewShotFlags():
         return task, model
-    if any(role.kind == "image" for role in task.roles(())):
-        raise UsageError(f"{run} is a model for {task.name}; few-shot prompting needs a language model.")
     from saccade.data.read import parse_columns
+    from saccade.data.read.media_files import MEDIA
     from saccade.tasks.prompting.few_shot import Config, make_few_shot_task
 
+    if any(role.kind in MEDIA for role in task.roles(())):
+        raise UsageError(f"{run} is a model for {task.name}; few-shot prompting needs a language model.")
     config = Config(task_or_few_shot.template, task_or_few_shot.length_normalize, task_or_few_shot.calibrate)
     labels = [label.strip() for label in task_or_few_shot.labels.split(",") if label.strip()]
     files = [task_or_few_shot.few_shot] if task_or_few_shot.few_shot else []

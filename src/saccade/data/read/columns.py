@@ -9,6 +9,7 @@ from typing import Any
 from saccade.data.example import Role
 from saccade.data.read.base import ReadRequest, Record, normalize_column_name
 from saccade.data.read.header import is_number
+from saccade.data.read.media_files import MEDIA, find_media_kind
 from saccade.data.read.open_text import SourceFile
 from saccade.data.read.translation_json import find_other_column, find_text_pair, holds_objects
 from saccade.errors import DataError
@@ -17,7 +18,6 @@ PAIR_ROLES = ("source", "target")
 SPAN_COLUMNS = ("spans", "entities", "labels", "label", "annotations")
 MISSING = object()
 ID_COLUMNS = ("id", "guid", "uid", "idx", "index", "example_id")
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -291,8 +291,8 @@ def _map_by_content(
             continue
         elif role.kind == "number":
             columns = [name for name in numeric if name in free][-1:]
-        elif role.kind == "image":
-            columns = [name for name in free if any(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[name])][:1]
+        elif role.kind in MEDIA:
+            columns = [name for name in free if any(find_media_kind(cell) == role.kind for cell in cells[name])][:1]
         elif role.kind in ("label", "labels") and len(free) > text_role_count:
             columns = [_find_least_varied_column(free, cells)]
         elif text_role_count == 1 and free:
@@ -310,4 +310,4 @@ def _map_by_content(
             free = [name for name in free if name not in columns]
 
 
-KIND_ORDER = ("image", "number", "label", "labels", "numbers", "text", "line", "words")  # the most distinctive first
+KIND_ORDER = (*MEDIA, "number", "label", "labels", "numbers", "text", "line", "words")  # the most distinctive first
