@@ -34,8 +34,8 @@ def read_prediction_input(
     """Read the input of `predict` as examples of a task.
 
     A string is one text (for a task with images or recordings, the path of one file); a `pathlib.Path` is a data file; a
-    dictionary is one record; a DataFrame, an Arrow table or a list of dictionaries has one row per example; any other iterable has
-    one item per example, where a tuple of texts is one example of a task with several inputs.
+    dictionary is one record; a DataFrame, an Arrow table or a list of dictionaries has one row per example; any other iterable
+    has one item per example, where a tuple of texts is one example of a task with several inputs.
     """
     roles = task.input_roles()
     kind = roles[0].kind

@@ -88,6 +88,19 @@ def load_audio(source: AudioSource, *, sample_rate: int | None = SAMPLE_RATE) ->
         raise AudioError(f"the recording is damaged or truncated ({reason})", REFETCH_HINT, name) from None
 
 
+def to_wav(samples: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bytes:
+    """Mono samples from -1 to 1 as a WAV file with 16 bits per sample.
+
+    >>> load_audio(to_wav(np.array([0.0, 0.5, -0.25]))).samples.tolist()
+    [0.0, 0.5, -0.25]
+    """
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setparams((1, 2, sample_rate, 0, "NONE", ""))
+        file.writeframes((np.clip(samples * 32_768, -32_768, 32_767)).round().astype("<i2").tobytes())
+    return made.getvalue()
+
+
 def _open_file(source: AudioSource) -> BinaryIO:
     """Open a non-empty regular file, or the bytes of one."""
     try:

@@ -295,6 +295,8 @@ def _map_by_content(
             columns = [name for name in free if any(find_media_kind(cell) == role.kind for cell in cells[name])][:1]
         elif role.kind in ("label", "labels") and len(free) > text_role_count:
             columns = [_find_least_varied_column(free, cells)]
+        elif role.kind in ("text", "line", "words") and not (free := [n for n in free if not _names_files(cells[n])]):
+            columns = []
         elif text_role_count == 1 and free:
             columns = [
                 (
@@ -308,6 +310,11 @@ def _map_by_content(
         if columns:
             role_columns[role.name] = columns
             free = [name for name in free if name not in columns]
+
+
+def _names_files(cells: Sequence[str]) -> bool:
+    """Whether nearly all values of a column, of which the first may be its name, are names of images or recordings."""
+    return sum(find_media_kind(cell) is not None for cell in cells) >= max(1, 0.9 * (len(cells) - 1))
 
 
 KIND_ORDER = (*MEDIA, "number", "label", "labels", "numbers", "text", "line", "words")  # the most distinctive first

@@ -19,7 +19,7 @@ from saccade.data.samples.base import Sample, check_count, make_examples, make_r
 
 SAMPLE_RATE = 16_000
 VOWELS = {"a": (730, 1_090), "e": (530, 1_840), "i": (270, 2_290), "o": (570, 840), "u": (300, 870)}  # formants, hertz
-HUMS = {"m": (250, 1_000), "n": (250, 1_700), "l": (360, 2_600)}  # the same for voiced consonants
+SONORANTS = {"m": (250, 1_000), "n": (250, 1_700), "l": (360, 2_600)}  # the same for voiced consonants
 NOISES = {
     "s": (5_500, 0.11),
     "f": (2_500, 0.10),
@@ -29,7 +29,7 @@ NOISES = {
 }  # center, seconds
 BANDWIDTH = 90.0  # of a formant, in hertz
 VOWEL_SECONDS, HUM_SECONDS, CLOSURE_SECONDS, PAUSE_SECONDS = 0.12, 0.07, 0.04, 0.12
-BURSTS = ("t", "k", "p")  # a short silence comes before them
+PLOSIVES = ("t", "k", "p")  # a short silence comes before them
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def draw_voice(random: Random) -> Voice:
 
 def draw_text(random: Random) -> str:
     """One to three words of one or two syllables."""
-    consonants = [*HUMS, *NOISES]
+    consonants = [*SONORANTS, *NOISES]
     words = []
     for _ in range(random.randint(1, 3)):
         words.append("".join(random.choice(consonants) + random.choice([*VOWELS]) for _ in range(random.randint(1, 2))))
@@ -64,13 +64,13 @@ def speak(text: str, voice: Voice, seed: int = 0) -> np.ndarray:
             parts.append(_silence(PAUSE_SECONDS, voice))
         elif letter in NOISES:
             center, seconds = NOISES[letter]
-            parts += [_silence(CLOSURE_SECONDS, voice)] * (letter in BURSTS)
+            parts += [_silence(CLOSURE_SECONDS, voice)] * (letter in PLOSIVES)
             parts.append(_hiss(center * voice.size, seconds / voice.speed, chance))
         else:
             is_vowel = letter in VOWELS
             seconds = (VOWEL_SECONDS if is_vowel else HUM_SECONDS) / voice.speed * chance.uniform(0.85, 1.2)
             loudness = 0.2 if is_vowel else 0.08
-            parts.append(loudness * _buzz((VOWELS | HUMS)[letter], seconds, voice, chance))
+            parts.append(loudness * _buzz((VOWELS | SONORANTS)[letter], seconds, voice, chance))
     parts.append(_silence(PAUSE_SECONDS, voice))
     samples = np.concatenate(parts)
     return (samples + voice.noise * chance.standard_normal(len(samples))).astype(np.float32)

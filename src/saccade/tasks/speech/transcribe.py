@@ -16,14 +16,16 @@ from torch import Tensor
 from saccade import metrics
 from saccade.data import Audio, Batch, Example, Role, Text
 from saccade.data.example import AUDIO, TRANSCRIPT
-from saccade.decoding.ctc import ctc_align, ctc_beam_search, ctc_greedy
 from saccade.errors import DataError
 from saccade.metrics import Score
 from saccade.models.capabilities import Modality
 from saccade.models.model import Model
 from saccade.tasks.base import Defaults, ErrorRow, Item, Task, require_tokenizer
 from saccade.tasks.interface.predictions import TimedWord, TranscriptPrediction
+from saccade.tasks.losses import decoder_loss
 from saccade.tasks.needs import Needs
+from saccade.tasks.speech.decode import CTCDecoder, Fusion, make_answer, rescore, score_memory, write_greedily
+from saccade.tasks.speech.shallow_fusion import load_language_model
 from saccade.tasks.speech.spectrograms import augment_audio, load_spectrograms, mel_config, pad_spectrograms
 
 MIN_WINDOW_SHARE = 0.6  # a long recording is cut at the quietest frame of the last part of a window
@@ -39,8 +41,21 @@ class Config:
     """Kind of tokenizer to train: characters, bpe, unigram, wordpiece, words or bytes."""
     augment: Literal["none", "masks", "speed", "noise", "speed_noise_masks"] = "speed_noise_masks"
     """Data augmentation of the spectrograms: masks (SpecAugment), speed, noise, or all three."""
+    ctc_weight: float = 0.3
+    """Weight of CTC, from 0 to 1, in the loss and in the decoding of a model that also has a decoder."""
+    label_smoothing: float = 0.1
+    """Label smoothing of the cross-entropy loss of a decoder; 0 disables it."""
+    decoding: Literal["auto", "ctc", "attention", "rescoring"] = "auto"
+    """How a text is found: ctc, attention (the decoder, greedy), or rescoring of the beams of CTC by the decoder; auto is
+    attention if the model has a decoder, or else ctc."""
     beam_size: int = 1
     """Number of beams of CTC decoding; 1 is greedy decoding."""
+    language_model: str = ""
+    """Run of the task language with a tokenizer of characters, which scores the beams of CTC (shallow fusion)."""
+    lm_weight: float = 0.5
+    """Weight of the language model in the score of a beam; 0 ignores it."""
+    length_bonus: float = 0.5
+    """Bonus for each token of a beam that a language model scores, which would prefer short texts otherwise."""
     metric: str = "wer"
     """Metric that selects the best checkpoint: wer (word error rate) or cer (character error rate)."""
 
@@ -58,6 +73,10 @@ class Transcribe(Task):
     needs = Needs(Modality.AUDIO, head="ctc")
     token_template = "t5"
     sample = "syllables"
+
+    def __init__(self, config: Any = None, labels: Sequence[str] = ()):
+        super().__init__(config, labels)
+        self._fusion: Fusion | None = None
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
         return (AUDIO, TRANSCRIPT)
@@ -115,30 +134,40 @@ class Transcribe(Task):
         if model.training:
             assert isinstance(batch.source, Audio), "a speech task takes recordings"
             batch = replace(batch, source=augment_audio(batch.source, self.config.augment, mel_config(model)))
-        return ctc_loss(model(batch), model.output_keep(batch.source), batch, require_tokenizer(model).pad_id)
+        keep, blank = model.output_keep(batch.source), require_tokenizer(model).pad_id
+        if not model.capabilities.is_autoregressive:
+            return ctc_loss(model(batch), keep, batch, blank)
+        state, first = model.start(batch)
+        weight, smoothing = self.config.ctc_weight, self.config.label_smoothing if model.training else 0.0
+        ctc = ctc_loss(score_memory(model, state), keep, batch, blank)
+        return weight * ctc + (1 - weight) * decoder_loss(model, state, first, batch.target, smoothing)
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
-        log_probs = model(batch).float().log_softmax(-1)
-        keep = model.output_keep(batch.source)
-        rows = [row if keep is None else row[keep[index]] for index, row in enumerate(log_probs)]
-        return [self._answer_row(model, row.cpu().numpy(), item) for row, item in zip(rows, batch.items, strict=True)]
-
-    def _answer_row(self, model: Model, log_probs: np.ndarray, item: Item) -> dict[str, Any]:
-        """The text of one recording or window, with the times of its words in seconds."""
-        tokenizer = require_tokenizer(model)
-        blank, special = tokenizer.pad_id, {tokenizer.bos_id, tokenizer.eos_id}
-        if self.config.beam_size > 1:
-            tokens = list(ctc_beam_search(log_probs, blank, self.config.beam_size)[0].tokens)
+        decoder = CTCDecoder(model, self.config.beam_size, self._load_fusion(model))
+        log_probs = decoder.read(batch)
+        mode = self.config.decoding
+        if mode == "auto":
+            mode = "attention" if model.capabilities.is_autoregressive else "ctc"
+        if mode == "attention":
+            rows = write_greedily(model, batch, [len(row) for row in log_probs])
+        elif mode == "rescoring":
+            rows = rescore(model, batch, [decoder.search(row) for row in log_probs], self.config.ctc_weight)
         else:
-            tokens = ctc_greedy(log_probs, blank)
-        tokens = [token for token in tokens if token not in special]
-        seconds_per_vector = model.capabilities.stride / mel_config(model).frames_per_second
-        start = (item.gold or 0) / mel_config(model).frames_per_second
-        spans = ctc_align(log_probs, tokens, blank)
-        words = time_words(
-            tokenizer, tokens, [(start + a * seconds_per_vector, start + b * seconds_per_vector) for a, b in spans]
-        )
-        return {"text": " ".join(tokenizer.decode(tokens).split()), "words": words}
+            rows = [decoder.find_tokens(row) for row in log_probs]
+        return [
+            make_answer(model, tokens, row, first_frame=item.gold or 0)
+            for tokens, row, item in zip(rows, log_probs, batch.items, strict=True)
+        ]
+
+    def _load_fusion(self, model: Model) -> Fusion | None:
+        """The language model of the settings, loaded once; None if there is none."""
+        name = self.config.language_model
+        if not name:
+            return None
+        if self._fusion is None:
+            scores = load_language_model(name, require_tokenizer(model))
+            self._fusion = Fusion(scores, self.config.lm_weight, self.config.length_bonus)
+        return self._fusion
 
     def merge_answers(self, answers: Sequence[dict[str, Any]], items: Sequence[Item]) -> list[dict[str, Any]]:
         merged: list[dict[str, Any]] = []
@@ -198,21 +227,3 @@ def cut_at_pauses(frames: np.ndarray, limit: int) -> list[int]:
         first = borders[-1] + max(1, int(limit * MIN_WINDOW_SHARE))
         borders.append(first + int(frames[first : borders[-1] + limit + 1].mean(1).argmin()))
     return [*borders, len(frames)]
-
-
-def time_words(tokenizer: Any, tokens: Sequence[int], times: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:
-    """The words of a text, each with the start of its first token and the end of its last one, in seconds."""
-    words: list[dict[str, Any]] = []
-    is_open, length = False, 0
-    for index, (start, end) in enumerate(times):
-        text = tokenizer.decode(list(tokens[: index + 1]))
-        for character in text[length:]:
-            if character.isspace():
-                is_open = False
-                continue
-            if not is_open:
-                words.append({"text": "", "start": round(start, 3), "end": 0.0})
-            words[-1]["text"] += character
-            words[-1]["end"], is_open = round(end, 3), True
-        length = len(text)
-    return words

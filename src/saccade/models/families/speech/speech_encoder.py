@@ -5,6 +5,7 @@ Each convolution has a stride of two in time and frequency, so that a vector sta
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -98,7 +99,7 @@ def stack_config(config: Config) -> transformer.Config:
     )
 
 
-def ctc_head(config: Config, body: SpeechEncoder, labels: int = 0) -> nn.Module:
+def ctc_head(config: Any, body: Any, labels: int = 0) -> nn.Module:
     """The logits of each letter and of the blank for each vector."""
     return LMHead(body.width, config.vocab, bias=True)
 
