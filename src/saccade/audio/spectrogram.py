@@ -65,3 +65,14 @@ def lazy_spectrograms(
         size += spectrogram.nbytes
         found.append(spectrogram if size <= max_bytes else LazySpectrogram(source, config, len(spectrogram)))
     return found
+
+
+def draw_spectrogram(frames: np.ndarray) -> np.ndarray:
+    """A spectrogram (frames, mels) as a gray image, (mels, frames, 1) in uint8: time from left to right, high bands on top.
+
+    >>> draw_spectrogram(np.array([[0.0, 1.0], [0.5, 0.0]]))[..., 0].tolist()
+    [[255, 0], [0, 127]]
+    """
+    low, high = float(frames.min()), float(frames.max())
+    scaled = (frames - low) / max(high - low, 1e-9) * 255
+    return np.ascontiguousarray(scaled.T[::-1, :, None]).astype(np.uint8)

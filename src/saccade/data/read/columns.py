@@ -285,6 +285,8 @@ def _map_by_content(
         unmapped_roles, key=lambda role: KIND_ORDER.index(role.kind) if role.kind in KIND_ORDER else len(KIND_ORDER)
     ):
         columns: list[str] = []
+        if role.kind in ("text", "line", "words"):
+            free = [name for name in free if not _names_files(cells[name])]
         if role.kind == "numbers":
             columns = [name for name in numeric if name in free]
         elif not guess_all:
@@ -295,8 +297,6 @@ def _map_by_content(
             columns = [name for name in free if any(find_media_kind(cell) == role.kind for cell in cells[name])][:1]
         elif role.kind in ("label", "labels") and len(free) > text_role_count:
             columns = [_find_least_varied_column(free, cells)]
-        elif role.kind in ("text", "line", "words") and not (free := [n for n in free if not _names_files(cells[n])]):
-            columns = []
         elif text_role_count == 1 and free:
             columns = [
                 (
