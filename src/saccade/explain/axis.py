@@ -138,9 +138,9 @@ def make_time_axis(count: int, seconds: float) -> Axis:
     """The vectors of a recording, each of which stands for so many seconds; they are the columns of its spectrogram.
 
     >>> make_time_axis(3, 0.04).names
-    ['0.00 s', '0.04 s', '0.08 s']
+    ['0.00s', '0.04s', '0.08s']
     """
-    return Axis("cells", tuple(Token(f"{number * seconds:.2f} s") for number in range(count)), (1, count))
+    return Axis("cells", tuple(Token(f"{number * seconds:.2f}s") for number in range(count)), (1, count))
 
 
 def make_input_axis(tokenizer: Any, encoded: Encoding, texts: Sequence[str], *, first_text_index: int = 0) -> Axis:

@@ -74,13 +74,17 @@ def score_memory(model: Model, state: State) -> Tensor:
     return model.head(state.get("memory"), state.get("memory_keep"))
 
 
-def write_greedily(model: Model, batch: Batch, limits: Sequence[int]) -> list[list[int]]:
-    """The tokens that the decoder writes for each recording: at most `limits` of them, one for each vector."""
+def token_limit(model: Model, vectors: int) -> int:
+    """The most tokens of the text of a recording: one for each vector, and the end, but no more than the model has positions."""
+    return min(vectors + 1, model.max_positions or vectors + 1)
+
+
+def write_greedily(model: Model, batch: Batch, vectors: Sequence[int]) -> list[list[int]]:
+    """The tokens that the decoder writes for each recording, at most one for each of its `vectors`."""
     _require_decoder(model)
     tokenizer = require_tokenizer(model)
-    limit = min(max(limits) + 1, model.max_positions or max(limits) + 1)
-    rows = generate(model, batch, stop_ids=tokenizer.eos_id, max_new_tokens=limit)
-    return [_without_special_tokens(tokenizer, tokens)[:limit] for tokens, limit in zip(rows, limits, strict=True)]
+    rows = generate(model, batch, stop_ids=tokenizer.eos_id, max_new_tokens=token_limit(model, max(vectors)))
+    return [_without_special_tokens(tokenizer, row[:count]) for row, count in zip(rows, vectors, strict=True)]
 
 
 def rescore(model: Model, batch: Batch, beams: Sequence[Sequence[CTCHypothesis]], ctc_weight: float) -> list[list[int]]:

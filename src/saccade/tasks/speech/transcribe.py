@@ -16,6 +16,8 @@ from torch import Tensor
 from saccade import metrics
 from saccade.data import Audio, Batch, Example, Role, Text
 from saccade.data.example import AUDIO, TRANSCRIPT
+from saccade.decoding.beam import Hypothesis
+from saccade.decoding.generator import TextGenerator
 from saccade.errors import DataError
 from saccade.metrics import Score
 from saccade.models.capabilities import Modality
@@ -24,7 +26,15 @@ from saccade.tasks.base import Defaults, ErrorRow, Item, Task, require_tokenizer
 from saccade.tasks.interface.predictions import TimedWord, TranscriptPrediction
 from saccade.tasks.losses import decoder_loss
 from saccade.tasks.needs import Needs
-from saccade.tasks.speech.decode import CTCDecoder, Fusion, make_answer, rescore, score_memory, write_greedily
+from saccade.tasks.speech.decode import (
+    CTCDecoder,
+    Fusion,
+    make_answer,
+    rescore,
+    score_memory,
+    token_limit,
+    write_greedily,
+)
 from saccade.tasks.speech.shallow_fusion import load_language_model
 from saccade.tasks.speech.spectrograms import augment_audio, load_spectrograms, mel_config, pad_spectrograms
 
@@ -158,6 +168,11 @@ class Transcribe(Task):
             make_answer(model, tokens, row, first_frame=item.gold or 0)
             for tokens, row, item in zip(rows, log_probs, batch.items, strict=True)
         ]
+
+    def generate(self, generator: TextGenerator, batch: Batch) -> list[list[Hypothesis]]:
+        assert isinstance(batch.source, Audio), "a speech task takes recordings"
+        vectors = -(-batch.source.frames.size(1) // generator.model.capabilities.stride)
+        return generator.generate(batch, max_new_tokens=token_limit(generator.model, vectors))
 
     def _load_fusion(self, model: Model) -> Fusion | None:
         """The language model of the settings, loaded once; None if there is none."""
