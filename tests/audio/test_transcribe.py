@@ -14,7 +14,9 @@ from saccade.models.build import new
 from saccade.models.model import Model
 from saccade.tasks.losses import seq2seq_loss
 from saccade.tasks.predict import predict
-from saccade.tasks.speech.decode import make_answer, score_texts, time_words
+from saccade.tasks.speech import transcribe
+from saccade.tasks.speech.decode import CTCDecoder, make_answer, score_texts, time_words
+from saccade.tasks.speech.shallow_fusion import LanguageModelScores
 from saccade.tasks.speech.transcribe import Config, Transcribe, ctc_loss, cut_at_pauses
 from saccade.text.train import train_tokenizer
 
@@ -163,3 +165,48 @@ def test_the_sample_is_the_same_for_a_seed_and_every_letter_has_a_sound():
     assert all(0.2 < len(e["audio"]) / 16_000 < 5 and np.abs(e["audio"]).max() < 1 for e in one)
     letters = set("".join(e["text"] for e in one))
     assert letters == set(" aeioumnlsftkp")
+
+
+def make_language_model(texts) -> Model:
+    torch.manual_seed(1)
+    tokenizer = train_tokenizer(texts, "characters")
+    model = new("transformer_lm", vocab=tokenizer.vocab, width=16, layers=1, heads=2, ffn_width=16, dropout=0.0)
+    model.tokenizer = tokenizer
+    return model.eval()
+
+
+def test_the_language_model_scores_a_text_as_it_would_alone():
+    """Token by token, from the end of a line to the end of a line, as in one pass over the line."""
+    language_model = make_language_model(["\n", "abcdx "])
+    scores = LanguageModelScores(language_model, TOKENIZER)
+    tokens = TOKENIZER.encode("cab d", add_special_tokens=False).ids
+    found = [float(scores(tuple(tokens[:i]))[token]) for i, token in enumerate([*tokens, TOKENIZER.eos_id])]
+    ids = language_model.tokenizer.encode("\ncab d\n", add_special_tokens=False).ids
+    with torch.no_grad():
+        state, text = language_model.start(Batch(Text(torch.tensor([ids[:-1]]))))
+        expected = language_model.step(text, state)[0].log_softmax(-1)
+    assert found == pytest.approx([float(expected[i, id]) for i, id in enumerate(ids[1:])], abs=1e-5)
+    assert scores(())[TOKENIZER.pad_id] < -1_000
+
+
+def test_a_language_model_of_other_tokens_is_refused():
+    pieces = make_language_model(["\nabc"])
+    pieces.tokenizer = train_tokenizer(["no such letters"], "words", 20)
+    with pytest.raises(UsageError, match="shallow fusion needs the same tokens in both"):
+        LanguageModelScores(pieces, TOKENIZER)
+    with pytest.raises(UsageError, match="is a speech_encoder, which encodes a recording"):
+        LanguageModelScores(make_model("speech_encoder"), TOKENIZER)
+
+
+def test_a_language_model_changes_what_is_chosen(monkeypatch):
+    """Two letters are equally loud; the language model has only ever seen one of them."""
+    model, task = make_model("speech_encoder"), Transcribe(Config(language_model="runs/lm", beam_size=4, lm_weight=5.0))
+    a, b = (TOKENIZER.encode(c, add_special_tokens=False).ids[0] for c in "ab")
+    log_probs = np.full((3, TOKENIZER.vocab), -20.0)
+    log_probs[1, [a, b]] = np.log([0.55, 0.45])
+    log_probs[[0, 2], TOKENIZER.pad_id] = 0.0
+    preferred = np.full(TOKENIZER.vocab, -5.0)
+    preferred[b] = -0.1
+    monkeypatch.setattr(transcribe, "load_language_model", lambda run, tokenizer: lambda prefix: preferred)
+    assert CTCDecoder(model, 4).find_tokens(log_probs) == [a]
+    assert CTCDecoder(model, 4, task._load_fusion(model)).find_tokens(log_probs) == [b]

@@ -15,6 +15,8 @@ from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.tasks.base import require_tokenizer
 
+BROKEN_CHARACTER = "\ufffd"  # how a single byte of several that encode a character is decoded
+IMPOSSIBLE = -1e4  # the log-probability of tokens that the language model does not have
 LINE_END = "\n"  # a text begins after the end of a line, and ends with one
 
 
@@ -26,25 +28,32 @@ class LanguageModelScores:
             name, description = language_model.family.name, language_model.capabilities.describe()
             raise UsageError(f"task.language_model is a {name}, which {description}; give a run of the task language.")
         self.model = language_model.eval()
-        special = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}
-        self.ids = [0 if id in special else self._find_id(tokenizer.decode([id])) for id in range(tokenizer.vocab)]
-        self.line_end = self.ids[tokenizer.eos_id] = self._find_id(LINE_END)
+        texts = [tokenizer.decode([id]) for id in range(tokenizer.vocab)]
+        has_text = [
+            bool(text) and BROKEN_CHARACTER not in text for text in texts
+        ]  # no special token, no part of a character
+        has_text[tokenizer.eos_id], texts[tokenizer.eos_id] = True, LINE_END
+        self.ids = [self._find_id(text) if known else 0 for text, known in zip(texts, has_text, strict=True)]
+        self.line_end = self.ids[tokenizer.eos_id]
+        self.unknown = ~np.array(has_text)
 
     def _find_id(self, text: str) -> int:
         """The token of the language model for a token of the recognizer."""
         ids = require_tokenizer(self.model).encode(text, add_special_tokens=False).ids
-        if text and len(ids) != 1:
+        if len(ids) != 1:
             raise UsageError(
                 f"The language model writes {text!r} as {len(ids)} tokens; shallow fusion needs the same tokens in both. Train "
-                "both with --task.tokenizer characters."
+                "both with --task.tokenizer characters, on texts with the same characters."
             )
-        return ids[0] if ids else 0
+        return ids[0]
 
     @torch.inference_mode()
     def __call__(self, prefix: Prefix) -> np.ndarray:
         text = Text(torch.tensor([[self.line_end, *(self.ids[token] for token in prefix)]]))
         state, text = self.model.start(Batch(text))
-        return self.model.last_logits(text, state)[0].float().log_softmax(-1)[self.ids].numpy()
+        scores = self.model.last_logits(text, state)[0].float().log_softmax(-1)[self.ids].numpy()
+        scores[self.unknown] = IMPOSSIBLE
+        return scores
 
 
 def load_language_model(run: str, tokenizer: Any) -> LanguageModelScores:
