@@ -27,10 +27,10 @@ from saccade.training.run import run_training
 def home(tmp_path_factory):
     """A run of each kind of model, trained for one step, and two recordings."""
     home = tmp_path_factory.mktemp("speech")
-    rows = ["audio\ttext\n"]
+    rows = ["audio\ttext\tspeaker\n"]
     for number, example in enumerate(get_sample("syllables").make(20, 5)):
         (home / f"{number}.wav").write_bytes(to_wav(example["audio"]))
-        rows.append(f"{number}.wav\t{example['text']}\n")
+        rows.append(f"{number}.wav\t{example['text']}\t{'ann' if number % 2 else 'bob'}\n")
     (home / "speech.tsv").write_text("".join(rows))
     for family in ("speech_encoder", "listen_attend_spell"):
         sizes = {"width": 16, "channels": 2, "layers": 1} | ({"heads": 2} if family == "speech_encoder" else {})
@@ -137,3 +137,28 @@ def test_a_spectrogram_is_drawn_with_high_bands_on_top():
     image = draw_spectrogram(frames)
     assert image.shape == (3, 5, 1)
     assert np.argwhere(image[..., 0] == 255).tolist() == [[2, 2]]
+
+
+def test_training_that_was_stopped_and_resumed_ends_with_the_same_bytes(home, tmp_path):
+    """With augmentation, whose chances have to go on where they were."""
+    sizes = {"width": 16, "channels": 2, "layers": 1, "heads": 2}
+
+    def train(name, steps):
+        fields = {"max_steps": steps, "batch_size": 4, "save_minutes": 0.0}
+        job = Job("transcribe", (str(home / "speech.tsv"),), model_fields=sizes, train_fields=fields)
+        list(run_training(prepare(job), tmp_path / name))
+        return (tmp_path / name / "model" / "model.safetensors").read_bytes()
+
+    at_once = train("whole", 6)
+    assert train("parts", 2) != at_once
+    assert train("parts", 6) == at_once
+
+
+def test_error_rates_are_audited_by_speaker(home, monkeypatch, capsys):
+    code, out, err = run(
+        home, monkeypatch, capsys, "audit", "speech_encoder", "--data", "speech.tsv", "--group-by", "speaker", "--json"
+    )
+    assert code == 0, err
+    assert "Scores by speaker" in out
+    assert "ann" in out
+    assert '"wer"' in out

@@ -15,8 +15,8 @@ from saccade.models.capabilities import Generates
 from saccade.models.model import Model
 from saccade.tasks.base import require_tokenizer
 
-BROKEN_CHARACTER = "\ufffd"  # how a single byte of several that encode a character is decoded
-IMPOSSIBLE = -1e4  # the log-probability of tokens that the language model does not have
+REPLACEMENT_CHARACTER = "\ufffd"  # how a single byte of several that encode a character is decoded
+UNKNOWN_LOG_PROB = -1e4  # the log-probability of tokens that the language model does not have
 LINE_END = "\n"  # a text begins after the end of a line, and ends with one
 
 
@@ -30,7 +30,7 @@ class LanguageModelScores:
         self.model = language_model.eval()
         texts = [tokenizer.decode([id]) for id in range(tokenizer.vocab)]
         has_text = [
-            bool(text) and BROKEN_CHARACTER not in text for text in texts
+            bool(text) and REPLACEMENT_CHARACTER not in text for text in texts
         ]  # no special token, no part of a character
         has_text[tokenizer.eos_id], texts[tokenizer.eos_id] = True, LINE_END
         self.ids = [self._find_id(text) if known else 0 for text, known in zip(texts, has_text, strict=True)]
@@ -52,7 +52,7 @@ class LanguageModelScores:
         text = Text(torch.tensor([[self.line_end, *(self.ids[token] for token in prefix)]]))
         state, text = self.model.start(Batch(text))
         scores = self.model.last_logits(text, state)[0].float().log_softmax(-1)[self.ids].numpy()
-        scores[self.unknown] = IMPOSSIBLE
+        scores[self.unknown] = UNKNOWN_LOG_PROB
         return scores
 
 

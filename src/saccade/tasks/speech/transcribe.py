@@ -111,8 +111,9 @@ class Transcribe(Task):
         items = []
         for example, frames in zip(examples, load_spectrograms(examples, model), strict=True):
             if len(frames) > limit and "text" not in example:
-                parts = pairwise(cut_at_pauses(np.asarray(frames), limit))
-                items += [Item(example, np.asarray(frames)[start:end], gold=start) for start, end in parts]
+                frames = np.asarray(frames)
+                parts = pairwise(cut_at_pauses(frames, limit))
+                items += [Item(example, frames[start:end], gold=start) for start, end in parts]
                 continue
             if len(frames) > limit:
                 raise self._too_long(example, len(frames) / mel_config(model).frames_per_second)
