@@ -25,6 +25,7 @@ ROLES = {
     "tag": {"words", "tags"},
     "caption": {"image", "caption"},
     "paint": {"image", "caption"},
+    "transcribe": {"audio", "text"},
     "label": {"label"},
     "grade": {"text", "score"},
     "pair": {"first", "second", "label"},
