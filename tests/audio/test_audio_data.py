@@ -11,6 +11,7 @@ from saccade.data import Audio, open_data, read_examples
 from saccade.data.example import AUDIO, LABEL, TRANSCRIPT
 from saccade.data.infer_task import infer_input_kind
 from saccade.errors import DataError
+from saccade.tasks.infer_task import infer_task
 
 ROLES = (AUDIO, TRANSCRIPT)
 
@@ -42,6 +43,16 @@ def test_a_table_and_json_lines_name_recordings_by_their_usual_columns(tmp_path)
     expected = [(f"{n}.wav", f"number {n}") for n in range(3)]
     for name in ("a.tsv", "b.jsonl", "c.csv"):
         assert names_and_texts(read_examples([tmp_path / name], ROLES).examples) == expected
+
+
+def test_the_task_of_recordings_is_inferred(tmp_path):
+    for number in range(6):
+        write_sound(tmp_path / f"{number}.wav", 300 + number)
+    (tmp_path / "a.tsv").write_text("audio\ttext\n" + "".join(f"{n}.wav\tnumber {n}\n" for n in range(6)))
+    (tmp_path / "b.tsv").write_text("path\tsentence\tage\n" + "".join(f"{n}.wav\tNumber {n}.\t30\n" for n in range(6)))
+    (tmp_path / "c.csv").write_text("audio,label\n" + "".join(f"{n}.wav,{'xy'[n % 2]}\n" for n in range(6)))
+    found = [infer_task([str(tmp_path / name)])[0].name for name in ("a.tsv", "b.tsv", "c.csv")]
+    assert found == ["transcribe", "transcribe", "label"]
 
 
 def test_librispeech_is_recognized_with_its_subsets(tmp_path):

@@ -112,7 +112,7 @@ class Label(Task):
     def _set_modality(self, modality: Modality) -> None:
         """Set the kind of input: texts, images or recordings."""
         kind = INPUT_KINDS[modality]
-        if self.config.augment not in kind.augmentations:
+        if self.config.augment not in (*kind.augmentations, "counterfactual"):  # which `augment_examples` explains
             raise UsageError(
                 f"task.augment {self.config.augment} does not apply to {modality}; choose one of {', '.join(kind.augmentations)}."
             )

@@ -66,7 +66,7 @@ def main(
 
     Args:
         run: A run, or a model directory.
-        text: Input texts, or files for a model of images or recordings. Default: one per line from standard input, or those of --data.
+        text: Input texts, or files with images or recordings. Default: one per line from standard input, or those of --data.
         data: Data files with inputs, in any format that training reads.
         columns: Columns of the data by role: text=review. Default: the columns that training used.
         json: Print one JSON object per line.
