@@ -43,7 +43,7 @@ class BaseTrainFlags:
     """Flags of all training commands; settings of the model, the task and training are dotted flags."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RECIPE")]
-    """A task (label, grade, tag, pair, span, translate, summarize, language, caption, paint, pretrain, regress),
+    """A task (label, grade, tag, pair, span, translate, summarize, language, caption, transcribe, paint, pretrain, regress),
     a recipe (saccade recipes) or a config.toml."""
     data: FileFlag = ()
     """Data files or directories; default: the built-in sample of the task."""
