@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_families import PICTURES, answer, example, names, numbers, rough
+from test_families import TEXTS, answer, example, names, numbers, rough
 from torch.testing import assert_close
 
 import saccade
@@ -14,7 +14,6 @@ from saccade.explain.maps import AttentionMaps
 from saccade.models.registry import FAMILIES
 
 UNEVEN = ("linformer",)  # mixes all keys first, so that what a token gets of each can be less than nothing
-TEXTS = [f for f in FAMILIES if f.name not in (*PICTURES, "kernel_regression")]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=names)

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from test_families import FROM_CODES, PICTURES, VOCAB, WRITERS, double, example, names, numbers, rough  # noqa: F401
+from test_families import FROM_CODES, VOCAB, WRITERS, double, names, reads, rough, uneven_rows  # noqa: F401
 from torch.testing import assert_close
 
-from saccade.data import Batch, Image, Text
+from saccade.data import Batch, Text
 from saccade.decoding import StoppingCriteria, generate, teacher_forced_logits
 from saccade.decoding.beam import BeamConfig, beam_search
 from saccade.decoding.speculative import DraftModel, PromptLookup, speculate
+from saccade.models.capabilities import Modality
 
 LIMIT = 6
 
@@ -19,11 +20,11 @@ def stop_of(family):
 
 def rows_of(family):
     """Two inputs of unequal length, and each of them alone."""
-    batch = example(family)
-    if family.name in PICTURES:
-        return [batch], [Batch(Image(batch.source.pixels[i : i + 1])) for i in range(2)]
-    rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
-    return [Batch(Text.pad(rows, pad_left=left)) for left in (True, False)], [Batch(Text.pad([row])) for row in rows]
+    together, alone = uneven_rows(family)
+    batches = [together]
+    if reads(family) is Modality.TEXT:
+        batches.append(Batch(Text.pad([row.source.tokens[0].tolist() for row in alone], pad_left=True)))
+    return batches, alone
 
 
 @pytest.mark.parametrize("family", WRITERS, ids=names)

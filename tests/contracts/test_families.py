@@ -11,9 +11,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade.attention import watch
-from saccade.data import Batch, Features, Image, Text
+from saccade.data import Audio, Batch, Features, Image, Text
 from saccade.decoding import teacher_forced_logits
 from saccade.models.build import new
+from saccade.models.capabilities import Modality
 from saccade.models.load import load
 from saccade.models.registry import AUTOREGRESSIVE_MODELS, FAMILIES
 from saccade.models.weight_map import to_ours, to_theirs
@@ -64,6 +65,9 @@ SIZES = {
     "marian_ssru": SEE | {"vocab": VOCAB, "layers": 2, "decoder_layers": 2},
     "vit": SEE | {"image_height": 12, "patch_size": 4},
     "senet": {"width": 12, "stages": 2, "blocks_per_stage": 1, "se_reduction": 2},
+    "speech_encoder": SEE | {"vocab": VOCAB, "mels": 12, "channels": 3},
+    "listen_attend_spell": {"vocab": VOCAB, "mels": 12, "channels": 3, "width": 12, "dropout": 0.0},
+    "speech_transformer": SEE | {"vocab": VOCAB, "mels": 12, "channels": 3, "max_positions": 16},
     "captioner_rnn": CAPTION,
     "captioner_transformer": CAPTION,
     "captioner_vit": CAPTION,
@@ -71,7 +75,6 @@ SIZES = {
     "kernel_regression": {"points": 7, "features": 3, "outputs": 2},
 }
 TINY = {family.name: family.config_class(**SIZES[family.name]) for family in FAMILIES}
-PICTURES = ("vit", "senet", "captioner_rnn", "captioner_transformer", "captioner_vit")
 FROM_CODES = {"dalle": VOCAB + 1}  # the first token that it may write
 
 
@@ -80,12 +83,20 @@ UNREACHED = [  # (which model, which parameters), as patterns
     ("dalle-.*", r"body\.autoencoder\..*"),  # trained before, and then left as it is
     ("longformer-label", r"body\.stack\.layers\.1\.attention\.branch\.near\..*"),  # the first token looks far only
     ("longformer-(lm|tag)", r"body\..*\.far\..*"),  # no token of theirs is global
+    ("(listen_attend_spell|speech_transformer)-ctc", r"head\..*"),  # it scores what the decoder attends to
     ("vit-pixels", r"head\.mask"),  # stands where patches are hidden, and here none is
 ]
 
 
 def names(family):
     return family.name
+
+
+def reads(family):
+    return family.capabilities(TINY[family.name]).input
+
+
+TEXTS = [family for family in FAMILIES if reads(family) is Modality.TEXT]
 
 
 def is_writer(family):
@@ -107,12 +118,26 @@ def example(family, length=7):
     first = FROM_CODES.get(family.name, 3)
     high = first + 7 if family.name in FROM_CODES else VOCAB
     written = Text(numbers(2, 6, low=first, high=high, seed=4))
-    if family.name in PICTURES:
+    if reads(family) is Modality.IMAGE:
         pixels = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(3), dtype=torch.get_default_dtype())
         return Batch(Image(pixels), written)
+    if reads(family) is Modality.AUDIO:
+        frames = torch.rand(2, 13, 12, generator=torch.Generator().manual_seed(3), dtype=torch.get_default_dtype())
+        return Batch(Audio(frames), written)
     if family.name == "kernel_regression":
         return Batch(Features(numbers(2, 3).to(torch.get_default_dtype()) / VOCAB + 8.5), written)
     return Batch(Text(numbers(2, length)), written)
+
+
+def uneven_rows(family):
+    """Two inputs of unequal length where they may have one, and each of them alone."""
+    if reads(family) is Modality.TEXT:
+        rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
+        return Batch(Text.pad(rows)), [Batch(Text.pad([row])) for row in rows]
+    source = example(family).source
+    if isinstance(source, Audio):
+        source = Audio.pad([source.frames[0], source.frames[1, :6]])
+    return Batch(source), [Batch(source.row(index)) for index in range(2)]
 
 
 def answer(model, batch):
@@ -284,7 +309,7 @@ def test_every_look_is_seen(family):
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f.name not in (*PICTURES, "kernel_regression")], ids=names)
+@pytest.mark.parametrize("family", TEXTS, ids=names)
 def test_padding_does_not_matter(family, left, double):
     model, batch = rough(family), example(family)
     rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
@@ -293,6 +318,20 @@ def test_padding_does_not_matter(family, left, double):
     for i, row in enumerate(rows):
         alone = answer(model, Batch(Text(torch.tensor([row])), Text(batch.target.tokens[i : i + 1])))[0]
         mine = together[i] if family in WRITERS else together[i][text.keep[i]]
+        assert_close(mine, alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("family", "head"), [pair for pair in HEADED if reads(pair.values[0]) is Modality.AUDIO])
+def test_padding_of_sounds_does_not_matter(family, head, double):
+    model, batch = rough(family, head), example(family)
+    rows = [torch.rand(length, 12, generator=torch.Generator().manual_seed(length)).double() for length in (13, 6, 9)]
+    sound = Audio.pad(rows)
+    sound.frames = torch.where(sound.keep[..., None], sound.frames, 7.0)
+    written = Text(batch.target.tokens[[0, 1, 0]])
+    together, kept = answer(model, Batch(sound, written)), model.output_keep(sound)
+    for i, row in enumerate(rows):
+        alone = answer(model, Batch(Audio(row[None]), Text(written.tokens[i : i + 1])))[0]
+        mine = together[i] if family in WRITERS or head == "label" else together[i][kept[i]]
         assert_close(mine, alone, rtol=1e-9, atol=1e-9)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_families import FAMILIES, PICTURES, WRITERS, answer, example, names, numbers, rough
+from test_families import FAMILIES, TEXTS, WRITERS, answer, example, names, numbers, rough
 from torch.testing import assert_close
 
 from saccade.attention import watch
@@ -10,7 +10,6 @@ from saccade.data import Batch, Text
 from saccade.engine import KVCache, fast
 from saccade.models.families.dalle import DallE
 
-TEXTS = [family for family in FAMILIES if family.name not in (*PICTURES, "kernel_regression")]
 HEADED = [pytest.param(f, head, id=f"{f.name}-{head or 'body'}") for f in FAMILIES for head in (None, *f.heads)]
 
 

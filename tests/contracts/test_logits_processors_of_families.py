@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 import torch
-from test_families import FROM_CODES, PICTURES, VOCAB, WRITERS, example, names, numbers, rough
+from test_families import FROM_CODES, VOCAB, WRITERS, names, rough, uneven_rows
 from torch.testing import assert_close
 
-from saccade.data import Batch, Image, Text
+from saccade.data import Batch, Text
 from saccade.decoding import StoppingCriteria
 from saccade.decoding.contrastive import contrastive_search
 from saccade.decoding.logits_processors import (
@@ -30,15 +30,6 @@ def double():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
-
-
-def batches(family):
-    """Two inputs, of unequal length where they are texts: together, and each alone."""
-    if family.name in PICTURES:
-        pixels = example(family).source.pixels
-        return Batch(Image(pixels)), [Batch(Image(pixels[:1])), Batch(Image(pixels[1:]))]
-    rows = [numbers(7).tolist(), numbers(4, seed=5).tolist()]
-    return Batch(Text.pad(rows)), [Batch(Text.pad([row])) for row in rows]
 
 
 def ruling(family):
@@ -73,7 +64,7 @@ def naive(model, batch, stop, rules):
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_with_memory_as_without_and_together_as_alone(family):
     model = rough(family)
-    together, alone = batches(family)
+    together, alone = uneven_rows(family)
     stop, rules = ruling(family)
     with torch.no_grad():
         wanted = [naive(model, one, stop, rules) for one in alone]
@@ -89,7 +80,7 @@ def test_with_memory_as_without_and_together_as_alone(family):
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_as_it_comes_as_in_the_end(family):
     model = rough(family)
-    together, alone = batches(family)
+    together, alone = uneven_rows(family)
     stop, rules = ruling(family)
     tokenizer = train_tokenizer([], "bytes")  # whose ids go beyond those of all tiny models
     whole = generate_texts(
@@ -121,7 +112,7 @@ def test_as_it_comes_as_in_the_end(family):
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_contrastive_search_equals_a_loop_that_remembers_nothing(family):
     model = rough(family)
-    together, alone = batches(family)
+    together, alone = uneven_rows(family)
     stop, _ = ruling(family)
     rules, alpha, count = [NoRepeatNgram(2)], 0.5, 3
     wanted = [contrasted(model, one, stop, rules, alpha, count) for one in alone]
@@ -169,7 +160,7 @@ def contrasted(model, batch, stop, rules, alpha, count):
 @pytest.mark.parametrize("family", WRITERS, ids=names)
 def test_steps_show_the_scores_before_and_after(family):
     model = rough(family)
-    together, _ = batches(family)
+    together, _ = uneven_rows(family)
     plain = list(decoding_steps(model, together, StoppingCriteria(stop_ids=None, max_new_tokens=3)))
     assert all(step.processed_logits is step.logits for step in plain)
     best = plain[0].tokens.tolist()

@@ -13,6 +13,7 @@ READABLE = {  # what else a sample can be read as: any text is running text, and
     **{name: {"language", "pretrain"} for name in ("topics", "ratings")},
     **{name: {"pretrain"} for name in ("tunes", "molecules", "proteins")},
     "scenes": {"label"},
+    "syllables": {"language", "pretrain"},
     "reports": {"translate"},
 }
 

@@ -8,9 +8,11 @@ import pytest
 from PIL import Image
 from test_families import SIZES
 
+from saccade.audio.load_audio import to_wav
 from saccade.cli import main
 from saccade.data.samples import get_sample
 from saccade.errors import UsageError
+from saccade.models.capabilities import Modality
 from saccade.models.registry import FAMILIES
 from saccade.tasks.needs import check_fit, find_family
 from saccade.tasks.predict import predict
@@ -75,6 +77,17 @@ def images(tmp_path_factory):
     return str(home)
 
 
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory):
+    """A directory of sounds for each of two labels."""
+    home = tmp_path_factory.mktemp("sounds")
+    for number, example in enumerate(get_sample("syllables").make(24, 0)):
+        path = home / "ab"[number % 2] / f"{number}.wav"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(to_wav(example["audio"]))
+    return str(home)
+
+
 def sized(family):
     """Small models, but with room for the texts."""
     known = {item.name for item in fields(family.config_class)} - SETTLED_BY_DATA
@@ -83,12 +96,13 @@ def sized(family):
 
 
 @pytest.mark.parametrize(("name", "settings", "family"), [marked(pair) for pair in FITTING])
-def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settings, family, images, tmp_path):
+def test_a_pair_that_fits_trains_a_step_is_saved_loaded_and_answers(name, settings, family, images, sounds, tmp_path):
     train = {"max_steps": 1, "batch_tokens": 256, "batch_size": 2, "max_eval_examples": 2, "device": "cpu"}
     if name == "regress":
         del train["batch_size"]
     chosen = find_family(family.name, make(name, settings))
-    data = (images,) if name == "label" and chosen.name in ("vit", "senet") else ()  # its own sample is of texts
+    folders = {Modality.IMAGE: (images,), Modality.AUDIO: (sounds,)}  # the sample of label is of texts
+    data = folders.get(chosen.capabilities(chosen.config_class()).input, ()) if name == "label" else ()
     ready = prepare(Job(name, data, family.name, model_fields=sized(chosen), task_fields=settings, train_fields=train))
     dev = ready.splits.dev.examples = ready.splits.dev.examples[:2]
     *_, result = (event for event in run_training(ready, tmp_path / "run") if isinstance(event, RunResult))
@@ -157,3 +171,8 @@ def test_images_are_labelled_by_models_of_images_and_texts_by_models_of_texts(im
         prepare(Job("label", (), "vit"))  # its own sample is of texts
     with pytest.raises(UsageError, match=r"label needs a model that encodes an image .*; bert encodes a text"):
         prepare(Job("label", (images,), "bert"))
+
+
+def test_sounds_are_labelled_by_models_of_sounds(sounds):
+    with pytest.raises(UsageError, match=r"label needs a model that encodes a recording .*; vit encodes an image"):
+        prepare(Job("label", (sounds,), "vit"))

@@ -17,7 +17,7 @@ from PIL import Image
 from saccade.cli import main
 from saccade.data import Example, open_data, read_examples
 from saccade.data.example import IMAGE, LABEL
-from saccade.data.infer_task import has_images
+from saccade.data.infer_task import infer_input_kind
 from saccade.tasks.label import Label
 from saccade.training.prepare import Job, prepare
 from saccade.vision.augment import AUGMENTATIONS, get_augmentation, mirror, random_crop, random_flip, shift
@@ -251,7 +251,7 @@ def test_tables_that_name_pictures(tmp_path, name, whole):
     (tmp_path / file).write_text(content)
     given = [tmp_path if whole else tmp_path / file]
     columns = {"image": "photo"} if "any name" in name else None
-    assert has_images(given, columns)
+    assert infer_input_kind(given, columns) == "image"
     roles = Label().roles([str(path) for path in given])
     assert roles == (IMAGE, LABEL)
     found = open_data(given, roles, columns=columns)
@@ -273,7 +273,7 @@ def test_folders_of_classes_and_what_lies_beside(tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "plot.png").write_bytes(encoded(Image.new("L", (2, 2))))
     (tmp_path / "plain" / "reviews.csv").write_text("text,label\nfine,1\nbad,0\n")
-    assert not has_images([tmp_path / "plain"])
+    assert infer_input_kind([tmp_path / "plain"]) == "text"
 
 
 def test_a_folder_of_pictures_beside_a_table_is_no_class(tmp_path):
@@ -306,7 +306,7 @@ def test_pictures_inside_parquet(tmp_path):
     table = pyarrow.table({"image": column, "label": [0, 1, 0]})
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     parquet.write_table(table, tmp_path / "a.parquet")
-    assert has_images([tmp_path / "a.parquet"])
+    assert infer_input_kind([tmp_path / "a.parquet"]) == "image"
     found = read_examples([tmp_path / "a.parquet"], [IMAGE, LABEL]).examples
     assert [e["label"] for e in found] == ["cat", "dog", "cat"]
     for example, array in zip(found, painted, strict=True):
@@ -346,9 +346,9 @@ def test_a_picture_under_two_names_is_seen_twice(tmp_path, capsys):
 def test_text_stays_text_unless_columns_say_otherwise(tmp_path):
     paint(tmp_path, ["a.png"])
     (tmp_path / "a.csv").write_text("text,img,label\nfine,a.png,1\n")
-    assert not has_images([tmp_path / "a.csv"])
-    assert has_images([tmp_path / "a.csv"], {"image": "img"})
-    assert not has_images([tmp_path / "a.csv"], {"text": "img"})
+    assert infer_input_kind([tmp_path / "a.csv"]) == "text"
+    assert infer_input_kind([tmp_path / "a.csv"], {"image": "img"}) == "image"
+    assert infer_input_kind([tmp_path / "a.csv"], {"text": "img"}) == "text"
 
 
 # the task

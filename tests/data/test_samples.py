@@ -26,6 +26,7 @@ ROLES = {
     "tag": {"words", "tags"},
     "caption": {"image", "caption"},
     "paint": {"image", "caption"},
+    "transcribe": {"audio", "text"},
     "label": {"label"},
     "grade": {"text", "score"},
     "pair": {"first", "second", "label"},

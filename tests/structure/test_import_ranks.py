@@ -10,6 +10,7 @@ RANKS = {
     "attention": 0,
     "text": 0,
     "vision": 0,
+    "audio": 0,
     "render": 0,
     "parts": 1,
     "data": 1,

@@ -1,4 +1,4 @@
-"""Inputs of `predict` in Python: texts, images, records, tables or files, read as examples of a task."""
+"""Inputs of `predict` in Python: texts, images, recordings, records, tables or files, read as examples of a task."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from saccade.data import Example, read_table
-from saccade.data.read.image_files import SUFFIXES
+from saccade.data.read.media_files import MEDIA, find_media_kind
 from saccade.data.tables import is_table, table_index
 from saccade.errors import UsageError
 from saccade.tasks.base import Task
@@ -42,9 +42,9 @@ def read_prediction_input(
 ) -> PredictionInput:
     """Read the input of `predict` as examples of a task.
 
-    A string is one text (for an image task, the path of one image); a `pathlib.Path` is a data file; a dictionary is one
-    record; a DataFrame, an Arrow table or a list of dictionaries has one row per example; any other iterable has one item per
-    example, where a tuple of texts is one example of a task with several inputs.
+    A string is one text (for a task with images or recordings, the path of one file); a `pathlib.Path` is a data file; a
+    dictionary is one record; a DataFrame, an Arrow table or a list of dictionaries has one row per example; any other iterable
+    has one item per example, where a tuple of texts is one example of a task with several inputs.
     """
     roles = task.input_roles()
     kind = roles[0].kind
@@ -53,7 +53,9 @@ def read_prediction_input(
     if (
         isinstance(data, str)
         or _is_image(data)
-        or (isinstance(data, Path) and kind == "image" and _is_image_file(data))
+        or (isinstance(data, bytes) and kind in MEDIA)
+        or (isinstance(data, Path) and kind in MEDIA and find_media_kind(data.name) == kind)
+        or (isinstance(data, np.ndarray) and kind == "audio" and data.ndim == 1)
     ):
         return PredictionInput(iter([_make_example(task, data)]), is_single=True)
     if isinstance(data, tuple) and len(roles) > 1 and _are_texts(cast(tuple[Any, ...], data), len(roles)):
@@ -102,9 +104,9 @@ def _read_rows(task: Task, rows: Any, columns: Mapping[str, str] | None, notes: 
 
 
 def _make_example(task: Task, item: Any, number: int = 1) -> Example:
-    """Make one example from a text, several texts, an image or a row of numbers."""
+    """Make one example from a text, several texts, an image, a recording or a row of numbers."""
     roles = task.input_roles()
-    if roles[0].kind == "image":
+    if roles[0].kind in MEDIA:
         value = (
             np.asarray(item) if isinstance(item, Image.Image) else os.fspath(item) if isinstance(item, Path) else item
         )
@@ -134,10 +136,6 @@ def _is_image(data: Any) -> bool:
     if isinstance(data, Image.Image):
         return True
     return isinstance(data, np.ndarray) and array.dtype == np.uint8 and array.ndim in (2, 3)
-
-
-def _is_image_file(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
 
 
 def _is_number_row(data: Any) -> bool:

@@ -28,6 +28,7 @@ MODALITIES = {
     "line": "text",
     "words": "text",
     "image": "images",
+    "audio": "recordings",
     "numbers": "numbers",
 }
 

@@ -8,9 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from saccade.data.batch import Audio as Audio
     from saccade.data.batch import Batch as Batch
     from saccade.data.batch import Features as Features
     from saccade.data.batch import Image as Image
+    from saccade.data.batch import Media as Media
+    from saccade.data.batch import Source as Source
     from saccade.data.batch import Text as Text
     from saccade.data.data_report import DataReport as DataReport
     from saccade.data.data_report import inspect_data as inspect_data
@@ -31,15 +34,18 @@ if TYPE_CHECKING:
     from saccade.errors import DataError as DataError
 
 _MODULE_OF = {
+    "Audio": "saccade.data.batch",
     "Batch": "saccade.data.batch",
     "DataError": "saccade.errors",
     "DataReport": "saccade.data.data_report",
     "Example": "saccade.data.example",
     "Features": "saccade.data.batch",
     "Image": "saccade.data.batch",
+    "Media": "saccade.data.batch",
     "ROLES": "saccade.data.example",
     "Records": "saccade.data.example",
     "Role": "saccade.data.example",
+    "Source": "saccade.data.batch",
     "Splits": "saccade.data.splits",
     "Text": "saccade.data.batch",
     "find_split_files": "saccade.data.splits",

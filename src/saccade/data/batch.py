@@ -1,11 +1,16 @@
-"""Batches: token ids, images or features of several examples, padded to one length, with the mask that marks padding."""
+"""Batches: token ids, images, sound or features of several examples, padded to one length, with the mask that marks padding.
+
+Every kind of source has `keep`, the padding mask of its positions or None, and `row`, one row of it without padding; those that
+are not a text also have `values`, their tensor, and `join`, which makes a batch of several.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from saccade.attention.layout import Layout
 
@@ -23,6 +28,9 @@ class Text:
     document_ids: Tensor | None = (
         None  # (B, L) the text that a token belongs to, in rows of packed texts; None = one per row
     )
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
     @property
     def layout(self) -> Layout:
@@ -101,6 +109,14 @@ class Text:
         text.document_ids = Text.pad(ids).tokens
         return text
 
+    def row(self, index: int) -> "Text":
+        """One row without padding; (B, L) values other than its tokens are kept, too."""
+        kept = slice(None) if self.keep is None else self.keep[index]
+        values = (self.segment_ids, self.global_mask, self.document_ids)
+        return Text(
+            self.tokens[index, kept][None], None, *(None if x is None else x[index, kept][None] for x in values)
+        )
+
     def to(self, device: torch.device | str) -> "Text":
         values = (self.tokens, self.keep, self.segment_ids, self.global_mask, self.document_ids)
         return Text(*(x if x is None else x.to(device) for x in values))  # type: ignore[arg-type]
@@ -111,9 +127,62 @@ class Image:
     """Pixels of a batch of images of one size, (B, C, rows, columns)."""
 
     pixels: Tensor
+    keep: ClassVar[None] = None
+
+    @property
+    def values(self) -> Tensor:
+        return self.pixels
+
+    def __len__(self) -> int:
+        return len(self.pixels)
 
     def to(self, device: torch.device | str) -> "Image":
         return Image(self.pixels.to(device))
+
+    def row(self, index: int) -> "Image":
+        return Image(self.pixels[index : index + 1])
+
+    @staticmethod
+    def join(sources: Sequence["Image"]) -> "Image":
+        return Image(torch.cat([source.pixels for source in sources]))
+
+
+@dataclass
+class Audio:
+    """Log-mel spectrograms of a batch of recordings; `keep`, the padding mask, is None where nothing is padding."""
+
+    frames: Tensor  # (B, T, M)
+    keep: Tensor | None = None  # (B, T) True at frames, False at padding
+
+    @property
+    def values(self) -> Tensor:
+        return self.frames
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @staticmethod
+    def pad(rows: Sequence[Tensor]) -> "Audio":
+        """Pad spectrograms (T, M) to the longest one, on the right.
+
+        >>> audio = Audio.pad([torch.ones(2, 3), torch.ones(1, 3)])
+        >>> audio.frames.shape, audio.keep.tolist(), len(audio.row(1).frames[0])
+        (torch.Size([2, 2, 3]), [[True, True], [True, False]], 1)
+        """
+        lengths = torch.tensor([len(row) for row in rows])
+        keep = torch.arange(int(lengths.max())) < lengths[:, None]
+        return Audio(pad_sequence(list(rows), batch_first=True), None if bool(keep.all()) else keep.to(rows[0].device))
+
+    def to(self, device: torch.device | str) -> "Audio":
+        return Audio(self.frames.to(device), None if self.keep is None else self.keep.to(device))
+
+    def row(self, index: int) -> "Audio":
+        frames = self.frames[index]
+        return Audio((frames if self.keep is None else frames[self.keep[index]])[None])
+
+    @staticmethod
+    def join(sources: Sequence["Audio"]) -> "Audio":
+        return Audio.pad([source.row(index).frames[0] for source in sources for index in range(len(source))])
 
 
 @dataclass
@@ -121,16 +190,31 @@ class Features:
     """Numeric features of a batch, (B, features)."""
 
     values: Tensor
+    keep: ClassVar[None] = None
+
+    def __len__(self) -> int:
+        return len(self.values)
 
     def to(self, device: torch.device | str) -> "Features":
         return Features(self.values.to(device))
+
+    def row(self, index: int) -> "Features":
+        return Features(self.values[index : index + 1])
+
+    @staticmethod
+    def join(sources: Sequence["Features"]) -> "Features":
+        return Features(torch.cat([source.values for source in sources]))
+
+
+Media = Image | Audio | Features  # a source that is not a text
+Source = Text | Media
 
 
 @dataclass
 class Batch:
     """The inputs, the target text or the gold labels, and the encoded examples that they were made from."""
 
-    source: Text | Image | Features
+    source: Source
     target: Text | None = None
     gold: Tensor | None = None
     items: list[Any] = field(default_factory=list)

@@ -13,6 +13,7 @@ import numpy as np
 from saccade.data.example import Example, Role, as_list
 from saccade.data.held_out import GOLD_KINDS
 from saccade.data.label_checks import describe_many_labels, describe_similar_labels
+from saccade.data.read.media_files import MEDIA
 from saccade.data.splits import Splits
 from saccade.data.streaming.text import StreamedExamples
 
@@ -155,7 +156,7 @@ def _hash_example(example: Example, names: Sequence[str]) -> bytes:
     for name in names:
         value = example[name]
         raw = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
-        if name == "image" and isinstance(value, str):  # a copy of an image under another name is a duplicate
+        if name in MEDIA and isinstance(value, str):  # a copy of a file under another name is a duplicate
             raw = Path(value).read_bytes()
         digest.update(raw)
     return digest.digest()

@@ -13,7 +13,7 @@ class Role:
 
     The kinds: `text`, `texts` (one text or a list of texts), `line` (a line of running text, including its newline), `label`,
     `labels` (zero or more), `number`, `numbers`, `words` and `tags` (of equal length), `image` (a path or an array of pixels),
-    `answers` (spans of a text).
+    `audio` (a path or an array of samples), `answers` (spans of a text).
     """
 
     name: str
@@ -145,6 +145,23 @@ SUMMARY = Role(
 WORDS = Role("words", "words", ("words", "tokens", "word", "token", "form"))
 TAGS = Role("tags", "tags", ("tags", "ner_tags", "tag", "ner", "label", "labels", "upos", "pos_tags", "pos"))
 IMAGE = Role("image", "image", ("image", "file_name", "filename", "path", "file", "img", "picture"))
+AUDIO = Role(
+    "audio",
+    "audio",
+    (
+        "audio",
+        "audio_filepath",
+        "audio_file",
+        "audio_path",
+        "recording",
+        "wav",
+        "path",
+        "file_name",
+        "filename",
+        "file",
+    ),
+)
+TRANSCRIPT = Role("text", "text", ("text", "sentence", "transcript", "transcription", "normalized_text", "words"))
 CAPTION = Role("caption", "texts", ("caption", "captions", "text", "sentence", "sentences", "description", "prompt"))
 X = Role("x", "numbers", ("x", "features", "inputs"))
 Y = Role("y", "number", ("y", "target", "value", "score", "output", "price", "label"))
@@ -190,6 +207,8 @@ ROLES = {  # the roles of all tasks; two roles of one name may be parsed differe
     "words": WORDS,
     "tags": TAGS,
     "image": IMAGE,
+    "audio": AUDIO,
+    "transcript": TRANSCRIPT,
     "caption": CAPTION,
     "x": X,
     "y": Y,

@@ -104,10 +104,12 @@ def split_by_hash(
 def _hash_groups(examples: Sequence[Example], role: Role, plan: HeldOut, seed: int) -> list[bytes]:
     if plan.group_by:
         return [_hash_value(example[GROUP_ROLE.name], seed) for example in examples]
-    # of an image path only the folder and the name count, so that a directory that was moved is split as before
+    from saccade.data.read.media_files import MEDIA  # imports torch, which the help does without
+
+    # of the path of a file only the folder and the name count, so that a directory that was moved is split as before
     shorten: Callable[[Any], Any] = (
         (lambda value: Path(value).parts[-2:] if isinstance(value, str) else value)
-        if role.kind == "image"
+        if role.kind in MEDIA
         else (lambda value: value)
     )
     return [_hash_value(shorten(example[role.name]), seed) for example in examples]

@@ -1,4 +1,4 @@
-"""Infer the modality of data before a task is chosen: images or texts, numbers or words."""
+"""Infer the kind of input of data before a task is chosen: texts, images or recordings, numbers or words."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -10,33 +10,33 @@ from saccade.data.read.base import ReadRequest, Record, normalize_column_name
 from saccade.data.read.class_folders import METADATA_FILES
 from saccade.data.read.formats import find_format
 from saccade.data.read.header import is_number
-from saccade.data.read.image_files import SUFFIXES, is_image
+from saccade.data.read.media_files import MEDIA, find_media_kind
 from saccade.data.read.open_text import open_source
 from saccade.data.splits import find_split_files
 
-MAX_RECORDS_SAMPLED = 20  # records that are searched for paths of images
-IMAGE_COLUMNS = {"image", "file_name", "filename", "img", "picture"}  # column names that always mean images
+MAX_RECORDS_SAMPLED = 20  # records that are searched for paths of files
 
 
-def has_images(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> bool:
-    """Whether the data are images: idx files, folders of images, or a table with a column of image paths.
+def infer_input_kind(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> str:
+    """The kind of input of labeled data: "image" or "audio" for folders of such files and tables of their paths, or "text".
 
-    A table with both a text and an image column counts as text unless `columns` names the image; metadata.csv beside a folder of
-    images, the `imagefolder` format of Hugging Face datasets, always describes images.
+    A table with both a text and a column of files counts as text unless `columns` names the files; metadata.csv beside a folder
+    of files, the `imagefolder` and `audiofolder` formats of Hugging Face datasets, always describes the files.
     """
-    named = columns or {}
-    if "image" in named or "text" in named:
-        return "image" in named
+    for kind in (*MEDIA, "text"):
+        if kind in (columns or {}):
+            return kind
     first = next(iter(find_split_files(paths, (ROLES["image"], ROLES["label"])).values()))[0]
     if first.is_dir():
-        return any(file.suffix.lower() in SUFFIXES for depth in ("*", "*/*") for file in first.glob(depth))
+        names = [file.name for depth in ("*", "*/*") for file in first.glob(depth)]
+        return next(filter(None, map(find_media_kind, names)), "text")
     source = open_source(first)
     if idx.matches(source):
-        return True
+        return "image"
     ask = ReadRequest((ROLES["image"], ROLES["text"], ROLES["label"]))
     form = find_format(source, ask)
     if not form.has_columns:
-        return False
+        return "text"
     rows = [
         row.fields
         for row in islice(form.read_records(source.preview(), ask), MAX_RECORDS_SAMPLED)
@@ -44,9 +44,17 @@ def has_images(paths: Sequence[str | Path], columns: Mapping[str, str] | None = 
     ]
     names = {normalize_column_name(name) for row in rows for name in row}
     if names & set(ROLES["text"].column_names) and first.name not in METADATA_FILES:
-        return False
-    values = [[row[name] for row in rows if row.get(name)] for name in (rows[0] if rows else ())]
-    return bool(names & IMAGE_COLUMNS) or any(column and all(map(is_image, column)) for column in values)
+        return "text"
+    return _find_kind_of_values(rows) or next((kind for kind in MEDIA if names & MEDIA[kind].column_names), "text")
+
+
+def _find_kind_of_values(rows: Sequence[Mapping[str, object]]) -> str | None:
+    """The kind of the files that the values of some column name in every row."""
+    for name in rows[0] if rows else ():
+        kinds = {find_media_kind(row[name]) for row in rows if row.get(name)}
+        if len(kinds) == 1 and None not in kinds:
+            return kinds.pop()
+    return None
 
 
 def are_numbers(examples: Sequence[Example], name: str) -> bool:

@@ -10,10 +10,11 @@ import numpy as np
 from saccade.data.example import Example, Records, Role
 from saccade.data.held_out import DEV_ONLY, HeldOut, split_by_hash
 from saccade.data.read.base import ReadRequest
-from saccade.data.read.class_folders import find_metadata, has_only_images, list_class_folders
+from saccade.data.read.class_folders import find_metadata, has_only_media, list_class_folders
 from saccade.data.read.group_files import group_files
-from saccade.data.read.image_files import SUFFIXES, list_image_paths
+from saccade.data.read.media_files import CLIP_FOLDER, SUFFIXES, list_media_paths
 from saccade.data.read.reader import hash_data, read_examples, stream_examples
+from saccade.data.read.speech.librispeech import find_transcripts
 from saccade.data.streaming import text as streamed_text
 from saccade.data.streaming.text import StreamedExamples, estimate_text_bytes, index_streamed_examples, split_streamed
 from saccade.errors import DataError, UsageError
@@ -83,6 +84,11 @@ def find_split_files(
     }
 
 
+def _infer_subset(path: Path) -> str | None:
+    """The split of a transcript, by the name of the subset that it is in, such as dev-clean."""
+    return next(filter(None, (infer_split(part) for part in path.parent.parts)), None)
+
+
 def _search_directory(path: Path, split: str | None) -> list[tuple[str | None, Path]]:
     """The data in a directory: a folder for each class, or files, or a subdirectory for each split with either."""
     try:
@@ -91,10 +97,12 @@ def _search_directory(path: Path, split: str | None) -> list[tuple[str | None, P
         raise DataError(
             f"cannot read the directory: {error.strerror}", file=path, hint="check its permissions"
         ) from None
+    if transcripts := find_transcripts(path):
+        return [(_infer_subset(file.relative_to(path)) or split, file) for file in transcripts]
     files = [entry for entry in entries if _is_data_file(entry)]
     tables = [file for file in files if file.suffix.lower() not in NON_TABLE_SUFFIXES]
     named = [entry for entry in entries if entry.is_dir() and (_infer_folder_split(entry) or entry.name == "data")]
-    bare = [entry for entry in named if tables and has_only_images(entry)]  # images of the table beside them
+    bare = [entry for entry in named if tables and has_only_media(entry)]  # images of the table beside them
     named = [entry for entry in named if entry not in bare]
     found = [pair for entry in named for pair in _search_directory(entry, _infer_folder_split(entry) or split)]
     metadata, classes = find_metadata(path), [entry for entry in list_class_folders(path) if entry not in bare]
@@ -108,13 +116,13 @@ def _search_directory(path: Path, split: str | None) -> list[tuple[str | None, P
         return [(split, metadata)]
     if classes and not named and not (tables and len(classes) == 1):  # a single folder beside a table is not a class
         return [(split, path)]
+    if (path / CLIP_FOLDER).is_dir():  # Common Voice, where other tables hold clips that were rejected, or all of them
+        tables = [file for file in tables if infer_split(file.name)] or tables
     files = tables or files
     found += [(infer_split(file.name) or split, file) for file in files]
     if not found:
         there = ", ".join(entry.name for entry in entries[:8]) or "nothing"
-        hint = (
-            "give a directory with CSV, TSV, JSONL, CoNLL, text or idx files, or with a folder of images for each class"
-        )
+        hint = "give a directory with CSV, TSV, JSONL, CoNLL, text or idx files, or a folder of images or sounds for each class"
         raise DataError("no data in this directory", file=path, value=there, hint=hint)
     return found
 
@@ -174,7 +182,7 @@ def open_data(
         notes += parts.notes
     hashed = [path for split_paths in files.values() for path in split_paths]
     if not any(path.is_dir() for path in hashed):  # hash_data lists the images of a folder by itself
-        hashed += list_image_paths((example for table in tables.values() for example in table.examples), roles)
+        hashed += list_media_paths((example for table in tables.values() for example in table.examples), roles)
     digest = hash_data(hashed, given_columns)
     return Splits(tables["train"], tables["dev"], tables.get("test"), notes, digest, test_size)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from saccade.data import Batch, Image, Text
+from saccade.data import Batch, Text
 from saccade.decoding.logits_processors import LogitsProcessor, TokenHistory, apply_processors
 from saccade.decoding.loop import DecodingStep, prefill
 from saccade.decoding.sampling import greedy
@@ -232,11 +232,5 @@ def _to_row(tokens: list[int], like: Tensor) -> Tensor:
 
 def split_rows(batch: Batch) -> Iterator[Batch]:
     """Yield each row of a batch as a batch of its own, without padding."""
-    source = batch.source
-    if isinstance(source, Image):
-        yield from (Batch(Image(pixels[None])) for pixels in source.pixels)
-        return
-    if not isinstance(source, Text):
-        raise UsageError(f"Speculative decoding needs a text or an image as source; got {type(source).__name__}.")
-    for number, tokens in enumerate(source.tokens):
-        yield Batch(Text(tokens[source.keep_mask[number]][None]))
+    for index in range(len(batch.source)):
+        yield Batch(batch.source.row(index))

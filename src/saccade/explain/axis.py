@@ -134,6 +134,15 @@ def make_cell_axis(rows: int, columns: int, names_before: Sequence[str] = ()) ->
     return Axis("cells", tuple(map(Token, names)), (rows, columns))
 
 
+def make_time_axis(count: int, seconds: float) -> Axis:
+    """The vectors of a recording, each of which stands for so many seconds; they are the columns of its spectrogram.
+
+    >>> make_time_axis(3, 0.04).names
+    ['0.00s', '0.04s', '0.08s']
+    """
+    return Axis("cells", tuple(Token(f"{number * seconds:.2f}s") for number in range(count)), (1, count))
+
+
 def make_input_axis(tokenizer: Any, encoded: Encoding, texts: Sequence[str], *, first_text_index: int = 0) -> Axis:
     """The axis of encoded texts; the first has the index `first_text_index` in `AttentionMaps.texts`."""
     tokens = []

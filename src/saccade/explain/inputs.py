@@ -1,4 +1,4 @@
-"""The input of `look`: a text, a pair, an image, a record or a batch, converted to a batch of one row with token names."""
+"""The input of `look`: a text, a pair, an image, a recording, a record or a batch, as a batch of one row with token names."""
 
 import os
 from collections.abc import Mapping
@@ -11,9 +11,10 @@ import torch
 from PIL import Image as Pillow
 from torch import nn
 
-from saccade.data import Batch, Example, Features, Image, Text
+from saccade.audio.spectrogram import draw_spectrogram, load_spectrogram
+from saccade.data import Audio, Batch, Example, Features, Image, Text
 from saccade.errors import UsageError
-from saccade.explain.axis import Axis, Token, make_cell_axis, make_input_axis, make_numbered_axis
+from saccade.explain.axis import Axis, Token, make_cell_axis, make_input_axis, make_numbered_axis, make_time_axis
 from saccade.models.capabilities import Generates, Modality
 from saccade.models.families.vit import ViT
 from saccade.models.model import Model
@@ -22,6 +23,7 @@ from saccade.parts.stack import Stack
 from saccade.tasks.base import Item, Task, require_tokenizer
 from saccade.tasks.label import image_shape
 from saccade.tasks.runs.run import Run, task_from_model
+from saccade.tasks.speech.spectrograms import mel_config
 from saccade.vision.pixels import load_pixels
 
 ImageInput = str | os.PathLike[str] | bytes | np.ndarray
@@ -73,6 +75,8 @@ def make_input(task: Task | None, model: Model, input: RawInput) -> LookInput:
         task = task.task_for_record(values) or task
     if model.capabilities.input is Modality.IMAGE and "image" in values:
         return _make_image_input(task, model, values)
+    if model.capabilities.input is Modality.AUDIO and "audio" in values:
+        return _make_audio_input(task, model, values)
     if model.capabilities.input is Modality.FEATURES and task is not None:
         item = task.encode([Example(values)], model)[0]
         return LookInput(model, task, task.batch([item]), make_numbered_axis("points", 1))
@@ -86,6 +90,9 @@ def _to_roles(task: Task | None, model: Model, input: Any) -> dict[str, Any]:
     first, second = input if isinstance(input, tuple) and len(input) == 2 else (input, None)
     if model.capabilities.input is Modality.IMAGE:
         return {"image": _to_image_input(first)} | ({"caption": second} if second is not None else {})
+    if model.capabilities.input is Modality.AUDIO:
+        recording = os.fspath(first) if isinstance(first, os.PathLike) else first
+        return {"audio": recording} | ({"text": second} if second is not None else {})
     if not isinstance(first, str) or not isinstance(second, str | None):
         raise UsageError(
             f"{model.family.name} reads text: a string, two strings, a record or a Batch; got {type(input).__name__}."
@@ -113,6 +120,25 @@ def _make_image_input(task: Task | None, model: Model, values: Mapping[str, Any]
         target = tuple(require_tokenizer(model).target.encode(values["caption"]).ids)
     axis = make_image_axis(model, source)
     return LookInput(model, task, Batch(source, items=[item]), axis, (), target, pixels.transpose(1, 2, 0))
+
+
+def _make_audio_input(task: Task | None, model: Model, values: Mapping[str, Any]) -> LookInput:
+    frames = load_spectrogram(values["audio"], mel_config(model))
+    source = Audio(torch.from_numpy(frames)[None])
+    target = None
+    if "text" in values and model.capabilities.is_autoregressive:
+        target = tuple(require_tokenizer(model).target.encode(values["text"]).ids)
+    return _look_at_audio(task, model, source, [Item(Example({"audio": values["audio"]}), frames, gold=0)], target)
+
+
+def _look_at_audio(
+    task: Task | None, model: Model, source: Audio, items: list[Item], target: tuple[int, ...] | None
+) -> LookInput:
+    """A recording with the times that its vectors stand for, and its spectrogram as an image."""
+    seconds = model.capabilities.stride / mel_config(model).frames_per_second
+    axis = make_time_axis(-(-source.frames.size(1) // model.capabilities.stride), seconds)
+    image = draw_spectrogram(source.frames[0].numpy())
+    return LookInput(model, task, Batch(source, items=items), axis, target=target, image=image)
 
 
 def make_image_axis(model: Model, source: Image) -> Axis:
@@ -164,22 +190,17 @@ def make_input_from_batch(task: Task | None, model: Model, batch: Batch, row: in
     """Take one row of a batch, without its padding."""
     target = None if batch.target is None else tuple(strip_padding(batch.target, row))
     items = batch.items[row : row + 1]
-    source = batch.source
+    source = batch.source.row(row)
     if isinstance(source, Image):
-        pixels = Image(source.pixels[row : row + 1])
-        image = pixels.pixels[0].add(1).mul(127.5).clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
-        axis = make_image_axis(model, pixels)
-        return LookInput(model, task, Batch(pixels, items=items), axis, target=target, image=image)
+        image = source.pixels[0].add(1).mul(127.5).clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
+        axis = make_image_axis(model, source)
+        return LookInput(model, task, Batch(source, items=items), axis, target=target, image=image)
+    if isinstance(source, Audio):
+        return _look_at_audio(task, model, source, items, target)
     if isinstance(source, Features):
-        features = Features(source.values[row : row + 1])
-        return LookInput(model, task, Batch(features, items=items), make_numbered_axis("points", 1))
-    keep = slice(None) if source.keep is None else source.keep[row]
-    masks = (
-        None if x is None else x[row, keep][None] for x in (source.segment_ids, source.global_mask, source.document_ids)
-    )
-    text = Text(source.tokens[row, keep][None], None, *masks)
-    axis, texts = _name_ids(model, text.tokens[0].tolist())
-    return LookInput(model, task, Batch(text, items=items), axis, texts, target=target)
+        return LookInput(model, task, Batch(source, items=items), make_numbered_axis("points", 1))
+    axis, texts = _name_ids(model, source.tokens[0].tolist())
+    return LookInput(model, task, Batch(source, items=items), axis, texts, target=target)
 
 
 def strip_padding(text: Text, row: int) -> list[int]:

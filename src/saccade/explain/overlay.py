@@ -59,7 +59,10 @@ def _select_overlay_weights(attention_maps: AttentionMaps) -> tuple[AttentionMap
     if not by_head:
         return None
     last = by_head[-1]
-    return last, [last.head_name(i) for i in range(len(last.heads))][:MAX_OVERLAYS], last.to_dense()[:MAX_OVERLAYS, 0]
+    weights = last.to_dense()[:MAX_OVERLAYS]  # (H, Q, K)
+    # the row of the token that stands for the whole image, such as [CLS]; without one, the mean of all rows
+    rows = weights[:, 0] if last.query.special_tokens_mask[0] else weights.mean(1)
+    return last, [last.head_name(i) for i in range(len(last.heads))][:MAX_OVERLAYS], rows
 
 
 def _max_cell_weight(attention_map: AttentionMap, rows: Tensor) -> float:

@@ -10,6 +10,7 @@ from saccade.metrics.class_scores import (
 )
 from saccade.metrics.compare import Comparison, compare_scores
 from saccade.metrics.correlation import pearson, spearman
+from saccade.metrics.error_rates import Edits, character_error_rate, count_edits, word_error_rate
 from saccade.metrics.labels import (
     ConfusionMatrix,
     accuracy,
@@ -34,6 +35,7 @@ __all__ = [
     "Comparison",
     "ConfusionMatrix",
     "DocumentFrequencies",
+    "Edits",
     "IndicatorTable",
     "Interval",
     "Score",
@@ -49,6 +51,7 @@ __all__ = [
     "bleu",
     "bleu_tokenizer",
     "bootstrap",
+    "character_error_rate",
     "check_bleu_tokenizer",
     "chrf",
     "cider",
@@ -56,6 +59,7 @@ __all__ = [
     "compare_scores",
     "confusion_matrix",
     "count_document_frequencies",
+    "count_edits",
     "count_spans",
     "exact_match",
     "extract_spans",
@@ -80,4 +84,5 @@ __all__ = [
     "span_f1",
     "spearman",
     "squad",
+    "word_error_rate",
 ]

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from saccade.audio.mel import MelConfig
+
 ImageShape = tuple[int | None, int | None, int | None]  # channels, rows, columns; None: any number
 
 
@@ -16,6 +18,7 @@ class Modality(Enum):
 
     TEXT = "a text"
     IMAGE = "an image"
+    AUDIO = "a recording"
     FEATURES = "numbers"
 
     def __str__(self) -> str:
@@ -60,6 +63,8 @@ class Capabilities:
     generates: Generates = Generates.NOTHING
     supports_packing: bool = False  # a row may hold several documents that do not attend to each other
     image_shape: ImageShape | None = None  # shape of the input images; None if the input is not an image
+    mel: MelConfig | None = None  # sizes of the input spectrograms; None if the input is not a recording
+    stride: int = 1  # input positions per hidden state, such as the frames that one vector stands for
     sides: Mapping[str, str] = field(default_factory=dict)  # path -> encoder, decoder or image encoder
     layers: tuple[str, ...] = ("stack.layers",)  # paths of the layer lists, each from input to output
     text_encoder: TextEncoderParts | None = None  # of a body that is nothing but these parts

@@ -8,7 +8,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from saccade.attention import Mechanism
-from saccade.data import Batch, Text
+from saccade.data import Batch, Source, Text
 from saccade.errors import ModelError
 from saccade.models.capabilities import Capabilities, Generates
 from saccade.models.family import AutoregressiveBody, Body, Family
@@ -127,8 +127,11 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         x = self.encode(batch)
-        keep = batch.source.keep if isinstance(batch.source, Text) else None
-        return x if self.head is None else self.head(x, keep)
+        return x if self.head is None else self.head(x, self.output_keep(batch.source))
+
+    def output_keep(self, source: Source) -> Tensor | None:
+        """The padding mask of the hidden states of a source, (B, L); None if none of them is padding."""
+        return None if source.keep is None else source.keep[:, :: self.capabilities.stride]
 
     def start(self, batch: Batch) -> tuple[State, Text]:
         return self.autoregressive_body.start(batch)

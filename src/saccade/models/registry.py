@@ -30,6 +30,7 @@ from saccade.models.families import (
     transformer,
     vit,
 )
+from saccade.models.families.speech import speech_decoders, speech_encoder
 from saccade.models.family import AutoregressiveBody, Family
 from saccade.suggest import suggest
 
@@ -63,6 +64,9 @@ FAMILIES: list[Family] = [
     marian_ssru.FAMILY,
     vit.FAMILY,
     senet.FAMILY,
+    speech_encoder.FAMILY,
+    speech_decoders.FAMILY,
+    speech_decoders.TRANSFORMER_FAMILY,
     captioner.FAMILY,
     captioner.TRANSFORMER_FAMILY,
     captioner.VIT_FAMILY,
@@ -79,6 +83,7 @@ AUTOREGRESSIVE_MODELS: tuple[type[AutoregressiveBody], ...] = (
     rnn.RNNLanguageModel,
     rnn.RNNTranslator,
     captioner.RNNCaptioner,
+    speech_decoders.ListenAttendSpell,
     dalle.DallE,
 )
 

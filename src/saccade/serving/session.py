@@ -94,6 +94,8 @@ def unavailable_reason(task: Task | None, model: Model) -> str | None:
     """Why the page cannot show the attention of a model; None if it can."""
     if model.capabilities.input is Modality.FEATURES:
         return "its input is numeric, and Look takes a text or an image; Runs shows its curves and its report"
+    if model.capabilities.input is Modality.AUDIO:
+        return "its input is a recording; saccade look RUN FILE --html draws its attention, and Runs shows its curves"
     if model.capabilities.input is Modality.TEXT and model.tokenizer is None:
         return "it has no tokenizer; load it from a directory with tokenizer files"
     return None

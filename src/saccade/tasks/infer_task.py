@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from saccade.data import Example, Role
+from saccade.data.read.media_files import MEDIA
 from saccade.data.read.reader import stream_examples
 from saccade.data.splits import find_split_files
 from saccade.errors import DataError
@@ -17,7 +18,7 @@ MAX_RECORDS_READ = 2_000  # records that are examined, from the first megabyte o
 def task_for_data(
     name: str, paths: Sequence[str], columns: Mapping[str, str] | None = None
 ) -> tuple[Task, tuple[Role, ...]]:
-    """The task with this name and its roles for these data, which may be texts or images."""
+    """The task with this name and its roles for these data, which may be texts, images or recordings."""
     return _task_with_roles(task_class(name), paths, columns)
 
 
@@ -27,9 +28,9 @@ def infer_task(paths: Sequence[str], columns: Mapping[str, str] | None = None) -
     candidates = [(task, roles) for task, roles in tasks if set(columns or {}) <= {role.name for role in roles}]
     for task, roles in candidates:
         examples = _first_records(paths, roles, columns)
-        is_image_label = roles[0].kind == "image" and len(roles) == 2 and roles[1].kind == "label"
-        # labeled images fit no other task, even if some records are bad
-        if (examples and task.matches(examples)) or (is_image_label and _can_fill_roles(paths, roles, columns)):
+        is_media_label = roles[0].kind in MEDIA and len(roles) == 2 and roles[1].kind == "label"
+        # labeled images and recordings fit no other task, even if some records are bad
+        if (examples and task.matches(examples)) or (is_media_label and _can_fill_roles(paths, roles, columns)):
             return task, roles
     for task, roles in candidates if columns else ():  # no good records, but the named columns identify the task
         if _can_fill_roles(paths, roles, columns):

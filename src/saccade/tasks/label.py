@@ -1,4 +1,4 @@
-"""Text and image classification: one label, such as sentiment, topic or spam, or several labels (multi-label)."""
+"""Classification of texts, images or sounds: one label, such as sentiment, topic or spam, or several labels (multi-label)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,17 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saccade import metrics
-from saccade.data import Batch, Example, Image, Role
-from saccade.data.example import IMAGE, LABEL, LABELS, TEXT
-from saccade.data.infer_task import are_numbers, has_images
+from saccade.audio import augment as audio_augment
+from saccade.data import Audio, Batch, Example, Image, Role, Source
+from saccade.data.example import AUDIO, IMAGE, LABEL, LABELS, TEXT
+from saccade.data.infer_task import are_numbers, infer_input_kind
 from saccade.data.label_checks import check_label_count
+from saccade.data.read.media_files import MEDIA
 from saccade.errors import DataError, UsageError
 from saccade.metrics import ClassScore, Score
 from saccade.models.capabilities import ImageShape, Modality
 from saccade.models.model import Model
 from saccade.tasks.base import BaselineMethod, Defaults, ErrorRow, Item, Prompt, Task, encode_texts, pad_sources
 from saccade.tasks.baselines.pixels import image_baselines
-from saccade.tasks.baselines.text_features import label_baselines
+from saccade.tasks.baselines.text_features import label_baselines, majority_class
 from saccade.tasks.classification.calibration import Calibration, calibrate_answers, calibrate_multi_label
 from saccade.tasks.classification.class_weights import as_tensor, make_class_weights, make_positive_weights
 from saccade.tasks.classification.label_values import format_label_values, format_mappings
@@ -34,8 +36,9 @@ from saccade.tasks.classification.thresholds import (
 )
 from saccade.tasks.interface.predictions import LabelPrediction, MultiLabelPrediction
 from saccade.tasks.needs import Needs
+from saccade.tasks.speech.spectrograms import augment_audio, load_spectrograms, pad_spectrograms
 from saccade.tasks.unlabeled import is_unlabeled
-from saccade.vision.augment import get_augmentation
+from saccade.vision import augment as image_augment
 from saccade.vision.pixels import lazy_pixels, load_pixels
 
 MAX_IMAGE_SIZE = 112  # pixels per side of the largest input of a new model
@@ -54,8 +57,11 @@ class Config:
     """Label smoothing of the cross-entropy loss; 0 disables it."""
     metric: str = "accuracy"
     """Metric that selects the best checkpoint: accuracy, macro_f1 or mcc."""
-    augment: Literal["none", "flip", "crop", "flip_crop", "counterfactual"] = "none"
-    """Data augmentation: flip, crop or flip_crop (images), or counterfactual copies about the other group (texts)."""
+    augment: Literal[
+        "none", "flip", "crop", "flip_crop", "masks", "speed", "noise", "speed_noise_masks", "counterfactual"
+    ] = "none"
+    """Data augmentation: flip, crop or flip_crop (images); masks, speed, noise or speed_noise_masks (recordings); or
+    counterfactual copies about the other group (texts)."""
     class_weights: str = field(default="none", metadata={"metavar": "none|balanced|LABEL=WEIGHT,..."})
     """Class weights of the loss: balanced (inverse class frequencies, as in scikit-learn), weights by label, or none."""
     calibrate: Literal["temperature", "off"] = "temperature"
@@ -69,6 +75,23 @@ class Config:
         format_mappings(self, "class_weights", "thresholds")
 
 
+@dataclass(frozen=True)
+class InputKind:
+    """What differs between labeled texts, images and recordings."""
+
+    role: Role
+    family: str  # the default family of a new model
+    hub_pipeline: str
+    augmentations: tuple[str, ...]  # values of `task.augment`
+
+
+INPUT_KINDS = {
+    Modality.TEXT: InputKind(TEXT, "transformer_encoder", "text-classification", ("none", "counterfactual")),
+    Modality.IMAGE: InputKind(IMAGE, "vit", "image-classification", tuple(image_augment.AUGMENTATIONS)),
+    Modality.AUDIO: InputKind(AUDIO, "speech_encoder", "audio-classification", tuple(audio_augment.AUGMENTATIONS)),
+}
+
+
 class Label(Task):
     name = "label"
     aliases = ("classify",)
@@ -79,10 +102,10 @@ class Label(Task):
     prompt = Prompt((TEXT, LABEL), "Text: {text}\nLabel: {label}\n\n")
     metric_names = ("accuracy", "macro_f1", "mcc")
     augment_roles = ("text",)
-    description = "text or image classification: one label or several, such as sentiment or topic"
+    description = "classification of texts, images or sounds: one label or several, such as sentiment or topic"
     has_mistakes = True
     Config = Config
-    needs = Needs((Modality.TEXT, Modality.IMAGE), head="label")
+    needs = Needs(tuple(INPUT_KINDS), head="label")
     token_template = "bos_eos"
     sample = "topics"
 
@@ -91,11 +114,8 @@ class Label(Task):
         self.multi_label = self.config.multi_label
         self._tuned: TunedThresholds | None = None
         self.has_right_answers = self.compares_label_rates = not self.multi_label
-        self.hub_pipeline, self.reads_sentences = "text-classification", True
-        self.reads_images: bool | None = None  # images, not texts; None until it is known from the data or a model
-        self.augment_images = get_augmentation(
-            "none" if self.config.augment == "counterfactual" else self.config.augment
-        )
+        self.hub_pipeline, self.reads_sentences = INPUT_KINDS[Modality.TEXT].hub_pipeline, True
+        self.modality: Modality | None = None  # None until it is known from the data or a model
 
     @classmethod
     def from_head(cls, model: Model) -> Self | None:
@@ -113,7 +133,7 @@ class Label(Task):
         return _model_settings(model)
 
     def configure_from_model(self, model: Model) -> None:
-        self._set_modality(images=model.capabilities.input is Modality.IMAGE)
+        self._set_modality(model.capabilities.input)
         self._check_thresholds()
 
     def _check_thresholds(self) -> None:
@@ -124,17 +144,21 @@ class Label(Task):
             )
         parse_thresholds(self.config.thresholds, self.labels)
 
-    def _set_modality(self, *, images: bool) -> None:
-        """Set the input modality: texts or images."""
-        self.reads_images = images
-        self.hub_pipeline = "image-classification" if images else "text-classification"
-        self.reads_sentences = not images
-        self.needs = replace(self.needs, input=Modality.IMAGE if images else Modality.TEXT)
+    def _set_modality(self, modality: Modality) -> None:
+        """Set the kind of input: texts, images or recordings."""
+        kind = INPUT_KINDS[modality]
+        if self.config.augment not in (*kind.augmentations, "counterfactual"):  # which `augment_examples` explains
+            raise UsageError(
+                f"task.augment {self.config.augment} does not apply to {modality}; choose one of {', '.join(kind.augmentations)}."
+            )
+        self.modality = modality
+        self.hub_pipeline, self.reads_sentences = kind.hub_pipeline, modality is Modality.TEXT
+        self.needs = replace(self.needs, input=modality)
 
     def roles(self, paths: Sequence[str]) -> tuple[Role, ...]:
-        if paths and self.reads_images is None:
-            self._set_modality(images=has_images(paths, self.column_names))
-        return (IMAGE if self.reads_images else TEXT, LABELS if self.multi_label else LABEL)
+        if paths and self.modality is None:
+            self._set_modality(_modality_of(infer_input_kind(paths, self.column_names)))
+        return (INPUT_KINDS[self.modality or Modality.TEXT].role, LABELS if self.multi_label else LABEL)
 
     @classmethod
     def matches(cls, examples: Sequence[Example]) -> bool:
@@ -156,7 +180,7 @@ class Label(Task):
     def fit(self, examples: Sequence[Example]) -> None:
         counts = Counter(label for example in examples for label in self._gold_labels(example))
         self.labels = tuple(sorted(counts, key=_label_sort_key))
-        self._set_modality(images=bool(examples) and "image" in examples[0])
+        self._set_modality(_modality_of(next((name for name in MEDIA if examples and name in examples[0]), "text")))
         if len(self.labels) < (1 if self.multi_label else 2):
             count = len(examples)
             problem = (
@@ -172,10 +196,14 @@ class Label(Task):
             self.class_weights = make_class_weights(self.config.class_weights, self.labels, counts)
 
     def default_family(self) -> str:
-        return "vit" if self.reads_images else "transformer_encoder"
+        return INPUT_KINDS[self.modality or Modality.TEXT].family
+
+    @property
+    def has_texts(self) -> bool:
+        return self.modality in (None, Modality.TEXT)
 
     def defaults(self, examples: Sequence[Example], pretrained: bool) -> Defaults:
-        if self.reads_images:
+        if self.modality is Modality.IMAGE:
             channels, side = _typical_image_shape(examples)
             patch = max(2, side // 7)
             size = -(-side // patch) * patch
@@ -185,6 +213,11 @@ class Label(Task):
                 self.default_family(),
                 sizes,
                 {"lr": 1e-3, "batch_size": 64, "batch_tokens": 64, "epochs": 12, "weight_decay": 0.05},
+            )
+        if self.modality is Modality.AUDIO:
+            sizes = {"width": 96, "layers": 3, "heads": 4, "ffn_width": 256, "stride": 4}
+            return Defaults(
+                self.default_family(), sizes, {"lr": 1e-3, "batch_size": 32, "batch_tokens": 8192, "epochs": 15}
             )
         if pretrained:
             return Defaults("", train={"lr": 1e-4, "batch_tokens": 1024, "epochs": 3})
@@ -197,8 +230,10 @@ class Label(Task):
     def baselines(self) -> Sequence[BaselineMethod]:
         if self.multi_label:
             return ()
-        if self.reads_images:
+        if self.modality is Modality.IMAGE:
             return image_baselines(self.labels)
+        if self.modality is Modality.AUDIO:
+            return (majority_class(self.labels),)
         return label_baselines(lambda example: (example["text"],), self.labels)
 
     def tokenizer_texts(self, examples: Iterable[Example]) -> Iterator[str]:
@@ -207,9 +242,11 @@ class Label(Task):
     def encode(self, examples: Sequence[Example], model: Model) -> list[Item]:
         label_ids = {label: i for i, label in enumerate(self.labels)}
         golds = [self._encode_gold(example, label_ids) for example in examples]
-        if examples and "image" in examples[0]:
-            rows = zip(examples, load_images(examples, model), golds, strict=True)
-            return [Item(example, image, gold=gold) for example, image, gold in rows]
+        kind = next((name for name in MEDIA if examples and name in examples[0]), None)
+        if kind is not None:
+            load_sources = load_images if kind == "image" else load_spectrograms
+            rows = zip(examples, load_sources(examples, model), golds, strict=True)
+            return [Item(example, source, gold=gold) for example, source, gold in rows]
         encodings = encode_texts([example["text"] for example in examples], model, self.config.max_tokens)
         return [
             Item(example, ids, gold=gold, segment_ids=segments)
@@ -220,7 +257,9 @@ class Label(Task):
         gold = None
         if all(item.gold is not None for item in items):
             gold = torch.tensor([item.gold for item in items])
-        if items and items[0].source.ndim > 1:
+        if items and items[0].source.ndim == 2:
+            return Batch(pad_spectrograms(items), gold=gold, items=list(items))
+        if items and items[0].source.ndim == 3:
             stacked = torch.from_numpy(np.stack([np.asarray(item.source) for item in items]))
             return Batch(Image(stacked.float().div_(127.5).sub_(1.0)), gold=gold, items=list(items))
         return Batch(pad_sources(items), gold=gold, items=list(items))
@@ -229,8 +268,8 @@ class Label(Task):
         return len(batch.items) * (len(self.labels) if self.multi_label else 1)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        if isinstance(batch.source, Image) and model.training:
-            batch = replace(batch, source=Image(self.augment_images(batch.source.pixels)))
+        if model.training:
+            batch = replace(batch, source=self._augment(batch.source, model))
         logits, gold = model(batch), batch.gold
         assert gold is not None
         if self.multi_label:
@@ -239,6 +278,13 @@ class Label(Task):
             )
         weights = as_tensor(self.class_weights, logits)
         return F.cross_entropy(logits, gold, weights, reduction="sum", label_smoothing=self.config.label_smoothing)
+
+    def _augment(self, source: Source, model: Model) -> Source:
+        if isinstance(source, Image):
+            return Image(image_augment.get_augmentation(self.config.augment)(source.pixels))
+        if isinstance(source, Audio) and model.capabilities.mel is not None:
+            return augment_audio(source, self.config.augment, model.capabilities.mel)
+        return source
 
     def answer(self, model: Model, batch: Batch) -> list[dict[str, Any]]:
         logits = model(batch).float()
@@ -405,6 +451,11 @@ def load_images(examples: Sequence[Example], model: Model) -> list[np.ndarray]:
         hint = "resize them to one size, or choose a model that resizes images, such as vit"
         raise DataError(f"got images of {size} and {other} pixels; {model.family.name} needs one size", hint=hint)
     return images
+
+
+def _modality_of(kind: str) -> Modality:
+    """The modality of the role "text", "image" or "audio"."""
+    return next(modality for modality, entry in INPUT_KINDS.items() if entry.role.kind == kind)
 
 
 def _typical_image_shape(examples: Sequence[Example]) -> tuple[int, int]:

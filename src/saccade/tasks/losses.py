@@ -17,6 +17,7 @@ from saccade.data import Batch, Text
 from saccade.models.encoder_decoder import BiasedLMHead
 from saccade.models.model import Model
 from saccade.parts.heads import LMHead
+from saccade.parts.state import State
 
 MAX_LOGITS_PER_CHUNK = 2**24  # logits in memory at one time: 64 MB of float32
 MAX_LOGITS_IN_CACHE = 2**21  # the same for the fast path on a CPU, so that they stay in its cache
@@ -133,11 +134,14 @@ def max_rows_per_chunk(head: LMHead | Any) -> int:
 
 
 def seq2seq_loss(model: Model, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-    """The summed teacher-forcing loss of a decoder on the targets of a batch; logits are computed for real tokens only."""
-    target = batch.target
+    """The summed teacher-forcing loss of a decoder on the targets of a batch."""
+    return decoder_loss(model, *model.start(batch), batch.target, label_smoothing)
+
+
+def decoder_loss(model: Model, state: State, first: Text, target: Text | None, label_smoothing: float = 0.0) -> Tensor:
+    """The same for a decoder that was started already; logits are computed for real tokens only."""
     assert target is not None, "a training batch has targets"
     body = model.autoregressive_body
-    state, first = body.start(batch)
     prefix_length = first.tokens.size(1)
     tokens = torch.cat([first.tokens, target.tokens[:, :-1]], dim=1)
     keep = None

@@ -12,6 +12,7 @@ from saccade.tasks.pair import Pair
 from saccade.tasks.pretrain import Pretrain
 from saccade.tasks.regress import Regress
 from saccade.tasks.span import Span
+from saccade.tasks.speech.transcribe import Transcribe
 from saccade.tasks.summarize import Summarize
 from saccade.tasks.tag import Tag
 from saccade.tasks.translate import Translate
@@ -26,6 +27,7 @@ TASKS: list[type[Task]] = [
     Summarize,
     Translate,
     Caption,
+    Transcribe,
     Regress,
     Language,
     Pretrain,

@@ -126,7 +126,7 @@ def prepare(job: Job) -> PreparedRun:
     )
     task.fit(splits.train.examples)
     splits = drop_unlabeled(task, splits)
-    _check_model(job, task)  # again, since the data decide whether the inputs are texts or images
+    _check_model(job, task)  # again, since the data decide whether the inputs are texts, images or recordings
     augmented = augment_examples(task, splits.train.examples)
     defaults = task.defaults(splits.train.examples, is_stored)
     fields_given = {**defaults.train, **job.train_fields, "test_size": splits.test_size}
@@ -208,7 +208,7 @@ def _build_model(job: Job, task: Task, defaults: Defaults, examples: Sequence[Ex
     values = dict(job.model_fields)
     tokenizer = None
     known = {item.name for item in fields(family.config_class)}
-    if "vocab" in known:
+    if "vocab" in known and task.has_texts:
         texts = list(task.tokenizer_texts(examples.sample if isinstance(examples, StreamedExamples) else examples))
         template = task.token_template
         if template == "bos_eos" and family.token_template:

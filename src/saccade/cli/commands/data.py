@@ -12,6 +12,8 @@ from saccade.cli.argument_types import ColumnsFlag, DirectoryFlag, optional_argu
 from saccade.cli.terminal import escape_output
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from saccade.data import Example
 
 REGARD_SET = "regard"
@@ -202,30 +204,47 @@ def _write_sample(names: list[str], sample: SampleFlags) -> int:
     entry = SAMPLES[names[0]]
     examples = entry.make(sample.count, sample.seed)
     path = Path(names[1]) if len(names) == 2 else Path(names[0] + (".conll" if "tags" in examples[0] else ".jsonl"))
-    write_examples(path, _save_images(path, examples))
+    write_examples(path, _save_arrays(path, examples))
     print(f"{path}: {len(examples):,} records of {names[0]} ({entry.description}).")
     return 0
 
 
-def _save_images(path: Path, examples: "list[Example]") -> "list[Example]":
-    """Write the images of examples next to the file, and replace them by paths; other arrays are left out."""
+def _save_arrays(path: Path, examples: "list[Example]") -> "list[Example]":
+    """Write the images and recordings of examples next to the file, and replace them by paths; other arrays are left out."""
+    import numpy as np
+
+    from saccade.data import Example
+    from saccade.data.read.media_files import MEDIA
+
+    plain = (str, int, float)
+    if not any(isinstance(value, np.ndarray) for value in examples[0].values.values()):
+        plain = (*plain, list, tuple)
+    saved = []
+    for i, example in enumerate(examples):
+        values = {name: value for name, value in example.values.items() if isinstance(value, plain)}
+        for name, value in example.values.items():
+            if isinstance(value, np.ndarray):
+                folder = path.parent / f"{path.name.split('.')[0]}_{MEDIA[name].nouns}"
+                folder.mkdir(parents=True, exist_ok=True)
+                suffix, content = _to_file(name, value)
+                (folder / f"{i:05}{suffix}").write_bytes(content)
+                values[name] = f"{folder.name}/{i:05}{suffix}"
+        saved.append(Example(values))
+    return saved
+
+
+def _to_file(kind: str, array: "np.ndarray") -> tuple[str, bytes]:
+    """The suffix and the bytes of a file with an image or a recording."""
+    import io
+
     import numpy as np
     from PIL import Image
 
-    from saccade.data import Example
+    from saccade.audio.load_audio import to_wav
 
-    if not any(isinstance(value, np.ndarray) for value in examples[0].values.values()):
-        plain = (str, int, float, list, tuple)
-        return [Example({k: v for k, v in e.values.items() if isinstance(v, plain)}) for e in examples]
-    folder = path.parent / f"{path.name.split('.')[0]}_images"
-    folder.mkdir(parents=True, exist_ok=True)
-    saved = []
-    for i, example in enumerate(examples):
-        values = {name: value for name, value in example.values.items() if isinstance(value, str | int | float)}
-        for name, value in example.values.items():
-            if isinstance(value, np.ndarray):
-                pixels = value if value.dtype == np.uint8 else np.clip(value * 255, 0, 255).astype(np.uint8)
-                Image.fromarray(pixels).save(folder / f"{i:05}.png")
-                values[name] = f"{folder.name}/{i:05}.png"
-        saved.append(Example(values))
-    return saved
+    if kind == "audio":
+        return ".wav", to_wav(array)
+    pixels = array if array.dtype == np.uint8 else np.clip(array * 255, 0, 255).astype(np.uint8)
+    made = io.BytesIO()
+    Image.fromarray(pixels).save(made, "PNG")
+    return ".png", made.getvalue()

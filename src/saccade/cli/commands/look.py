@@ -110,7 +110,7 @@ def main(
 
     Args:
         run: A run, or a model directory.
-        text: One text, or two: a text pair, or the source and target of a generation; an image file for a vision model.
+        text: One text, or two: a text pair, or the source and target of a generation; a file for a model of images or recordings.
         selection: Layers, heads and tokens to show, and generation.
         extras: Further analyses: alignment, faithfulness, ablation, pruning.
         outputs: Output files and formats, besides the summary.

@@ -69,7 +69,7 @@ def main(
 
     Args:
         run: A run, or a model directory.
-        text: Input texts, or image files for a vision model. Default: one per line from standard input, or those of --data.
+        text: Input texts, or files with images or recordings. Default: one per line from standard input, or those of --data.
         data: Data files with inputs, in any format that training reads.
         columns: Columns of the data by role: text=review. Default: the columns that training used.
         json: Print one JSON object per line, with the id and the line of a record of --data.
@@ -178,11 +178,12 @@ def _open_model(
     model = opened.model
     if isinstance(task_or_few_shot, str) or task_or_few_shot == FewShotFlags():
         return task, model
-    if any(role.kind == "image" for role in task.roles(())):
-        raise UsageError(f"{run} is a model for {task.name}; few-shot prompting needs a language model.")
     from saccade.data.read import parse_columns
+    from saccade.data.read.media_files import MEDIA
     from saccade.tasks.prompting.few_shot import Config, make_few_shot_task
 
+    if any(role.kind in MEDIA for role in task.roles(())):
+        raise UsageError(f"{run} is a model for {task.name}; few-shot prompting needs a language model.")
     config = Config(task_or_few_shot.template, task_or_few_shot.length_normalize, task_or_few_shot.calibrate)
     labels = [label.strip() for label in task_or_few_shot.labels.split(",") if label.strip()]
     files = [task_or_few_shot.few_shot] if task_or_few_shot.few_shot else []

@@ -9,6 +9,7 @@ from typing import Any
 from saccade.data.example import Role
 from saccade.data.read.base import SPLIT_TEXT_COLUMNS, ReadRequest, Record, normalize_column_name
 from saccade.data.read.header import is_number
+from saccade.data.read.media_files import MEDIA, find_media_kind
 from saccade.data.read.open_text import SourceFile
 from saccade.data.read.translation_json import find_other_column, find_text_pair, holds_objects
 from saccade.errors import DataError
@@ -17,7 +18,6 @@ PAIR_ROLES = ("source", "target")
 SPAN_COLUMNS = ("spans", "entities", "labels", "label", "annotations")
 MISSING = object()
 ID_COLUMNS = ("id", "guid", "uid", "idx", "index", "example_id", "record_id", "pair_id", "pairid")
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -294,14 +294,16 @@ def _map_by_content(
         unmapped_roles, key=lambda role: KIND_ORDER.index(role.kind) if role.kind in KIND_ORDER else len(KIND_ORDER)
     ):
         columns: list[str] = []
+        if role.kind in ("text", "line", "words"):
+            free = [name for name in free if not _names_files(cells[name])]
         if role.kind == "numbers":
             columns = [name for name in numeric if name in free]
         elif not guess_all:
             continue
         elif role.kind == "number":
             columns = [name for name in numeric if name in free][-1:]
-        elif role.kind == "image":
-            columns = [name for name in free if any(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[name])][:1]
+        elif role.kind in MEDIA:
+            columns = [name for name in free if any(find_media_kind(cell) == role.kind for cell in cells[name])][:1]
         elif role.kind in ("label", "labels") and len(free) > text_role_count:
             columns = [_find_least_varied_column(free, cells)]
         elif text_role_count == 1 and free:
@@ -319,4 +321,9 @@ def _map_by_content(
             free = [name for name in free if name not in columns]
 
 
-KIND_ORDER = ("image", "number", "label", "labels", "numbers", "text", "line", "words")  # the most distinctive first
+def _names_files(cells: Sequence[str]) -> bool:
+    """Whether nearly all values of a column, of which the first may be its name, are names of images or recordings."""
+    return sum(find_media_kind(cell) is not None for cell in cells) >= max(1, 0.9 * (len(cells) - 1))
+
+
+KIND_ORDER = (*MEDIA, "number", "label", "labels", "numbers", "text", "line", "words")  # the most distinctive first

@@ -6,6 +6,7 @@ from saccade.data.read import abc_notation, conll, csv_tsv, fasta, idx, json_fil
 from saccade.data.read.base import TEXT_KINDS, Format, ReadRequest
 from saccade.data.read.open_text import SourceFile
 from saccade.data.read.refuse_binary import refuse_binary
+from saccade.data.read.speech import librispeech
 from saccade.errors import DataError
 
 DELIMITERS_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -56,6 +57,7 @@ FORMATS = [
     Format("idx", idx.matches, idx.read_idx, has_columns=False, has_preview=False),
     Format("MIDI", midi.matches, midi.read_midi, has_columns=False, has_preview=False),
     Format("piano rolls", midi.matches_piano_rolls, midi.read_piano_rolls, has_columns=False, has_preview=False),
+    Format("LibriSpeech", librispeech.matches, librispeech.read_transcripts),
     Format("FASTA", fasta.matches, fasta.read_fasta, has_columns=False),
     Format("ABC", abc_notation.matches, abc_notation.read_abc, has_columns=False),
     Format("JSON lines", json_files.matches_json_lines, json_files.read_json_lines),

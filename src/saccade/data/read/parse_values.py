@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from saccade.data.read.image_files import check_image, resolve_inside
+from saccade.data.read.media_files import MEDIA, check_file, resolve_inside
 from saccade.data.read.squad import parse_answers
 from saccade.errors import DataError
 
@@ -176,23 +177,23 @@ def _parse_strings(value: Any, location: Location, name: str) -> list[str]:
     return strings
 
 
-def parse_image(value: Any, location: Location) -> str | bytes | np.ndarray:
-    """The path of a valid image, relative to the file that names it, or its bytes; an array of pixels is returned as it is."""
+def parse_media(kind: str, value: Any, location: Location) -> str | bytes | np.ndarray:
+    """The path of a valid image or recording, relative to the file that names it, or its bytes; an array is returned as it is."""
     if isinstance(value, np.ndarray):
         return value
-    name = value
+    media, name = MEDIA[kind], value
     if isinstance(value, Mapping):  # as Hugging Face datasets stores it
         name = value.get("path")
         value = value.get("bytes") or name
     if isinstance(value, bytes):
-        image, name = value, name if isinstance(name, str) else f"{len(value):,} bytes"
+        file, name = value, name if isinstance(name, str) else f"{len(value):,} bytes"
     elif isinstance(value, str) and value.strip():
-        image = resolve_inside(location.file.parent, value.strip(), location)
+        file = resolve_inside(location.file.parent, value.strip(), media, location)
     else:
-        raise location.error("the path of an image is needed", value, "write the path relative to this file")
-    for note in check_image(image, location, name):
+        raise location.error(f"the path of {media.noun} is needed", value, "write the path relative to this file")
+    for note in check_file(file, media, location, name):
         location.add_note(note, name)
-    return image if isinstance(image, bytes) else str(image)
+    return file if isinstance(file, bytes) else str(file)
 
 
 def _describe_type(value: object) -> str:
@@ -213,6 +214,6 @@ PARSERS: dict[str, Callable[[Any, Location], Any]] = {
     "number": parse_number,
     "words": parse_words,
     "tags": parse_tags,
-    "image": parse_image,
+    **{kind: partial(parse_media, kind) for kind in MEDIA},
     "answers": parse_answers,
 }

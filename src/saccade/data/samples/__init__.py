@@ -17,6 +17,7 @@ from saccade.data.samples import (
     ratings,
     reports,
     shapes,
+    syllables,
     tunes,
 )
 from saccade.data.samples.base import Sample
@@ -34,6 +35,7 @@ SAMPLES: dict[str, Sample] = {
         questions.SAMPLE,
         ratings.SAMPLE,
         *shapes.SAMPLES,
+        syllables.SAMPLE,
         reports.SAMPLE,
         tunes.SAMPLE,
         molecules.SAMPLE,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from saccade.data import Batch, Features, Image, Text
+from saccade.data import Batch, Media, Text
 from saccade.decoding import SamplerFunction, StoppingCriteria, greedy
 from saccade.decoding.logits_processors import TokenHistory, apply_processors
 from saccade.errors import UsageError
@@ -21,7 +21,7 @@ FinishReason = Literal["stop", "length", "cancelled", "failed"]
 class Request:
     """The input of one sequence, how its tokens are sampled, and when it stops."""
 
-    source: list[int] | Image | Features
+    source: list[int] | Media
     criteria: StoppingCriteria
     sampler: SamplerFunction
     stop_ids: frozenset[int]
@@ -33,7 +33,7 @@ class Request:
         source = self.source
         if isinstance(source, list):
             return zlib.crc32(repr(source).encode()) + self.copy_index
-        return zlib.crc32(source_values(source).cpu().contiguous().numpy().tobytes()) + self.copy_index
+        return zlib.crc32(source.values.cpu().contiguous().numpy().tobytes()) + self.copy_index
 
     @property
     def is_greedy(self) -> bool:
@@ -151,17 +151,11 @@ class RequestHandle:
         return TokenHistory([self.prompt], [list(tokens)], self.request.criteria.max_new_tokens)
 
 
-def source_values(source: Image | Features) -> Tensor:
-    """The tensor of a source that is not a text."""
-    return source.pixels if isinstance(source, Image) else source.values
-
-
-def single_source(batch: Batch) -> list[int] | Image | Features:
-    """The source of a batch of one row: the token ids of a text without padding, or the image or features unchanged."""
+def single_source(batch: Batch) -> list[int] | Media:
+    """The source of a batch of one row: the token ids of a text without padding, or another source unchanged."""
     source = batch.source
-    rows = len(source.tokens if isinstance(source, Text) else source_values(source))
-    if rows != 1:
-        raise UsageError(f"A request is one row; the batch has {rows}. Submit each row by itself.")
+    if len(source) != 1:
+        raise UsageError(f"A request is one row; the batch has {len(source)}. Submit each row by itself.")
     if not isinstance(source, Text):
         return source
     if source.document_ids is not None or source.segment_ids is not None or source.global_mask is not None:

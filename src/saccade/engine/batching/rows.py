@@ -17,13 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saccade.data import Features, Image, Text
-from saccade.engine.batching.request import RequestHandle, source_values
+from saccade.data import Media, Source, Text
+from saccade.engine.batching.request import RequestHandle
 from saccade.errors import UsageError
 from saccade.models.family import AutoregressiveModel
 from saccade.parts.state import Slot, State
 
-RequestSource = list[int] | Image | Features
+RequestSource = list[int] | Media
 
 
 class DynamicRows:
@@ -50,7 +50,7 @@ class DynamicRows:
         groups: dict[object, list[RequestHandle]] = {}
         for handle in new_handles:
             source = handle.request.source
-            size = (len(source) - 1).bit_length() if isinstance(source, list) else source_values(source).shape
+            size = (len(source) - 1).bit_length() if isinstance(source, list) else source.values.shape
             groups.setdefault(size, []).append(handle)
         return list(groups.values())
 
@@ -114,7 +114,7 @@ class FixedRows:
         """Texts are padded to the limit; images and features must all have the shape of the first one."""
         if isinstance(source, list):
             return
-        shape = source_values(source).shape
+        shape = source.values.shape
         self._input_shape = self._input_shape or shape
         if shape != self._input_shape:
             raise UsageError(
@@ -193,12 +193,12 @@ class FixedRows:
         state.restore(replace(snapshot, slots=slots, keep=_last_columns(keep, length, 1), length=length))
 
 
-def batch_sources(sources: list[RequestSource]) -> Text | Image | Features:
+def batch_sources(sources: list[RequestSource]) -> Source:
     """Join sources of one kind into a batch; texts are padded on the left, so that all of them end in the last column."""
     first = sources[0]
     if isinstance(first, list):
         return Text.pad([source for source in sources if isinstance(source, list)], pad_left=True)
-    return type(first)(torch.cat([source_values(source) for source in sources if not isinstance(source, list)]))
+    return type(first).join([source for source in sources if isinstance(source, type(first))])  # type: ignore[arg-type]
 
 
 def _has_fixed_columns(slot: Slot) -> bool:

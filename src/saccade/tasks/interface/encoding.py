@@ -15,7 +15,7 @@ class Item:
     """One encoded example: source, target, gold and lengths; a long example may become several items."""
 
     example: Example
-    source: np.ndarray  # ids (L,), or pixels (channels, rows, columns)
+    source: np.ndarray  # ids (L,), pixels (channels, rows, columns), or a spectrogram (frames, mels)
     target: np.ndarray | None = None  # ids (T,)
     gold: Any = None
     segment_ids: np.ndarray | None = None
@@ -23,8 +23,8 @@ class Item:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Number of source and target tokens; an image counts as one token."""
-        source_tokens = len(self.source) if self.source.ndim == 1 else 1
+        """Number of source and target tokens; an image counts as one token, and so does a frame of a recording."""
+        source_tokens = len(self.source) if self.source.ndim < 3 else 1
         return source_tokens, 0 if self.target is None else len(self.target)
 
 
@@ -32,6 +32,11 @@ class TaskEncoding:
     token_template: str = "none"  # special tokens around a text, for a tokenizer trained for the task
     extra_special_tokens: tuple[str, ...] = ()  # additional special tokens of such a tokenizer
     truncates: bool = True  # texts longer than task.max_tokens are truncated; False: they are split into windows
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether examples have texts, so that a new model gets a tokenizer."""
+        return True
 
     @property
     def token_limit(self) -> int:

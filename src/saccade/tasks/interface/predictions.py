@@ -188,6 +188,31 @@ class TextPrediction(Prediction):
         return self.text
 
 
+@dataclass(frozen=True)
+class TimedWord:
+    """A word of a transcript, and when it is said, in seconds from the start of the recording."""
+
+    text: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class TranscriptPrediction(Prediction):
+    """The text that is spoken in a recording, and the times of its words.
+
+    >>> print(TranscriptPrediction("yes please", (TimedWord("yes", 0.1, 0.3), TimedWord("please", 0.4, 0.8))))
+    yes please
+    """
+
+    text: str
+    words: tuple[TimedWord, ...] = ()
+    audio: str | None = None  # file of the recording
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def _format_number(value: float) -> str:
     """
     >>> _format_number(3.84712), _format_number(123456.7)

@@ -1,0 +1,1 @@
+"""Tasks that read recordings, and what they share."""
