@@ -27,7 +27,7 @@ def count_edits(gold: Sequence[str], answer: Sequence[str]) -> Edits:
     """Count the fewest edits from the gold to the answer; of equally few, those with the most substitutions.
 
     >>> count_edits("go to the bank".split(), "to the the pank".split())
-    Edits(substitutions=2, deletions=0, insertions=0)
+    Edits(substitutions=3, deletions=0, insertions=0)
     >>> count_edits(list("abc"), list("ac")), count_edits([], ["uh"]).total
     (Edits(substitutions=0, deletions=1, insertions=0), 1)
     """
