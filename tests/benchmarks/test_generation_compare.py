@@ -375,7 +375,10 @@ def test_a_benchmark_of_one_case_writes_its_record_and_keeps_the_other_cases(hom
         ("generate --cases batch1", "unknown case 'batch1'; did you mean 'batch 1'?"),
         ("generate --baselines llama", "unknown baseline 'llama'"),
         ("generate --cases start-up --baselines llama", "unknown baseline 'llama'"),
-        ("generate --precision foo", "unknown precision 'foo'; known are auto, int8, bfloat16, float16, float32, plain"),
+        (
+            "generate --precision foo",
+            "unknown precision 'foo'; known are auto, int8, bfloat16, float16, float32, plain",
+        ),
         ("generate --precision int9", "unknown precision 'int9'; did you mean 'int8'?"),
         ("generate --threads -2", "--threads must be 1 or more, or 0 for one per core; got -2"),
         ("translate --precision foo", "unknown precision 'foo'"),

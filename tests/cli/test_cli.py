@@ -1,6 +1,7 @@
 """The command line: quick, quiet, and its errors say what to do."""
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -59,9 +60,10 @@ def test_every_task_is_named_where_one_is_asked_for(command, capsys):
     from saccade.tasks.registry import TASKS
 
     assert main([command]) == 2
-    said = capsys.readouterr().err
-    listed = said[said.index("A task (") + len("A task (") : said.index("),")]
-    names = {name.strip(" │\n") for name in listed.split(",")}
+    message = capsys.readouterr().err
+    listed = re.search(r"Task \((.*?)\)", message, re.DOTALL)
+    assert listed is not None
+    names = {name.strip(" │\n") for name in listed.group(1).split(",")}
     assert names == {task.name for task in TASKS}
 
 

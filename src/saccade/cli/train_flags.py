@@ -44,8 +44,8 @@ class BaseTrainFlags:
     """Flags of all training commands; settings of the model, the task and training are dotted flags."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RECIPE")]
-    """Task (label, grade, tag, pair, span, translate, summarize, language, caption, transcribe, paint, pretrain, regress) or
-    recipe."""
+    """Task (label, grade, tag, pair, span, translate, summarize, language, caption, transcribe, paint, pretrain, regress),
+    recipe (saccade recipes lists them) or config.toml."""
     data: FileFlag = ()
     """Data files or directories; default: the built-in sample of the task."""
     model: Annotated[str, optional_argument("RUN|NAME")] = ""
