@@ -311,7 +311,7 @@ def test_bash_completes_commands_names_and_flags(tmp_path, capsys):
     assert main(["--print-completion", "bash"]) == 0
     script = tmp_path / "saccade.bash"
     script.write_text(capsys.readouterr().out)
-    assert completed(script, "saccade", "tra") == ["train", "transcribe", "translate"]
+    assert completed(script, "saccade", "tra") == ["train", "translate", "transcribe"]
     assert completed(script, "saccade", "doc") == ["doctor"]
     assert {*(task.name for task in TASKS), *load_recipes()} == set(completed(script, "saccade", "train", ""))
     assert completed(script, "saccade", "train", "label", "--model", "") == [family.name for family in FAMILIES]
