@@ -382,7 +382,8 @@ def test_a_table_of_pictures_is_learnt_and_asked_from_the_command_line(tmp_path,
     assert main(["label", "run", "shapes_images/00000.png", str(tmp_path / "shapes_images/00001.png"), "--json"]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert main(["label", "run", "--data", "shapes.csv", "--json"]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()][:2] == answers
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()][:2]
+    assert records == [{"line": number} | answer for number, answer in enumerate(answers, 2)]
     assert main(["label", "run", "--data", "shapes_images", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 30
     assert main(["evaluate", "run", "--data", "shapes.csv"]) == 0

@@ -23,6 +23,7 @@ def test_every_block_runs(tmp_path, monkeypatch, capsys):
         if file:
             Path(file).write_text(text, encoding="utf-8")
         elif language == "python":
+            text = text.replace("minutes=5", 'train={"max_steps": 2}')
             exec(compile(text, str(README), "exec"), names)
         elif language == "console":
             for words in commands(text):

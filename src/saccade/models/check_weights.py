@@ -23,6 +23,8 @@ MAX_SIZES = {
     "image_width": 65_536,
     "patch_size": 4_096,
     "channels": 4_096,
+    "mels": 4_096,
+    "stride": 4_096,
     "embedding_width": 16_384,
     "decoder_layers": 512,
     "decoder_heads": 1_024,

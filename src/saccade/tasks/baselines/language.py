@@ -17,7 +17,7 @@ BYTES = 256
 
 def language_baselines() -> tuple[BaselineMethod, ...]:
     """gzip -9, and Kneser-Ney n-grams of bytes."""
-    return BaselineMethod("gzip -9", _fit_gzip, needs_training=False), *map(_kneser_ney, ORDERS)
+    return BaselineMethod("gzip -9", _fit_gzip), *map(_kneser_ney, ORDERS)
 
 
 def _fit_gzip(train: Sequence[Example], dev: Sequence[Example]) -> Baseline:
