@@ -42,7 +42,13 @@ COMMANDS = {  # name -> one line of help; the file of that name has `main`, or `
     "bench": "benchmark time and memory of attention, or the quality of quantized inference",
     "doctor": "check this machine and whether saccade works on it",
 }
-COMMAND_MODULES = {"import": "import_", "find-lr": "find_lr"}  # commands whose name is no Python identifier
+COMMAND_MODULES = {  # commands whose module has another name
+    "import": "import_",
+    "find-lr": "find_lr",
+    "audit": "release.audit",
+    "card": "release.card",
+    "export": "release.export",
+}
 # flags that take any number of values: the parser would read a missing value as an empty list
 LIST_FLAGS = ("data", "head", "layer", "out", "precisions", "prune", "query", "runs", "set", "suite", "trained-runs")
 HELP_TEMPLATE = """saccade: attention and transformers you can train, watch, measure and compare

@@ -1,0 +1,1 @@
+"""Commands before a model is published: audits, the model card, the export."""
