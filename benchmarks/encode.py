@@ -1,6 +1,6 @@
 """`python -m benchmarks.encode --model DIR --data FILE`: sentence vectors a second, beside ONNX Runtime, as ratios from one run.
 
-Every rival lives in a process of its own; each round they take turns in random order, with a pause before each in which the
+Every worker lives in a process of its own; each round they take turns in random order, with a pause before each in which the
 threads of the one before fall asleep. The round trip of a cache line between the cores is measured beside every round, since it
 changes by itself and decides what two threads are worth.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import tyro
 
 from benchmarks.encoding.export import FILES, export
-from benchmarks.rivals import Rival, RivalFailed, spread
+from benchmarks.worker import Worker, WorkerFailed, spread
 from saccade.engine.native.build import CompileUnit, build_units
 from saccade.errors import DataError
 from saccade.system import describe_machine
@@ -65,21 +65,21 @@ def main(options: tyro.conf.OmitArgPrefixes[Options]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "texts.json"
         file.write_text(json.dumps(texts), encoding="utf-8")
-        rivals = start_rivals(options, file)
+        workers = start_workers(options, file)
         record = {
             "machine": describe_machine(),
             "model": options.model.name,
             "texts": len(texts),
             "mean tokens": mean_tokens,
-            "cosine with float32": compare_vectors(rivals),
+            "cosine with float32": compare_vectors(workers),
             "batches": {},
         }
         for size in options.batch_sizes:
-            record["batches"][str(size)] = found = race(options, rivals, size)
+            record["batches"][str(size)] = found = race(options, workers, size)
             print(f"batch {size}", json.dumps(found["with tokenizer"]["ratios"], indent=1), flush=True)
             options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        for rival in rivals:
-            rival.close()
+        for worker in workers:
+            worker.close()
     return 0
 
 
@@ -104,46 +104,46 @@ def choose_texts(options: Options) -> tuple[list[str], float]:
     raise DataError(f"{options.data} has {len(chosen)} texts of {least} to {most} tokens; {options.texts} are needed.")
 
 
-def start_rivals(options: Options, texts: Path) -> list[Rival]:
-    rivals = []
+def start_workers(options: Options, texts: Path) -> list[Worker]:
+    workers = []
     for name in (*OURS, *FILES):
         command = [
             sys.executable,
             "-m",
-            "benchmarks.encoding.rival",
+            "benchmarks.encoding.baseline",
             name,
             str(options.model),
             str(options.onnx),
             str(texts),
         ]
         try:
-            rivals.append(Rival(name, command, threads=2))
-        except RivalFailed as error:
+            workers.append(Worker(name, command, threads=2))
+        except WorkerFailed as error:
             print(f"left out: {error}", flush=True)
-    return rivals
+    return workers
 
 
-def compare_vectors(rivals: list[Rival]) -> dict[str, dict[str, float]]:
-    """The mean and the least cosine of each rival's vectors with ours in float32; all vectors have length one."""
-    exact = next(rival.is_ready["vectors"] for rival in rivals if rival.name == EXACT)
+def compare_vectors(workers: list[Worker]) -> dict[str, dict[str, float]]:
+    """The mean and the least cosine of each worker's vectors with ours in float32; all vectors have length one."""
+    exact = next(worker.load_response["vectors"] for worker in workers if worker.name == EXACT)
     found = {}
-    for rival in rivals:
-        rows = zip(rival.is_ready["vectors"], exact, strict=True)
+    for worker in workers:
+        rows = zip(worker.load_response["vectors"], exact, strict=True)
         cosines = [sum(a * b for a, b in zip(one, other, strict=True)) for one, other in rows]
-        found[rival.name] = {"mean": round(statistics.mean(cosines), 5), "least": round(min(cosines), 5)}
+        found[worker.name] = {"mean": round(statistics.mean(cosines), 5), "least": round(min(cosines), 5)}
     return found
 
 
-def race(options: Options, rivals: list[Rival], size: int) -> dict[str, Any]:
-    """Some rounds at one batch size: texts a second of each rival, and ratios of rivals in the same round."""
-    turns: dict[str, list[dict[str, float]]] = {rival.name: [] for rival in rivals}
-    trips, order = [], list(rivals)
+def race(options: Options, workers: list[Worker], size: int) -> dict[str, Any]:
+    """Some rounds at one batch size: texts a second of each worker, and ratios of workers in the same round."""
+    turns: dict[str, list[dict[str, float]]] = {worker.name: [] for worker in workers}
+    trips, order = [], list(workers)
     for number in range(options.rounds):
         trips.append(core_round_trip())
         random.Random(number).shuffle(order)
-        for rival in order:
+        for worker in order:
             time.sleep(options.pause)
-            turns[rival.name].append(rival.turn(batch_size=size, seconds=options.seconds))
+            turns[worker.name].append(worker.request(batch_size=size, seconds=options.seconds))
     found: dict[str, Any] = {"core round trip, ns": spread(trips, 0)}
     for kind in KINDS:
         speeds = {name: [turn[kind] for turn in rounds] for name, rounds in turns.items()}

@@ -31,7 +31,12 @@ def paired(labels):
 
 def fixed(logits):
     """A model that gives these logits, whatever it reads."""
-    return lambda batch: logits
+
+    class Fixed(torch.nn.Module):
+        def forward(self, batch):
+            return logits
+
+    return Fixed().eval()
 
 
 @pytest.mark.parametrize(("kind", "config", "make"), [(Label, LabelConfig, labeled), (Pair, PairConfig, paired)])

@@ -13,7 +13,7 @@ from saccade.training.evaluate import evaluate_run
 from saccade.training.events import DevEvaluation
 from saccade.training.resume import check_same_run
 from saccade.training.run import run_training
-from support.small_runs import ended, ready
+from support.small_runs import get_result, prepare_run
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def test_the_checkpoint_is_chosen_on_dev_and_test_is_scored_once(home, few_are_e
     monkeypatch.setattr(finish, "predict", lambda task, model, examples, **rest: (
         scored.append([example["text"] for example in examples]) or predict(task, model, examples, **rest)
     ))  # fmt: skip
-    prepared = ready(home)
+    prepared = prepare_run(home)
     sizes = {name: len(table.examples) for name, table in prepared.splits.as_dict().items()}
     events = list(run_training(prepared, home / "out"))
-    result, test = ended(events), prepared.splits.test
+    result, test = get_result(events), prepared.splits.test
     assert test is not None
     assert scored.count(texts(test)) == 1
     looked_at = [event.scores[0].count for event in events if isinstance(event, DevEvaluation)]
@@ -49,7 +49,7 @@ def test_the_checkpoint_is_chosen_on_dev_and_test_is_scored_once(home, few_are_e
 
 
 def test_a_run_reads_back_the_same_splits_and_evaluates_on_test(home, few_are_enough):
-    prepared = ready(home, epochs=1)
+    prepared = prepare_run(home, epochs=1)
     list(run_training(prepared, home / "out"))
     run = Run(home / "out")
     assert run.settings["train"]["test_size"] == 0.1
@@ -64,9 +64,9 @@ def test_a_run_reads_back_the_same_splits_and_evaluates_on_test(home, few_are_en
 
 
 def test_a_run_with_dev_alone_says_that_its_score_is_of_these_records(home):
-    prepared = ready(home)
+    prepared = prepare_run(home)
     assert any("there is no test set: the score will be that of the records" in line for line in prepared.notes)
-    result = ended(list(run_training(prepared, home / "out")))
+    result = get_result(list(run_training(prepared, home / "out")))
     note = describe_selection(["dev"], 3)
     assert note.startswith("The checkpoint is the best of 3 on dev, and its score is of the same records")
     assert note in result.notes
@@ -83,7 +83,7 @@ def test_nothing_is_said_of_a_single_evaluation_or_of_other_data():
 
 
 def test_a_checkpoint_from_before_resumes_if_its_splits_are_the_same(home, few_are_enough):
-    prepared, as_before = ready(home), ready(home, test_size=0.0)
+    prepared, as_before = prepare_run(home), prepare_run(home, test_size=0.0)
     facts = as_before.resume_facts()
     for name in ("test_size", "group_by", "fold"):
         del facts[f"train.{name}"]
@@ -93,7 +93,7 @@ def test_a_checkpoint_from_before_resumes_if_its_splits_are_the_same(home, few_a
 
 
 def test_a_damaged_setting_of_a_run_is_an_error_that_names_it(home, few_are_enough):
-    list(run_training(ready(home, epochs=1), home / "out"))
+    list(run_training(prepare_run(home, epochs=1), home / "out"))
     path = home / "out" / "config.toml"
     text = path.read_text()
     for bad, said in (('"much"', r"train\.test_size.*a finite number is needed"), ("7.0", "from 0 to 0.5")):

@@ -9,6 +9,7 @@ from torch import Tensor
 from saccade.api.run import PREDICTION_ENGINES, Run
 from saccade.engine import FastModel, fast
 from saccade.errors import UsageError
+from saccade.keywords import check_keywords
 from saccade.models import embed_texts
 from saccade.models.model import Model
 from saccade.progress import ProgressBar
@@ -22,6 +23,7 @@ WeightVersions = tuple[tuple[int, int], ...]  # address and version of each para
 _fast_models: WeakKeyDictionary[Model, dict[str, tuple[WeightVersions, FastModel]]] = WeakKeyDictionary()
 
 
+@check_keywords
 def embed(
     model: Model | Run | str | Path,
     texts: str | Iterable[str],

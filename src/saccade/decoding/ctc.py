@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from saccade.errors import UsageError
+
 Prefix = tuple[int, ...]
 TokenScores = Callable[[Prefix], Sequence[float] | np.ndarray]  # log-probabilities of every token after a prefix
 
@@ -145,7 +147,7 @@ def ctc_align(log_probs: np.ndarray, tokens: Sequence[int], blank: int) -> list[
         scores = options[steps, np.arange(count)] + log_probs[frame, states]
     state = count - 1 if count == 1 or scores[-1] >= scores[-2] else count - 2
     if not np.isfinite(scores[state]):
-        raise ValueError(f"{len(tokens)} tokens do not fit into {len(log_probs)} frames.")
+        raise UsageError(f"{len(tokens)} tokens do not fit into {len(log_probs)} frames.")
     spans = [(0, 0)] * len(tokens)
     for frame in range(len(log_probs) - 1, -1, -1):
         if state % 2:

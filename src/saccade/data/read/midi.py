@@ -67,7 +67,7 @@ def parse_notes(text: str) -> list[Note]:
 
 def to_midi(text: str) -> bytes:
     """The bytes of a MIDI file that plays the text on a piano."""
-    import symusic
+    import symusic  # pyright: ignore[reportMissingImports]
 
     score: Any = symusic.Score(STEPS_PER_QUARTER)
     track: Any = symusic.Track(program=0, is_drum=False, name="saccade")
@@ -84,7 +84,7 @@ def matches(source: SourceFile, request: ReadRequest) -> bool:
 def read_midi(source: SourceFile, request: ReadRequest) -> Iterator[Record | DataError]:
     """All tracks except drums, as one piece."""
     try:
-        import symusic
+        import symusic  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise DataError("reading MIDI needs symusic", file=source.path, value="MThd", hint=INSTALL_HINT) from None
     role = request.roles[0].name

@@ -112,7 +112,7 @@ def _any_text() -> RecordFormat:
 @cache
 def _smiles() -> RecordFormat:
     try:
-        from rdkit import Chem, rdBase
+        from rdkit import Chem, rdBase  # pyright: ignore[reportMissingImports]
     except ImportError:
         description = (
             "SMILES syntax (atoms, branches, rings; valences are not checked, which needs RDKit: saccade[chem])"

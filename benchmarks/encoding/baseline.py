@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.encoding.export import FILES, INPUTS
-from benchmarks.rivals import Found, serve
+from benchmarks.worker import Response, serve
 
 THREADS = 2
 Encode = tuple[Callable[[Sequence[str]], Any], Callable[[Any], Any]]  # texts -> ids, ids -> vectors
@@ -60,14 +60,14 @@ def onnx_runtime(file: Path, model: Path) -> Encode:
     return prepare, encode
 
 
-def begin() -> tuple[Found, Callable[..., Found]]:
+def begin() -> tuple[Response, Callable[..., Response]]:
     name, model, folder, texts_file = sys.argv[1], *map(Path, sys.argv[2:])
     texts = json.loads(texts_file.read_text(encoding="utf-8"))
     library, _, precision = name.partition(" ")
     prepare, encode = ours(precision, model) if library == "saccade" else onnx_runtime(folder / FILES[name], model)
     vectors = [row for start in range(0, len(texts), 8) for row in encode(prepare(texts[start : start + 8]))]
 
-    def work(batch_size: int, seconds: float) -> Found:
+    def work(batch_size: int, seconds: float) -> Response:
         batches = [texts[start : start + batch_size] for start in range(0, len(texts), batch_size)]
         ready = [prepare(batch) for batch in batches]
         for ids in ready[: max(1, 16 // batch_size)]:

@@ -37,8 +37,8 @@ def test_ratios_are_those_of_the_same_round():
 
 def test_vectors_are_compared_with_float32():
     vectors = {"saccade float32": [[1.0, 0.0], [0.0, 1.0]], "onnxruntime int8": [[1.0, 0.0], [0.6, 0.8]]}
-    rivals = [SimpleNamespace(name=name, is_ready={"vectors": rows}) for name, rows in vectors.items()]
-    found = compare_vectors(rivals)
+    workers = [SimpleNamespace(name=name, load_response={"vectors": rows}) for name, rows in vectors.items()]
+    found = compare_vectors(workers)
     assert found["saccade float32"] == {"mean": 1.0, "least": 1.0}
     assert found["onnxruntime int8"] == {"mean": 0.9, "least": 0.8}
 
