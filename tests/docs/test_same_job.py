@@ -10,10 +10,8 @@ PROGRAMS = dict(re.findall(r"^```python same_job_(\w+)\.py\n(.*?)^```", PAGE, re
 
 
 def test_the_table_counts_the_lines_of_the_programs():
-    table = {
-        name.replace("scikit-learn", "sklearn"): int(count)
-        for name, count in re.findall(r"^\| ([\w-]+) \| (\d+) \|", PAGE, re.M)
-    }
+    rows = re.findall(r"^\| ([\w-]+) \| (\d+) \|", PAGE, re.MULTILINE)
+    table = {name.replace("scikit-learn", "sklearn"): int(count) for name, count in rows}
     assert table == {name: sum(bool(line.strip()) for line in text.splitlines()) for name, text in PROGRAMS.items()}
     assert len(table) == 3
 
