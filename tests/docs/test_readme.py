@@ -16,7 +16,7 @@ def commands(block):
     return [words[1:] for line in lines if (words := shlex.split(line, comments=True))[0] == "saccade"]
 
 
-def test_every_block_runs(tmp_path, monkeypatch, capsys):
+def test_every_block_runs(tmp_path, monkeypatch, capsys, unregistered):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for language, file, text in BLOCK.findall(README.read_text(encoding="utf-8")):
