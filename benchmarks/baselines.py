@@ -257,7 +257,7 @@ DATASETS: dict[str, Callable[[Path], Iterator[Result]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with the datasets, each in a folder of its own")
+    parser.add_argument("data", type=Path, help="directory with one subdirectory for each dataset")
     parser.add_argument("--only", nargs="+", choices=DATASETS, default=list(DATASETS), help="datasets to measure")
     args = parser.parse_args()
     print("| data | method | test part | seconds |\n|---|---|---|---|")

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.encode --model DIR --data FILE`: sentence vectors a second, beside ONNX Runtime, as ratios from one run.
+"""`python -m benchmarks.encode --model DIR --data FILE`: throughput of sentence embeddings, compared with ONNX Runtime.
 
-Every worker lives in a process of its own; each round they take turns in random order, with a pause before each in which the
-threads of the one before fall asleep. The round trip of a cache line between the cores is measured beside every round, since it
-changes by itself and decides what two threads are worth.
+Each engine runs in a separate worker process. In every round the workers are measured one after another in random order, after a
+pause in which the threads of the previous one become idle. The latency between the cores (the round trip of a cache line) is
+recorded with every round, because it varies and determines what a second thread gains.
 """
 
 import ctypes
@@ -75,7 +75,7 @@ def main(options: tyro.conf.OmitArgPrefixes[Options]) -> int:
             "batches": {},
         }
         for size in options.batch_sizes:
-            record["batches"][str(size)] = found = race(options, workers, size)
+            record["batches"][str(size)] = found = measure(options, workers, size)
             print(f"batch {size}", json.dumps(found["with tokenizer"]["ratios"], indent=1), flush=True)
             options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         for worker in workers:
@@ -124,7 +124,7 @@ def start_workers(options: Options, texts: Path) -> list[Worker]:
 
 
 def compare_vectors(workers: list[Worker]) -> dict[str, dict[str, float]]:
-    """The mean and the least cosine of each worker's vectors with ours in float32; all vectors have length one."""
+    """Mean and minimum cosine similarity of the embeddings of each engine with those of saccade in float32."""
     exact = next(worker.load_response["vectors"] for worker in workers if worker.name == EXACT)
     found = {}
     for worker in workers:
@@ -134,8 +134,8 @@ def compare_vectors(workers: list[Worker]) -> dict[str, dict[str, float]]:
     return found
 
 
-def race(options: Options, workers: list[Worker], size: int) -> dict[str, Any]:
-    """Some rounds at one batch size: texts a second of each worker, and ratios of workers in the same round."""
+def measure(options: Options, workers: list[Worker], size: int) -> dict[str, Any]:
+    """Throughput of all workers at one batch size in texts per second, and their ratios."""
     turns: dict[str, list[dict[str, float]]] = {worker.name: [] for worker in workers}
     trips, order = [], list(workers)
     for number in range(options.rounds):
@@ -155,7 +155,7 @@ def race(options: Options, workers: list[Worker], size: int) -> dict[str, Any]:
 
 
 def summarize_ratios(speeds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """How many times as fast each of ours is as each of the others, round by round.
+    """Speedup of each engine of saccade over each baseline: the ratio of their throughput in the same round.
 
     >>> summarize_ratios({"saccade int8": [4.0, 6.0, 9.0], "onnxruntime int8": [2.0, 2.0, 3.0]})
     {'saccade int8 over onnxruntime int8': {'median': 3.0, 'low': 2.0, 'high': 3.0, 'rounds': 3}}

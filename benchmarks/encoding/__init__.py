@@ -1,1 +1,1 @@
-"""The race of sentence encoders: the models of ONNX Runtime, and the process that each rival lives in."""
+"""Benchmark of sentence encoders: export to ONNX, and the worker process of each engine."""

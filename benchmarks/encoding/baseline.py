@@ -1,6 +1,6 @@
-"""One rival of the race in a process of its own: `python -m benchmarks.encoding.rival NAME MODEL ONNX_FOLDER TEXTS`.
+"""Worker process of one engine: `python -m benchmarks.encoding.baseline NAME MODEL ONNX_FOLDER TEXTS`.
 
-A turn encodes all texts again and again for some time, once with the tokenizer and once from ids that are ready.
+A measurement encodes all texts repeatedly for some seconds, with the tokenizer and from precomputed token ids.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""ONNX models of a BERT for the race: plain and fused, in float32 and int8. `quant_pre_process` fails on exported files, so the
-graph is fused first, which also is the fair rival."""
+"""Export of a BERT to ONNX: plain and with a fused graph, in float32 and int8. `quant_pre_process` fails on exported files, so
+the graph is fused first, which is also the fastest configuration of ONNX Runtime."""
 
 import warnings
 from pathlib import Path
 from typing import Any
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-FILES = {  # rival -> file
+FILES = {  # engine -> file
     "onnxruntime float32": "plain.onnx",
     "onnxruntime int8": "plain-int8.onnx",
     "onnxruntime int8, fused": "fused-int8.onnx",

@@ -203,7 +203,7 @@ def compare(workloads: Sequence[Workload], count: int, log: Callable[[str], None
 
 
 def convert_weights(workload: Workload) -> None:
-    """Convert the weights for an engine, in a process of its own, so that the converter does not affect the measurement."""
+    """Convert the weights for an engine, in a separate process, so that the converter does not affect the measurement."""
     if ENGINES[workload.kind][workload.engine].convert_weights is not None:
         Worker(workload.name, worker_command(workload, "convert"), threads=workload.threads).close()
 

@@ -1,4 +1,4 @@
-"""The race of sentence encoders: which texts it takes, and what it makes of the turns."""
+"""Benchmark of sentence encoders: the selection of texts, and the summary of the measurements."""
 
 from dataclasses import replace
 from types import SimpleNamespace

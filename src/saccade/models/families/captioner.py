@@ -27,7 +27,6 @@ from saccade.models.encoder_decoder import EncoderDecoder
 from saccade.models.families import rnn, senet, transformer
 from saccade.models.family import Family
 from saccade.parts.embeddings import PatchEmbedding, TokenEmbedding
-from saccade.parts.heads import LMHead
 from saccade.parts.position import LearnedGrid
 from saccade.parts.state import State
 
@@ -81,7 +80,7 @@ class ConvEncoder(nn.Module):
         return self.body.feature_map(pixels).movedim(1, -1)
 
 
-class RNNCaptioner(nn.Module):
+class RNNCaptioner(rnn.RNNGenerator):
     """A recurrent decoder whose first state is the mean of the grid, and which attends to its cells before each token."""
 
     width: int
@@ -99,16 +98,6 @@ class RNNCaptioner(nn.Module):
     def start(self, batch: Batch) -> tuple[State, Text]:
         grid = self.eye(_pixels(batch))
         return self.decoder.start_from_memory(grid, None, self.bridge(grid.mean((1, 2))))
-
-    @property
-    def head(self) -> LMHead:
-        return self.decoder.head
-
-    def hidden_states(self, text: Text, state: State) -> Tensor:
-        return self.decoder.hidden_states(text, state)
-
-    def step(self, text: Text, state: State) -> Tensor:
-        return self.decoder.step(text, state)
 
 
 class TransformerCaptioner(EncoderDecoder):

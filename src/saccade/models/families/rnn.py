@@ -249,7 +249,23 @@ class Bridge(nn.Module):
         return self.start(summary).tanh().unflatten(-1, self.shape)  # (B, layers, parts, W)
 
 
-class RNNTranslator(nn.Module):
+class RNNGenerator(nn.Module):
+    """A model that generates with an `RNNDecoder`: a subclass encodes its input in `start`."""
+
+    decoder: RNNDecoder
+
+    @property
+    def head(self) -> LMHead:
+        return self.decoder.head
+
+    def hidden_states(self, text: Text, state: State) -> Tensor:
+        return self.decoder.hidden_states(text, state)
+
+    def step(self, text: Text, state: State) -> Tensor:
+        return self.decoder.step(text, state)
+
+
+class RNNTranslator(RNNGenerator):
     """A recurrent encoder-decoder."""
 
     def __init__(self, config: Config):
@@ -272,16 +288,6 @@ class RNNTranslator(nn.Module):
             # at the first token, the backward direction has processed the whole source
             hidden = self.bridge(FirstTokenPool()(memory[..., self.width // 2 :], text.keep))
         return self.decoder.start_from_memory(memory, text.keep, hidden)
-
-    @property
-    def head(self) -> LMHead:
-        return self.decoder.head
-
-    def hidden_states(self, text: Text, state: State) -> Tensor:
-        return self.decoder.hidden_states(text, state)
-
-    def step(self, text: Text, state: State) -> Tensor:
-        return self.decoder.step(text, state)
 
 
 def cross_mechanism(name: str, width: int) -> Mechanism:

@@ -23,7 +23,7 @@ from saccade.models.families.speech import speech_encoder
 from saccade.models.families.speech.speech_encoder import ConvSubsampling, SpeechEncoder, check_audio, ctc_head
 from saccade.models.family import Family, HeadSpec
 from saccade.parts.embeddings import TokenEmbedding
-from saccade.parts.heads import LMHead, MeanPool
+from saccade.parts.heads import MeanPool
 from saccade.parts.state import State
 
 
@@ -63,7 +63,7 @@ class RecurrentSpeechEncoder(nn.Module):
         return self.layers(x, keep), keep
 
 
-class ListenAttendSpell(nn.Module):
+class ListenAttendSpell(rnn.RNNGenerator):
     """A recurrent encoder-decoder; the decoder begins with the mean of the recording."""
 
     def __init__(self, config: RecurrentConfig):
@@ -86,16 +86,6 @@ class ListenAttendSpell(nn.Module):
     def start(self, batch: Batch) -> tuple[State, Text]:
         memory, keep = self.encoder(batch)
         return self.decoder.start_from_memory(memory, keep, self.bridge(MeanPool()(memory, keep)))
-
-    @property
-    def head(self) -> LMHead:
-        return self.decoder.head
-
-    def hidden_states(self, text: Text, state: State) -> Tensor:
-        return self.decoder.hidden_states(text, state)
-
-    def step(self, text: Text, state: State) -> Tensor:
-        return self.decoder.step(text, state)
 
 
 class SpeechTransformer(EncoderDecoder):
